@@ -19,6 +19,8 @@
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
 #include "peer/node/gradient_places.hpp"
+#include "peer/node/stage_replica.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "sim/mean.hpp"
 #include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
@@ -29,6 +31,7 @@
 #include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/saboteur.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/summary.hpp"
 #include "sim/virtual/tally.hpp"
 #include "sim/virtual/trace.hpp"
@@ -92,15 +95,10 @@ class Work {
     return node_options(config_, facts_of(*stages_of(tasks_.front()), optimizer), {});
   }
 
-  std::unique_ptr<Workload> make(std::size_t peer) const {
-    std::unique_ptr<Workload> workload = made(peer);
-    if (const auto rule = mixing_rule(config_)) workload->mix_by(*rule, config_.run.seed);
-    if (config_.population.is_on()) {
-      const Hyperparameters all{config_.train.schedule.learning_rate, 0};
-      workload->join_population(
-          first_hyperparameters(all, config_.population.spread, config_.run.seed, peer));
-    }
-    return workload;
+  std::unique_ptr<Replica> make(std::size_t peer) const {
+    std::unique_ptr<Replica> replica = made(peer);
+    if (const auto rule = mixing_rule(config_)) replica->mix_by(*rule, config_.run.seed);
+    return replica;
   }
 
   Judgement judge(std::span<const float> model, bool quickly) {
@@ -115,23 +113,24 @@ class Work {
   }
 
  private:
-  std::unique_ptr<Workload> made(std::size_t peer) const {
+  std::unique_ptr<Replica> made(std::size_t peer) const {
+    const bool trains = scenario_.work == WorkKind::training;
     if (config_.run.mode == ModeKind::pipeline) {
-      if (scenario_.work != WorkKind::training) {
-        return idle_stage_workload(node().pipeline.stages);
-      }
-      return stage_workload(StageReplica(stages_of(tasks_[peer])));
+      if (!trains) return idle_stage_workload(node().pipeline.stages);
+      return std::make_unique<StageReplica>(stages_of(tasks_[peer]));
     }
-    switch (scenario_.work) {
-      case WorkKind::training:
-        return training_workload(first_replica(tasks_[peer], peer, learner_of(tasks_[peer])));
-      case WorkKind::quadratic:
-        return quadratic_workload(quadratic_, peer, config_.allreduce.local);
-      case WorkKind::time:
-        break;
+    if (trains) return first_replica(tasks_[peer], peer, learner_of(tasks_[peer]));
+    auto learner = scenario_.work == WorkKind::quadratic
+                       ? quadratic_learner(quadratic_, peer)
+                       : idle_learner(scenario_.dimension, config_.run.seed, peer,
+                                      config_.run.mode != ModeKind::gossip);
+    if (config_.population.is_on()) {
+      const Hyperparameters all{config_.train.schedule.learning_rate, 0};
+      learner->join_population(
+          first_hyperparameters(all, config_.population.spread, config_.run.seed, peer)
+              .learning_rate);
     }
-    return idle_workload(scenario_.dimension, config_.run.seed, peer,
-                         config_.run.mode != ModeKind::gossip, config_.allreduce.local);
+    return std::make_unique<WholeReplica>(std::move(learner), peer, config_.allreduce.local);
   }
 
   void prepare_training() {

@@ -48,8 +48,9 @@ inline bool is_at(std::string_view point, const Node& node, const NodeEffects& e
   if (point == "r3") return sends_piece(effects, 0, peers - 1);
   if (point == "r4") return sends_piece(effects, peers - 1, 2 * peers - 3);
   if (point == "r6") return sends_piece(effects, 2 * peers - 3, 2 * peers - 2);
-  return (point == "r5" || point == "r7") &&
-         std::ranges::any_of(effects.jobs, [](const Job& job) { return job.update != nullptr; });
+  return (point == "r5" || point == "r7") && std::ranges::any_of(effects.jobs, [](const Job& job) {
+           return first_of<task::ApplyUpdate>(job.tasks) != nullptr;
+         });
 }
 
 }  // namespace gv

@@ -32,8 +32,7 @@ inline bool is_at_pipeline_point(std::string_view point, const Node& node,
     });
   };
   const auto asks_for = [&](auto fits) {
-    return std::ranges::any_of(
-        effects.jobs, [&](const Job& job) { return job.stages.has_value() && fits(*job.stages); });
+    return std::ranges::any_of(effects.jobs, [&](const Job& job) { return fits(job.tasks); });
   };
   if (point == "p1") {
     return std::ranges::any_of(effects.facts, [](const Fact& fact) {
@@ -43,11 +42,14 @@ inline bool is_at_pipeline_point(std::string_view point, const Node& node,
   if (point == "p2") return sends_pass(false);
   if (point == "p3") return sends_pass(true);
   if (point == "p4") {
-    return asks_for([](const StageJob& job) {
-      return job.order && job.order->sum && !job.order->copies_parameters;
+    return asks_for([](const auto& tasks) {
+      const auto* pass = first_of<task::StagePass>(tasks);
+      return pass != nullptr && pass->sum;
     });
   }
-  if (point == "p5") return asks_for([](const StageJob& job) { return !job.ends.empty(); });
+  if (point == "p5") {
+    return asks_for([](const auto& tasks) { return first_of<task::EndRun>(tasks) != nullptr; });
+  }
   return point == "p6" && sends([](const TransferId& id) { return id.kind == TransferKind::copy; });
 }
 

@@ -10,10 +10,10 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <sstream>
 
 #include "consensus/pipeline/stage_partition.hpp"
 #include "peer/node/hyperparameters.hpp"
+#include "peer/node/stage_replica.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/data/generated.hpp"
@@ -298,6 +298,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
 Task task_of(const Config& config, const Learner& learner) {
   Task task;
   fill_in(config, learner.samples(), task);
+  task.trainer.optimizer = config.train.optimizer;
   task.trainer.seed = config.run.seed;
   if (config.run.mode == ModeKind::pipeline) {
     task.problems.push_back(
@@ -387,33 +388,19 @@ std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std
 
 namespace {
 
-constexpr const char* version_key = "model_version";
-
-std::string to_text(const ModelVersion& version) {
-  return fmt::format("{} {} {}", version.step, version.samples, version.lineage);
-}
-
-std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& metadata) {
-  const auto found = metadata.find(version_key);
-  if (found == metadata.end()) return std::nullopt;
-  std::istringstream in(found->second);
-  ModelVersion version;
-  in >> version.step >> version.samples >> version.lineage;
-  return in ? std::optional(version) : std::nullopt;
-}
-
 /// Loads the stages of the newest version on disk. Stages of older versions are kept as copies,
 /// because the swarm continues from the newest version for which every stage exists.
-StartingPoint resumed_stages(std::unique_ptr<StageLearner> learner,
-                             const std::filesystem::path& checkpoints) {
+StartingPoint resumed(std::unique_ptr<StageReplica> replica,
+                      const std::filesystem::path& checkpoints) {
+  StageLearner& learner = replica->learner();
   std::vector<Fact> facts;
   std::vector<StageState> copies;
   std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
   std::optional<ModelVersion> newest;
-  for (std::uint32_t stage = 0; stage < learner->stages(); ++stage) {
+  for (std::uint32_t stage = 0; stage < learner.stages(); ++stage) {
     const std::filesystem::path folder = stage_folder(checkpoints, stage);
     if (!std::filesystem::exists(folder)) continue;
-    LoadedCheckpoints loaded = load_checkpoints(folder, learner->layout(stage));
+    LoadedCheckpoints loaded = load_checkpoints(folder, learner.layout(stage));
     for (const auto& [file, why] : loaded.refused) {
       facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
     }
@@ -421,13 +408,13 @@ StartingPoint resumed_stages(std::unique_ptr<StageLearner> learner,
       const auto version = version_of(checkpoint.metadata);
       if (!version) continue;
       const std::string problem =
-          learner->restore(stage, checkpoint.parameters, checkpoint.optimizer);
+          learner.restore(stage, checkpoint.parameters, checkpoint.optimizer);
       if (!problem.empty()) {
         facts.push_back(CheckpointRefused{.why = folder.string() + ": " + problem});
         continue;
       }
-      const StageValues values = std::make_shared<Floats>(learner->state_size(stage));
-      learner->copy_state(stage, *values);
+      const StageValues values = std::make_shared<Floats>(learner.state_size(stage));
+      learner.copy_state(stage, *values);
       copies.push_back({stage, *version, values});
       if (!newest || is_before(*newest, *version)) newest = version;
       found.try_emplace(stage, *version, std::move(checkpoint));
@@ -436,13 +423,13 @@ StartingPoint resumed_stages(std::unique_ptr<StageLearner> learner,
   std::vector<std::uint32_t> stages;
   for (auto& [stage, own] : found) {
     if (own.first == *newest) {
-      learner->restore(stage, own.second.parameters, own.second.optimizer);
+      learner.restore(stage, own.second.parameters, own.second.optimizer);
       stages.push_back(stage);
     } else {
-      learner->release(stage);
+      learner.release(stage);
     }
   }
-  StartingPoint point{.replica = StageReplica(std::move(learner)), .facts = std::move(facts)};
+  StartingPoint point{.replica = std::move(replica), .facts = std::move(facts)};
   if (stages.empty()) {
     point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
     return point;
@@ -466,46 +453,67 @@ std::unique_ptr<StageLearner> stages_of(const Task& task) {
   return built_in_stage_learner(*task.stages, task.shard);
 }
 
-Replica first_replica(const Task& task, std::size_t shard, std::unique_ptr<Learner> learner) {
-  Replica replica(std::move(learner), shard, task.local);
-  if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
+std::unique_ptr<WholeReplica> first_replica(const Task& task, std::size_t shard,
+                                            std::unique_ptr<Learner> learner) {
+  auto replica = std::make_unique<WholeReplica>(std::move(learner), shard, task.local);
+  if (task.rule) replica->mix_by(*task.rule, task.trainer.seed);
   return replica;
 }
+
+namespace {
+
+/// The newest sound checkpoint of a whole model.
+StartingPoint resumed(std::unique_ptr<WholeReplica> replica,
+                      const std::filesystem::path& checkpoints) {
+  StartingPoint point;
+  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica->learner().layout());
+  for (const auto& [file, why] : loaded.refused) {
+    point.facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
+  }
+  if (!loaded.checkpoint) {
+    point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
+  } else {
+    Checkpoint& checkpoint = *loaded.checkpoint;
+    const std::string problem = replica->restore({.stage = {},
+                                                  .parameters = checkpoint.parameters,
+                                                  .optimizer = std::move(checkpoint.optimizer),
+                                                  .notes = std::move(checkpoint.metadata)});
+    if (problem.empty()) {
+      point.step = replica->step();
+      point.facts.push_back(Resumed{.from = loaded.file.string(), .step = point.step});
+    } else {
+      point.facts.push_back(CheckpointRefused{.why = loaded.file.string() + ": " + problem});
+    }
+  }
+  point.replica = std::move(replica);
+  return point;
+}
+
+template <class Kind>
+StartingPoint start(const Task& task, std::unique_ptr<Kind> replica,
+                    const std::filesystem::path& checkpoints, bool resume) {
+  ModelFacts model = facts_of(replica->learner(), task.trainer.optimizer);
+  StartingPoint point;
+  if (resume) {
+    point = resumed(std::move(replica), checkpoints);
+  } else {
+    point.replica = std::move(replica);
+  }
+  point.model = std::move(model);
+  return point;
+}
+
+}  // namespace
 
 StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
                              const std::filesystem::path& checkpoints, std::size_t shard,
                              bool resume) {
-  if (task.stages) {
-    StartingPoint point = resume ? resumed_stages(stages_of(task), checkpoints)
-                                 : StartingPoint{.replica = StageReplica(stages_of(task))};
-    if (task.rule) std::get<StageReplica>(point.replica).mix_by(*task.rule, task.trainer.seed);
-    return point;
+  if (!task.stages) {
+    return start(task, first_replica(task, shard, std::move(learner)), checkpoints, resume);
   }
-  Replica replica = first_replica(task, shard, std::move(learner));
-  std::vector<Fact> facts;
-  std::uint64_t step = 0;
-  if (resume) {
-    LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.learner().layout());
-    for (const auto& [file, why] : loaded.refused) {
-      facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
-    }
-    if (!loaded.checkpoint) {
-      facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
-      return {.replica = std::move(replica), .facts = std::move(facts)};
-    }
-    Checkpoint& checkpoint = *loaded.checkpoint;
-    const std::string problem =
-        replica.restore(checkpoint.parameters, std::move(checkpoint.optimizer));
-    if (!problem.empty()) {
-      facts.push_back(CheckpointRefused{.why = loaded.file.string() + ": " + problem});
-      return {.replica = std::move(replica), .facts = std::move(facts)};
-    }
-    const auto checksum = checkpoint.metadata.find("conservation_checksum");
-    if (checksum != checkpoint.metadata.end()) replica.restore_checksum(checksum->second);
-    step = replica.learner().step();
-    facts.push_back(Resumed{.from = loaded.file.string(), .step = step});
-  }
-  return {.replica = std::move(replica), .step = step, .facts = std::move(facts)};
+  auto replica = std::make_unique<StageReplica>(stages_of(task));
+  if (task.rule) replica->mix_by(*task.rule, task.trainer.seed);
+  return start(task, std::move(replica), checkpoints, resume);
 }
 
 std::map<std::string, std::string> run_metadata(const Config& config,
@@ -516,22 +524,14 @@ std::map<std::string, std::string> run_metadata(const Config& config,
           {"data_folder", folder.empty() ? folder : std::filesystem::absolute(folder).string()}};
 }
 
-std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
+std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text) {
-  std::map<std::string, std::string> metadata = run_metadata(config, config_text);
-  if (const auto* whole = std::get_if<Replica>(&replica)) {
-    metadata["conservation_checksum"] = whole->checksum_text();
-    return save_checkpoint(checkpoints, whole->learner().layout(), whole->learner().parameters(),
-                           whole->optimizer_state(), metadata, config.checkpoint.keep);
-  }
-  const auto& stages = std::get<StageReplica>(replica);
-  metadata[version_key] = to_text(stages.version());
-  const StageLearner& learner = stages.learner();
-  for (std::size_t stage = 0; stage < learner.stages(); ++stage) {
-    if (!learner.carries(stage)) continue;
-    std::string problem = save_checkpoint(stage_folder(checkpoints, stage), learner.layout(stage),
-                                          learner.parameters(stage), learner.optimizer_state(stage),
-                                          metadata, config.checkpoint.keep);
+  const std::map<std::string, std::string> metadata = run_metadata(config, config_text);
+  for (ReplicaPart& part : replica.parts()) {
+    const auto folder = part.stage ? stage_folder(checkpoints, *part.stage) : checkpoints;
+    part.notes.insert(metadata.begin(), metadata.end());
+    std::string problem = save_checkpoint(folder, *part.layout, part.parameters, part.optimizer,
+                                          std::move(part.notes), config.checkpoint.keep);
     if (!problem.empty()) return problem;
   }
   return {};

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "peer/config/config.hpp"
+#include "peer/config/node_options.hpp"
 #include "peer/modes/pipeline_options.hpp"
-#include "peer/node/replica.hpp"
-#include "peer/node/stage_replica.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "train/data_set.hpp"
 #include "train/hogwild.hpp"
 #include "train/learner/learner.hpp"
@@ -66,11 +66,13 @@ std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {})
 std::unique_ptr<StageLearner> stages_of(const Task& task);
 
 /// The replica of a learner before its first step.
-Replica first_replica(const Task& task, std::size_t shard, std::unique_ptr<Learner> learner);
+std::unique_ptr<WholeReplica> first_replica(const Task& task, std::size_t shard,
+                                            std::unique_ptr<Learner> learner);
 
 /// The state from which a replica begins.
 struct StartingPoint {
-  AnyReplica replica;
+  std::unique_ptr<Replica> replica;
+  ModelFacts model;
   std::uint64_t step = 0;
   std::optional<ModelVersion> version;  ///< In a pipeline, the version of the loaded stages.
   std::vector<std::uint32_t> stages;
@@ -91,7 +93,7 @@ std::map<std::string, std::string> run_metadata(const Config& config, std::strin
 
 /// Writes a checkpoint with the config inside, from which a later start can continue. Returns an
 /// error, or an empty string.
-std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
+std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text);
 
 /// One past the last layer of each stage: the given ends, or the cut whose slowest stage is fastest

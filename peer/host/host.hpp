@@ -12,7 +12,6 @@
 #include "net/identity.hpp"
 #include "peer/config/config.hpp"
 #include "peer/node/replica.hpp"
-#include "peer/node/stage_job.hpp"
 #include "train/learner/learner.hpp"
 
 namespace gv {

@@ -5,14 +5,12 @@
 #include <cstdio>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/network_options.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/host/switch_command.hpp"
-#include "peer/node/gradient_places.hpp"
 
 namespace gv {
 
@@ -103,11 +101,6 @@ void Host::open_lanes() {
 }
 
 void Host::make_node(StartingPoint& point) {
-  const auto* stages = std::get_if<StageReplica>(&point.replica);
-  const auto* whole = std::get_if<Replica>(&point.replica);
-  const OptimizerSpec& optimizer = options_.config.train.optimizer;
-  const ModelFacts model = stages != nullptr ? facts_of(stages->learner(), optimizer)
-                                             : facts_of(whole->learner(), optimizer);
   PeerFacts peer{.steps = task_.trainer.steps,
                  .wait_for = options_.wait_for,
                  .processors = static_cast<unsigned>(processors_.count()),
@@ -120,27 +113,31 @@ void Host::make_node(StartingPoint& point) {
                        .name = options_.name,
                        .key = options_.identity.public_key,
                        .address = control_->advertised(),
-                       .layout_hash = model.layout.hash()},
-                authorized_ids(), session_, node_options(options_.config, model, std::move(peer)),
-                signer_, Rng(session_));
+                       .layout_hash = point.model.layout.hash()},
+                authorized_ids(), session_,
+                node_options(options_.config, point.model, std::move(peer)), signer_,
+                Rng(session_));
 }
 
-void Host::start_worker(AnyReplica replica) {
-  if (auto* whole = std::get_if<Replica>(&replica)) learner_ = &whole->learner();
+void Host::start_worker(std::unique_ptr<Replica> replica) {
+  replica_ = replica.get();
+  replica->set_hooks(
+      {.ready =
+           [this](std::uint64_t job, std::size_t begin) {
+             asio::post(io_, [this, job, begin] {
+               feed([&](Time t, NodeEffects& out) { node_->gradient_ready(t, job, begin, out); });
+             });
+           },
+       .pace = options_.hooks.pace,
+       .stand_in = options_.hooks.stand_in});
   worker_.emplace(
-      std::move(replica), [this](const AnyReplica& replica) { return save(replica); },
-      [this](std::uint64_t job, std::size_t begin) {
-        asio::post(io_, [this, job, begin] {
-          feed([&](Time t, NodeEffects& out) { node_->gradient_ready(t, job, begin, out); });
-        });
-      },
+      std::move(replica), [this](const Replica& own) { return save(own); },
       [this](JobDone done) {
-        const bool is_last = learner_ != nullptr && learner_->has_ended();
+        const bool is_last = replica_->has_ended();
         asio::post(io_, [this, is_last, done = std::make_shared<JobDone>(std::move(done))] {
           if (is_last) feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
-          if (!done->save_problem.empty()) {
-            note(SaveFailed{.why = done->save_problem});
-          }
+          const auto* saved = first_of<result::Saved>(done->results);
+          if (saved != nullptr && !saved->problem.empty()) note(SaveFailed{.why = saved->problem});
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });
       });

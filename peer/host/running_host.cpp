@@ -11,7 +11,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <variant>
 
 #include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
@@ -180,7 +179,7 @@ void Host::carry_out(NodeEffects& effects) {
 }
 
 void Host::stop_learner() {
-  if (learner_ != nullptr && !std::exchange(told_to_stop_, true)) learner_->stop();
+  if (replica_ != nullptr && !std::exchange(told_to_stop_, true)) replica_->stop();
 }
 
 /// Stores the settings revision, so that it still applies after a restart.
@@ -229,8 +228,8 @@ void Host::sync_addresses() {
   cache_.write(known);
 }
 
-std::string Host::save(const AnyReplica& replica) const {
-  if (const auto* whole = std::get_if<Replica>(&replica)) *final_checksum_ = whole->checksum();
+std::string Host::save(const Replica& replica) const {
+  *final_checksum_ = replica.checksum();
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
@@ -355,12 +354,6 @@ int Host::run(std::unique_ptr<Learner> learner) {
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
                                        options_.shard, options_.resume);
   for (const Fact& fact : point.facts) log_.write(now(), fact);
-  auto* stages = std::get_if<StageReplica>(&point.replica);
-  if (stages != nullptr) {
-    stages->set_stand_in(options_.hooks.stand_in);
-  } else {
-    std::get<Replica>(point.replica).set_pace(options_.hooks.pace);
-  }
   open_links();
   open_lanes();
   make_node(point);

@@ -81,7 +81,7 @@ class Host {
   void open_links();
   void open_lanes();
   void make_node(StartingPoint& point);
-  void start_worker(AnyReplica replica);
+  void start_worker(std::unique_ptr<Replica> replica);
   void open_socket();
   bool join_others();
 
@@ -101,7 +101,7 @@ class Host {
   void stop_learner();
   void on_signal(int signal);
   void reload_authorized();
-  std::string save(const AnyReplica& replica) const;
+  std::string save(const Replica& replica) const;
   void wait_for_signal();
   void print_greeting() const;
   std::string name_of(PeerId peer) const;
@@ -127,7 +127,7 @@ class Host {
   std::optional<BulkLanes> lanes_;
   std::optional<Node> node_;
   std::optional<Worker> worker_;
-  Learner* learner_ = nullptr;  ///< The worker's; we only tell it to stop. Null in a pipeline.
+  Replica* replica_ = nullptr;  ///< The worker's; we only tell it to stop.
   bool told_to_stop_ = false;   ///< It has been told.
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};

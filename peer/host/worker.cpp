@@ -13,10 +13,9 @@ void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& w
   work(0);
 }
 
-Worker::Worker(AnyReplica replica, Save save, Ready ready, Done done)
+Worker::Worker(std::unique_ptr<Replica> replica, Save save, Done done)
     : replica_(std::move(replica)),
       save_(std::move(save)),
-      ready_(std::move(ready)),
       done_(std::move(done)),
       thread_([this](std::stop_token stop) { run(stop); }) {}
 
@@ -39,20 +38,12 @@ void Worker::run(std::stop_token stop) {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    const bool save = job.save;
     const auto begin = std::chrono::steady_clock::now();
-    const std::uint64_t number = job.number;
-    auto* whole = std::get_if<Replica>(&replica_);
-    JobDone done = whole != nullptr ? whole->run(std::move(job),
-                                                 [&](std::size_t begin) { ready_(number, begin); })
-                                    : std::get<StageReplica>(replica_).run(std::move(job));
+    JobDone done = replica_->run(std::move(job));
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
-    if (save) {
-      done.saved = true;
-      done.save_problem = save_(replica_);
-    }
+    if (done.job.saves()) done.results.emplace_back(result::Saved{save_(*replica_)});
     done_(std::move(done));
-    if (whole != nullptr) whole->learner().prefetch();
+    replica_->prefetch();
   }
 }
 

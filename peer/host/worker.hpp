@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
-#include "peer/node/stage_replica.hpp"
+#include "peer/node/replica.hpp"
 
 namespace gv {
 
@@ -24,13 +25,9 @@ class Worker {
   using Done = std::function<void(JobDone)>;
   /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
   /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
-  using Save = std::function<std::string(const AnyReplica&)>;
+  using Save = std::function<std::string(const Replica&)>;
 
-  /// Called on the worker's thread while that job computes a gradient: it is final from element
-  /// `begin` on.
-  using Ready = std::function<void(std::uint64_t job, std::size_t begin)>;
-
-  Worker(AnyReplica replica, Save save, Ready ready, Done done);
+  Worker(std::unique_ptr<Replica> replica, Save save, Done done);
 
   /// Waits for the posted jobs.
   ~Worker();
@@ -41,9 +38,8 @@ class Worker {
  private:
   void run(std::stop_token stop);
 
-  AnyReplica replica_;
+  std::unique_ptr<Replica> replica_;
   Save save_;
-  Ready ready_;
   Done done_;
   std::mutex mutex_;
   std::condition_variable_any wake_;

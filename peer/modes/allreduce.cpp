@@ -251,10 +251,10 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
       disturb(now, {}, out);
       return;
     }
-    result_ = std::move(sum);
-    result_samples_ = operation_.samples();
-    result_plan_ = operation_.plan();
-    result_steps_ = operation_.is_local() ? operation_.steps() : 0;
+    result_ = {.values = std::move(sum),
+               .plan = operation_.plan(),
+               .samples = operation_.samples(),
+               .local_steps = operation_.is_local() ? operation_.steps() : 0};
     const ModelVersion before = generations_.agreement().version();
     generations_.agreement().set_version(
         after_operation(before, generations_.key(), operation_.samples(), operation_.steps()));
@@ -348,26 +348,29 @@ void AllReduceMode::gradient_ready(Time now, std::uint64_t job, std::size_t begi
 
 void AllReduceMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   course_.job_done(done);
-  operation_.job_done();
-  if (done.gradient_samples > 0) {
+  const auto* gradient = first_of<result::Gradient>(done.results);
+  if (gradient != nullptr) {
     const double busy = seconds(done.busy);
-    if (busy > 0)
-      generations_.agreement().set_speed(static_cast<double>(done.gradient_samples) / busy);
+    if (busy > 0) generations_.agreement().set_speed(static_cast<double>(gradient->samples) / busy);
     course_.learn_from(done.score);
   }
   if (course_.is_last_job_asked()) return;
-  if (!done.gradient_writable) {
+  if (gradient != nullptr && !gradient->is_sound) {
     // It would destroy every peer's model. The others go on without us.
     course_.fail();
     out.tell(GradientNotFinite{.step = done.step});
     return;
   }
   const Generation* generation = generations_.current();
-  if (done.state && generation != nullptr) {
-    counts_.states_sent += states_.send(*generation, done.state, is_common(*generation), out);
+  const auto* state = first_of<task::ExportState>(done.job.tasks);
+  if (state != nullptr && generation != nullptr) {
+    counts_.states_sent += states_.send(*generation, state->values, is_common(*generation), out);
   }
-  if (done.gradient_samples > 0) gradient_ready(now, done.number, 0, out);
-  if (done.fingerprint) audited(now, *done.fingerprint, out);
+  done.job.tasks.clear();  // The next sums may use their vectors.
+  if (gradient != nullptr) gradient_ready(now, done.job.number, 0, out);
+  if (const auto* fingerprint = first_of<result::Fingerprint>(done.results)) {
+    audited(now, fingerprint->value, out);
+  }
 }
 
 // ---- Comparing models ----
@@ -401,9 +404,9 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
 }
 
 void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
-  job.load_state = ReplicaState{.values = std::move(state.values),
-                                .step = state.version.step,
-                                .own_optimizer = options_.local.is_local(state.version.step)};
+  job.add(task::LoadState{.values = std::move(state.values),
+                          .step = state.version.step,
+                          .own_optimizer = options_.local.is_local(state.version.step)});
   generations_.agreement().set_version(state.version);
   course_.go_back_to(state.version.step);
   operation_.forget_gradient();
@@ -418,22 +421,23 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (course_.jobs_under_way() > 0 || course_.is_last_job_asked()) return;
   Job job;
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
-  job.update = std::exchange(result_, nullptr);
-  if (job.update) {
-    job.update_samples = result_samples_;
-    job.update_steps = result_steps_;
-    job.update_plan = std::move(result_plan_);
+  if (result_) {
+    job.add(*std::exchange(result_, std::nullopt));
     auditing_ = std::exchange(audit_due_, std::nullopt);
-    job.fingerprint = auditing_.has_value();
+    if (auditing_) job.add(task::TakeFingerprint{});
   }
-  if (states_.owes_any()) job.state = states_.blank(generations_.agreement().version());
-  job.save = course_.is_leaving() || course_.is_save_due(step());
+  if (states_.owes_any()) {
+    job.add(task::ExportState{states_.blank(generations_.agreement().version())});
+  }
+  const bool saves = course_.is_leaving() || course_.is_save_due(step());
   if (course_.is_leaving()) {
     course_.make_next_job_last();
-  } else {
-    job.gradient = operation_.order(course_.next_job_number());
+  } else if (auto gradient = operation_.order(course_.next_job_number())) {
+    job.add(*std::move(gradient));
   }
-  if (!job.load_state && !job.update && !job.state && !job.save && !job.gradient) return;
+  if (saves) job.add(task::Save{});
+  if (job.tasks.empty()) return;
+  job.version = generations_.agreement().version();
   course_.post(std::move(job), jobs);
 }
 

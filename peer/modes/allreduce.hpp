@@ -105,11 +105,8 @@ class AllReduceMode final : public Mode {
   LinkSurvey survey_;
   StateTransfer states_;
   ModelAudit audit_;
-  std::uint64_t begun_in_generation_ = 0;  ///< Collectives begun in this generation.
-  Collective::Vector result_;              ///< Sum that the next job applies; null: none.
-  CompressionPlan result_plan_;            ///< By which `result_` is decoded.
-  std::uint64_t result_samples_ = 0;       ///< Samples of which `result_` is the mean.
-  std::uint64_t result_steps_ = 0;  ///< Local steps that `result_` ends; 0: it is a gradient.
+  std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
+  std::optional<task::ApplyUpdate> result_;  ///< Sum that the next job applies.
   /// Generation key and step of a model audit that is due once `result_` is applied.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// The audit whose fingerprint the job under way computes.

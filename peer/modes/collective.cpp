@@ -114,15 +114,14 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   }
 }
 
-std::optional<GradientOrder> Collective::order(std::uint64_t job) {
+std::optional<task::ComputeGradient> Collective::order(std::uint64_t job) {
   if (!reduce_ || !gradient_.valid || gradient_.job != 0) return std::nullopt;
   gradient_.job = job;
-  lent_ = gradient_.values;
-  GradientOrder order{.samples = gradient_.samples,
-                      .local_steps = sum_.local ? steps_ : 0,
-                      .compressor = compressor_,
-                      .plan = plan_,
-                      .values = gradient_.values};
+  task::ComputeGradient order{.samples = gradient_.samples,
+                              .local_steps = sum_.local ? steps_ : 0,
+                              .compressor = compressor_,
+                              .plan = plan_,
+                              .values = gradient_.values};
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);
   return order;
 }

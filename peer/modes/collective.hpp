@@ -14,7 +14,7 @@
 #include "peer/modes/allreduce_options.hpp"
 #include "peer/modes/early_blocks.hpp"
 #include "peer/modes/vector_pool.hpp"
-#include "peer/node/job.hpp"
+#include "peer/node/tasks.hpp"
 
 namespace gv {
 
@@ -40,11 +40,9 @@ class Collective {
   void set_quiet(bool quiet, Effects& out);
   bool is_quiet() const { return quiet_; }
   /// The gradient that job number `job` has to compute. Each gradient is ordered once.
-  std::optional<GradientOrder> order(std::uint64_t job);
+  std::optional<task::ComputeGradient> order(std::uint64_t job);
   /// The gradient that the job computes is final from element `begin` on.
   void ready(std::uint64_t job, std::size_t begin, Effects& out);
-  /// No job writes to a gradient any more.
-  void job_done() { lent_.reset(); }
   /// The replica was replaced, so drop what was computed on it.
   void forget_gradient() { gradient_.valid = false; }
 
@@ -111,7 +109,6 @@ class Collective {
   std::uint64_t samples_ = 0;  ///< Samples of all peers in one step.
   std::uint64_t steps_ = 1;
   Gradient gradient_;
-  Vector lent_;  ///< Vector that the job under way writes to.
   std::optional<AllReduce> reduce_;
   bool quiet_ = false;
   std::vector<bool> offered_;  ///< True for buckets whose input `reduce_` has.

@@ -73,13 +73,13 @@ void Course::post(Job job, std::vector<Job>& jobs) {
 }
 
 void Course::job_done(const JobDone& done) {
-  check(jobs_under_way_ > 0 && done.number == job_number_ - jobs_under_way_ + 1,
+  check(jobs_under_way_ > 0 && done.job.number == job_number_ - jobs_under_way_ + 1,
         "jobs complete once and in the order they were asked for");
   --jobs_under_way_;
   learning_rate_ = done.learning_rate;
-  if (done.saved) {
+  if (const auto* saved = first_of<result::Saved>(done.results)) {
     saved_step_ = done.step;
-    ++(done.save_problem.empty() ? saves_.written : saves_.failed);
+    ++(saved->problem.empty() ? saves_.written : saves_.failed);
   }
   if (last_job_) finished_ = true;
 }

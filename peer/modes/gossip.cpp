@@ -214,13 +214,16 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
     }
     course_.learn_from(done.score);
   }
-  population_.learn_from(done);
+  if (const auto* validation = first_of<result::Validation>(done.results)) {
+    population_.learn_from(*validation);
+  }
   population_.tell(out);
   if (course_.is_last_job_asked()) return;
-  if (done.snapshot && course_.phase() != Phase::joining && !fetched_ && !course_.is_leaving()) {
+  auto* taken = first_of<task::TakeSnapshot>(done.job.tasks);
+  if (taken != nullptr && course_.phase() != Phase::joining && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
-    exchange_.set_snapshot(std::move(done.snapshot), alpha(), forces_);
+    exchange_.set_snapshot(std::move(taken->snapshot), alpha(), forces_);
   }
   if (course_.phase() == Phase::training && step_ >= course_.steps())
     course_.become_done(now, *this, members, out);
@@ -417,8 +420,7 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   forces_.clear();
   ++counts_.models_fetched;
   trigger_.begin_at(model.step);
-  job.adopt = std::move(model);
-  job.validate = population_.is_on();
+  job.add(task::AdoptModel{std::move(model)});
   if (course_.phase() == Phase::joining) {
     course_.enter(now, Phase::training, *this, members, out);
   }
@@ -428,28 +430,32 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (course_.is_leaving() && exchange_.in_flight() && now < settle_until_) return;
   Job job;
-  bool snapshot = may_adopt() && adopt(now, job, members, out);
-  job.forces = std::exchange(forces_, {});
-  counts_.forces_applied += job.forces.size();
+  const bool adopts = may_adopt() && adopt(now, job, members, out);
+  std::vector<Force> forces = std::exchange(forces_, {});
+  const bool moves = !forces.empty();
+  counts_.forces_applied += forces.size();
+  if (moves) job.add(task::AddForces{std::move(forces)});
+  bool snapshot = adopts;
+  bool validates = adopts && population_.is_on();
+  bool saves = false;
   if (course_.is_leaving()) {
-    job.save = true;
+    saves = true;
     course_.make_next_job_last();
-  } else if (course_.phase() == Phase::training) {
-    if (!job.adopt) {
-      job.steps = job_steps();
-      snapshot = !has_snapshot_ || step_ + job.steps >= trigger_.next() ||
-                 step_ + job.steps >= course_.steps();
-      job.save = course_.is_save_due(step_ + job.steps);
-      job.validate = population_.is_due(step_ + job.steps) ||
-                     (population_.is_on() && step_ + job.steps >= course_.steps());
-    }
+  } else if (course_.phase() == Phase::training && !adopts) {
+    const std::uint64_t steps = job_steps();
+    const std::uint64_t end = step_ + steps;
+    const bool is_last = end >= course_.steps();
+    if (steps > 0) job.add(task::TakeSteps{steps});
+    snapshot = !has_snapshot_ || end >= trigger_.next() || is_last;
+    saves = course_.is_save_due(end);
+    validates = population_.is_due(end) || (population_.is_on() && is_last);
   } else if (course_.phase() == Phase::done) {
-    snapshot = !has_snapshot_ || !job.forces.empty();
+    snapshot = !has_snapshot_ || moves;
   }
-  const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !snapshot;
-  if (empty) return;
-  if (snapshot) job.snapshot = exchange_.blank_snapshot();
-  job.snapshot_rest = population_.is_on();
+  if (job.tasks.empty() && !saves && !snapshot) return;
+  if (validates) job.add(task::Validate{});
+  if (snapshot) job.add(task::TakeSnapshot{exchange_.blank_snapshot(), population_.is_on()});
+  if (saves) job.add(task::Save{});
   ++counts_.jobs;
   course_.post(std::move(job), jobs);
 }

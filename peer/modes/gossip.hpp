@@ -81,9 +81,6 @@ class GossipMode final : public Mode {
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
   const Population& population() const { return population_; }
-  /// Distance between the two models at the last exchange, before the force: a sample of the
-  /// spread.
-  double last_distance() const { return last_distance_; }
   /// Entries that exchanges and downloads keep: at most 6 for each peer ever met, and 35.
   std::size_t held() const {
     return exchange_.held() + fetch_.held() + server_.held() + (fetched_ ? 1 : 0);
@@ -125,6 +122,7 @@ class GossipMode final : public Mode {
   std::uint64_t step_ = 0;
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
+  /// Between the two models at the last exchange, before the force: a sample of the spread.
   double last_distance_ = 0;
   /// A peer that we refused while we were busy: our next partner. Only uniform pairing uses it,
   /// since only there we choose.

@@ -11,7 +11,6 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
-#include "peer/node/mix_outbox.hpp"
 
 namespace gv {
 namespace {
@@ -28,7 +27,6 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
 MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                        const MixingOptions& options)
     : self_(self),
-      session_(session),
       course_(self, course),
       generations_(self, session, options.agreement),
       planner_(planner_options(course, options)),
@@ -421,23 +419,23 @@ void MixingMode::complete(Time now, JobDone done, Membership&, Effects& out) {
     if (busy > 0) generations_.agreement().set_speed(samples / busy);
     course_.learn_from(done.score);
   }
-  if (done.mix) counts_.messages_refused += done.mix->refused;
+  if (const auto* mixing = first_of<result::Mixing>(done.results)) {
+    counts_.messages_refused += mixing->refused;
+  }
   if (course_.is_last_job_asked()) return;
-  if (done.state && generations_.current() != nullptr && gives_state_) {
-    state_ = std::move(done.state);
+  const auto* state = first_of<task::ExportState>(done.job.tasks);
+  if (state != nullptr && generations_.current() != nullptr && gives_state_) {
+    state_ = state->values;
     serve(out);
   }
-  gradient_ready(now, done.number, 0, out);
+  gradient_ready(now, done.job.number, 0, out);
 }
 
 void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   if (course_.jobs_under_way() > 0 || course_.is_last_job_asked()) return;
   Job job;
-  MixJob mix;
-  if (auto state = states_.take()) {
-    job.load_state = ReplicaState{
-        .values = std::move(state->values), .step = state->version.step, .own_optimizer = false};
-    mix.forget = true;
+  auto state = states_.take();
+  if (state) {
     generations_.agreement().set_version(state->version);
     course_.go_back_to(state->version.step);
     ++counts_.states_adopted;
@@ -445,31 +443,49 @@ void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   }
   const bool takes_part =
       generations_.is_in_one() && !states_.is_fetching() && !course_.is_leaving();
-  if (takes_part) mix.place = std::exchange(place_, std::nullopt);
-  if (mix.place) {
+  auto place = takes_part ? std::exchange(place_, std::nullopt) : std::nullopt;
+  if (place) {
     told_ = true;
-    mix.left_over = std::exchange(left_over_, {});
-    mix.unsent = std::exchange(unsent_, false);
-    if (std::exchange(switches_, false)) mix.rule = std::make_shared<MixRule>(options_.rule);
+    job.add(task::LeaveGeneration{std::exchange(left_over_, {}), std::exchange(unsent_, false)});
   }
-  if (takes_part && mix.place && gives_state_)
-    job.state = states_.blank(generations_.agreement().version());
-  mix.ends = std::exchange(ends_, std::nullopt);
-  mix.arrived = std::exchange(arrived_, {});
-  job.save = course_.is_leaving() || course_.is_save_due(step());
+  if (state) job.add(task::LoadState{std::move(state->values), state->version.step});
+  if (place) {
+    const bool switches = std::exchange(switches_, false);
+    job.add(task::EnterGeneration{*std::move(place),
+                                  switches ? std::make_shared<MixRule>(options_.rule) : nullptr});
+    if (gives_state_) {
+      job.add(task::ExportState{states_.blank(generations_.agreement().version())});
+    }
+  }
+  if (const auto ended = std::exchange(ends_, std::nullopt)) {
+    job.add(task::MixRound{*ended, std::exchange(arrived_, {})});
+  }
+  const bool saves = course_.is_leaving() || course_.is_save_due(step());
   if (course_.is_leaving()) {
     course_.make_next_job_last();
   } else if (takes_part && !sent_ && step() < course_.steps()) {
-    mix.begins = round_;
-    mix.rests = rests();
-    job.steps = steps_at(step());
-    outbox_ = mix.outbox = std::make_shared<MixOutbox>();
-    round_job_ = course_.next_job_number();
+    begin_round(job);
   }
-  const bool mixes = mix.forget || mix.place || mix.ends || mix.begins;
-  if (mixes) job.mix = std::move(mix);
-  if (!job.load_state && !job.save && !mixes) return;
+  if (saves) job.add(task::Save{});
+  if (job.tasks.empty()) return;
+  job.version = generations_.agreement().version();
   course_.post(std::move(job), jobs);
+}
+
+/// The job makes the steps and the messages of the round.
+void MixingMode::begin_round(Job& job) {
+  outbox_ = std::make_shared<MixOutbox>();
+  round_job_ = course_.next_job_number();
+  const task::TakeSteps steps{steps_at(step()), rests()};
+  const task::SendRound messages{round_, outbox_};
+  job.add(task::BeginRound{round_});
+  if (options_.rule.order == MixOrder::combine_then_adapt) {
+    job.add(messages);
+    job.add(steps);
+  } else {
+    job.add(steps);
+    job.add(messages);
+  }
 }
 
 }  // namespace gv

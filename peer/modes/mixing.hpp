@@ -68,8 +68,6 @@ class MixingMode final : public Mode {
   MixingCounts counts() const;
   /// Current options: a settings revision changes the rule and the period.
   const MixingOptions& options() const { return options_; }
-  /// The step from which the newest settings revision applies.
-  std::uint64_t ruled_since() const { return ruled_since_; }
   /// Peers of the newest generation, by rank.
   const std::vector<PeerId>& ranks() const { return order_; }
   /// In-neighbours and out-neighbours in the round under way.
@@ -86,6 +84,7 @@ class MixingMode final : public Mode {
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   void go_on(Time now, Effects& out);
   void next_job(std::vector<Job>& jobs, Effects& out);
+  void begin_round(Job& job);
   std::vector<std::string> details(const std::vector<std::string>& in,
                                    const std::vector<std::string>& out) const;
   void send(const MixOutbox& outbox, Effects& out);
@@ -98,7 +97,6 @@ class MixingMode final : public Mode {
   bool rests() const;
 
   PeerId self_;
-  std::uint64_t session_;
   Course course_;
   Generations generations_;
   ReplicaPlanner planner_;

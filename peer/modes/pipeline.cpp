@@ -183,7 +183,7 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
     become_made();
   } else if (complete_ || run_was_begun_) {
     // If the end of the last run is still to be applied, this one has computed nothing yet.
-    due_.abandons = due_.ends.empty();
+    due_.abandons = !due_.end;
   }
   complete_.reset();
   run_was_begun_ = false;
@@ -191,7 +191,7 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
   // we gave up nor, if we finished it, the state it began with.
   tell_holdings();
   for (const std::uint32_t stage : states_.to_copy()) {
-    due_.export_states.push_back({stage, states_.blank(stage)});
+    due_.exports.push_back({stage, states_.blank(stage)});
   }
 }
 
@@ -201,7 +201,7 @@ void PipelineMode::hand_over() {
   if (last_generation == nullptr) return;
   if (last_generation->key() != last_generation_key_) {
     last_generation_key_ = last_generation->key();
-    due_.export_states.clear();  // From a ballot that failed.
+    due_.exports.clear();  // From a ballot that failed.
     states_.enter(*last_generation);
     end_last_run(last_generation->version);
   }
@@ -226,7 +226,7 @@ void PipelineMode::abandon() {
   states_.leave();
   completed_.clear();
   say_again_at_ = never;
-  due_.export_states.clear();
+  due_.exports.clear();
   due_.copies.clear();
   copied_.reset();
 }
@@ -258,7 +258,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     const auto came = fetched.find(stage);
     const StageValues values =
         came != fetched.end() ? came->second : states_.find(stage, generation.version);
-    due_.load_states.push_back({stage, values});
+    due_.loads.push_back({stage, values});
     if (came == fetched.end()) continue;
     ++counts_.states_adopted;
     out.tell(StageAdopted{.stage = stage, .step = generation.version.step});
@@ -270,7 +270,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
              StatusReply{.ballot = generation.id, .step = generation.version.step});
   }
   for (const std::uint32_t stage : carried_) {
-    if (!carries.contains(stage)) due_.release.push_back(stage);
+    if (!carries.contains(stage)) due_.releases.push_back(stage);
   }
   if (!stays) {
     if (is_before(generation.version, before)) {
@@ -281,7 +281,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     course_.go_back_to(generation.version.step);
     generations_.agreement().set_version(generation.version);
   }
-  if (!stays || !due_.load_states.empty()) due_.moves_to = generation.version.step;
+  if (!stays || !due_.loads.empty()) due_.move = {generation.version.step};
   carried_ = std::move(carries);
   tell_holdings();
   plan_copies(generation.version);
@@ -339,8 +339,8 @@ void PipelineMode::complete_run(Time now, Effects& out) {
     disturb(now, {}, out);
     return;
   }
-  complete_drawn_ = run_.drawn();
-  complete_ = run_.finish();
+  const std::size_t drawn = run_.drawn();
+  complete_ = {run_.finish(), drawn};
   complete_version_ = after_operation(generations_.agreement().version(), generations_.key(),
                                       options_.micro_batches * options_.micro_batch);
   run_was_begun_ = true;
@@ -351,8 +351,8 @@ void PipelineMode::complete_run(Time now, Effects& out) {
 
 /// The run of which our part is complete counts as finished: the next job ends it.
 void PipelineMode::become_made() {
-  due_.ends = *std::exchange(complete_, std::nullopt);
-  due_.drawn = complete_drawn_;
+  due_.end = std::exchange(complete_, std::nullopt);
+  if (due_.end->ends.empty()) due_.end.reset();  // We carry no stage.
   run_was_begun_ = false;
   generations_.agreement().set_version(complete_version_);
 }
@@ -389,7 +389,7 @@ void PipelineMode::go_on(Time now, Effects& out) {
   while (generations_.current() != nullptr) {
     // A peer without a part in a run completes it at once. But a job ends one run at most, and not
     // one that begins with states which the same job loads.
-    const bool may_complete = due_.ends.empty() && !due_.moves_to && !states_.expects_copies();
+    const bool may_complete = !due_.end && !due_.move && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || generations_.current() == nullptr) return;
     if (now >= say_again_at_) {
@@ -490,8 +490,9 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   counts_.computing_s += seconds(done.busy);
   idle_since_ = now;
   if (done.score.samples > 0) course_.learn_from(done.score);
-  if (course_.is_last_job_asked() || course_.has_failed() || !done.stages) return;
-  if (!done.gradient_writable) {
+  if (course_.is_last_job_asked() || course_.has_failed()) return;
+  const auto* part = first_of<result::StagePart>(done.results);
+  if (part != nullptr && !part->is_sound) {
     // It would destroy every peer's model. The others go on without us.
     course_.fail();
     out.tell(GradientNotFinite{.step = done.step});
@@ -499,29 +500,32 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   }
   const Generation* generation = served();
   const bool is_ours = generation != nullptr && job_generation_ == generation->key();
-  if (is_ours) {
-    for (const StageCopy& copy : done.stages->export_states) {
+  const auto& tasks = done.job.tasks;
+  if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
+    for (const StageCopy& copy : exported->copies) {
       // Keep it as well: until the receiver has it, no other peer may.
       states_.keep(copy.stage, generation->version, copy.values);
       states_.hand_over(copy.stage, copy.values, out);
     }
-    if (!done.stages->export_states.empty()) tell_holdings();
-    for (const StageCopy& copy : done.stages->copies) keep_copy(copy, out);
+    tell_holdings();
   }
-  const std::optional<StageOrder>& order = done.stages->order;
-  if (!order) return;
-  if (order->is_pass()) measure(order->what, seconds(done.busy));
-  if (is_ours) run_.done(*order, out);
+  if (const auto* copied = first_of<task::CopyStages>(tasks); is_ours && copied != nullptr) {
+    for (const StageCopy& copy : copied->copies) keep_copy(copy, done.job.version, out);
+  }
+  if (part == nullptr) return;
+  const auto* pass = first_of<task::StagePass>(tasks);
+  if (pass != nullptr) measure(pass->what, seconds(done.busy));
+  if (is_ours) run_.done(done.job, out);
 }
 
 /// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
-void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
-  states_.keep(copy.stage, job_version_, copy.values);
+void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
+  states_.keep(copy.stage, version, copy.values);
   tell_holdings();
   const auto keeper = keeper_of(copy.stage);
   const PeerId first = run_.order()[run_.replicas()[copy.stage].front()];
   if (!keeper || first != self_) return;
-  states_.send_copy(copy.stage, job_version_.step, copy.values, *keeper, out);
+  states_.send_copy(copy.stage, version.step, copy.values, *keeper, out);
 }
 
 /// Our speed: the time that passes should take by the plan, divided by the time they take. It is
@@ -563,25 +567,25 @@ bool PipelineMode::may_ask_ahead() const {
 /// Asks for the next job, if there is something to do. Returns whether there was.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   const bool is_last = course_.is_leaving() && !handing_over_;
-  StageJob work = std::exchange(due_, {});
-  Job job;
   // All peers save at the same steps, so every stage is on disk at one common version.
-  const bool ends_run = !work.ends.empty();
+  const bool ends_run = due_.end.has_value();
   const bool is_due =
       step() >= course_.steps() ||
       (course_.options().save_every_steps > 0 && step() % course_.options().save_every_steps == 0);
-  job.save = is_last || (ends_run && is_due && step() > course_.saved_step());
+  const bool saves = is_last || (ends_run && is_due && step() > course_.saved_step());
+  Job job = std::exchange(due_, {}).job();
   if (is_last) {
     course_.make_next_job_last();
   } else if (generations_.is_in_one() && !preparing_) {
-    work.order = run_.next();
-    if (work.order && course_.jobs_under_way() == 0)
-      counts_.waiting_s += seconds(now - idle_since_);
+    if (auto task = run_.next()) {
+      job.add(*std::move(task));
+      if (course_.jobs_under_way() == 0) counts_.waiting_s += seconds(now - idle_since_);
+    }
   }
-  if (work.is_empty() && !job.save) return false;
+  if (saves) job.add(task::Save{});
+  if (job.tasks.empty()) return false;
   job_generation_ = served() != nullptr ? served()->key() : 0;
-  job_version_ = work.version = generations_.agreement().version();
-  job.stages = std::move(work);
+  job.version = generations_.agreement().version();
   course_.post(std::move(job), jobs);
   return true;
 }

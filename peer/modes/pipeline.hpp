@@ -60,7 +60,7 @@ class PipelineMode final : public Mode {
 
   /// We still hand over what other peers lack without us.
   bool is_settling() const override { return handing_over_; }
-  bool is_idle() const override { return due_.ends.empty() && due_.load_states.empty(); }
+  bool is_idle() const override { return !due_.end && due_.loads.empty(); }
   const Course& course() const override { return course_; }
   ModeReport report(const Membership& members) const override;
   const Generations* generations() const override { return &generations_; }
@@ -80,6 +80,33 @@ class PipelineMode final : public Mode {
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
+  /// What the next job does before its part of a run, in this order.
+  struct Due {
+    bool abandons = false;  ///< Gives up the run under way.
+    std::optional<task::EndRun> end;
+    std::vector<StageCopy> exports;
+    std::optional<task::MoveTo> move;
+    std::vector<StageCopy> loads;
+    std::vector<std::uint32_t> releases;
+    std::vector<StageCopy> copies;
+
+    bool is_empty() const {
+      return !abandons && !end && exports.empty() && !move && loads.empty() && releases.empty() &&
+             copies.empty();
+    }
+    Job job() && {
+      Job job;
+      if (abandons) job.add(task::AbandonRun{});
+      if (end) job.add(*std::move(end));
+      if (!exports.empty()) job.add(task::ExportStages{std::move(exports)});
+      if (move) job.add(*move);
+      if (!loads.empty()) job.add(task::LoadStages{std::move(loads)});
+      if (!releases.empty()) job.add(task::ReleaseStages{std::move(releases)});
+      if (!copies.empty()) job.add(task::CopyStages{std::move(copies)});
+      return job;
+    }
+  };
+
   void begin_generation(Time now, const Generation& generation, Effects& out);
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
@@ -106,7 +133,7 @@ class PipelineMode final : public Mode {
   void say_complete(std::uint64_t operation, PeerId to, bool again, Effects& out) const;
   void plan_copies(const ModelVersion& version);
   std::optional<PeerId> keeper_of(std::uint32_t stage) const;
-  void keep_copy(const StageCopy& copy, Effects& out);
+  void keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out);
   bool may_ask_ahead() const;
   bool ask(Time now, std::vector<Job>& jobs);
   void measure(const PipelineInstruction& what, double busy_s);
@@ -127,16 +154,12 @@ class PipelineMode final : public Mode {
   bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
   std::set<std::uint32_t> carried_;
   std::uint64_t last_generation_key_ =
-      0;          ///< Key of the generation that we only hand stages over to.
-  StageJob due_;  ///< The next job; its order comes last.
-  /// Jobs under way belong to this generation, and their copies to this version.
-  std::uint64_t job_generation_ = 0;
-  ModelVersion job_version_;
+      0;  ///< Key of the generation that we only hand stages over to.
+  Due due_;
+  std::uint64_t job_generation_ = 0;  ///< Jobs under way belong to it.
 
   // The end of the run under way.
-  /// Set when our part is complete: the end of each of our stages.
-  std::optional<std::vector<StageEnd>> complete_;
-  std::size_t complete_drawn_ = 0;
+  std::optional<task::EndRun> complete_;  ///< Set when our part is complete.
   ModelVersion complete_version_;
   /// Peers that said their part is complete, by run.
   std::map<std::uint64_t, std::set<PeerId>> completed_;

@@ -13,7 +13,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "peer/modes/stage_consensus.hpp"
-#include "peer/node/stage_job.hpp"
+#include "peer/node/tasks.hpp"
 
 namespace gv {
 

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
+#include "base/overloaded.hpp"
 #include "base/rng.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "peer/node/stage_mixers.hpp"
@@ -170,9 +171,9 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 
 // ---- Orders ----
 
-/// An order for parameters to be averaged: at the begin, while all peers compute; or after a
+/// A task for parameters to be averaged: at the begin, while all peers compute; or after a
 /// schedule of many updates, at its end.
-std::optional<StageOrder> PipelineRun::parameters_order() {
+std::optional<Job::Task> PipelineRun::parameters_task() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
   for (Group& group : groups_) {
@@ -180,19 +181,12 @@ std::optional<StageOrder> PipelineRun::parameters_order() {
     group.ordered = true;
     if (group.round) {
       std::optional<MixPlace>& place = mixing_.at(group.stage).place;
-      return StageOrder{.what = {.stage = group.stage},
-                        .in = {},
-                        .out = {},
-                        .sum = {},
-                        .mixing = StageMixing{.place = std::exchange(place, std::nullopt),
-                                              .round = *group.round,
-                                              .outbox = std::make_shared<MixOutbox>()}};
+      return task::SendStage{.stage = group.stage,
+                             .place = std::exchange(place, std::nullopt),
+                             .round = *group.round,
+                             .outbox = std::make_shared<MixOutbox>()};
     }
-    return StageOrder{.what = {.stage = group.stage},
-                      .in = {},
-                      .out = group.parameters,
-                      .sum = group.sum,
-                      .copies_parameters = true};
+    return task::CopyParameters{.stage = group.stage, .sum = group.sum, .out = group.parameters};
   }
   return std::nullopt;
 }
@@ -212,17 +206,17 @@ void PipelineRun::skip_updates() {
   while (!is_list_done() && list()[position_].action == Action::update) ++position_;
 }
 
-std::optional<StageOrder> PipelineRun::next() {
+std::optional<Job::Task> PipelineRun::next() {
   if (!begun_) return std::nullopt;
-  std::optional<StageOrder> order = parameters_order();
-  if (!order && !is_list_done()) {
-    order = order_for(list()[position_]);
-    if (!order) return std::nullopt;
+  std::optional<Job::Task> task = parameters_task();
+  if (!task && !is_list_done()) {
+    task = pass_for(list()[position_]);
+    if (!task) return std::nullopt;
     ++position_;
     skip_updates();
   }
-  computing_ += order.has_value();
-  return order;
+  computing_ += task.has_value();
+  return task;
 }
 
 /// Gradients of the stage in the list since its last update, up to our position.
@@ -237,70 +231,69 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   return count;
 }
 
-/// The order for an instruction; none while its input is not there.
-std::optional<StageOrder> PipelineRun::order_for(const PipelineInstruction& what) {
+/// The pass of an instruction; none while its input is not there.
+std::optional<task::StagePass> PipelineRun::pass_for(const PipelineInstruction& what) {
   const std::size_t last = options_.stages.size() - 1;
   const bool forward = what.action == Action::forward;
   const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
   const bool takes_input = forward ? what.stage > 0 : goes_back && what.stage < last;
-  StageOrder order{.what = what, .draw = drawn_, .in = {}, .out = {}, .sum = {}};
+  task::StagePass pass{.what = what, .draw = drawn_, .in = {}, .out = {}, .sum = {}};
   if (takes_input) {
-    order.in = input_of(what);
-    if (!order.in) return std::nullopt;
+    pass.in = input_of(what);
+    if (!pass.in) return std::nullopt;
   }
-  if (forward && what.stage < last) order.out = blank(options_.stages[what.stage + 1].forward);
-  if (goes_back && what.stage > 0) order.out = blank(options_.stages[what.stage].backward);
-  if (!forward && what.action != Action::backward_input) order.sum = group_of(what.stage).sum;
+  if (forward && what.stage < last) pass.out = blank(options_.stages[what.stage + 1].forward);
+  if (goes_back && what.stage > 0) pass.out = blank(options_.stages[what.stage].backward);
+  if (!forward && what.action != Action::backward_input) pass.sum = group_of(what.stage).sum;
   if (forward && what.stage == 0) ++drawn_;
-  if (what.action == Action::update) order.micro_batches = gradients_since_update(what.stage);
-  return order;
+  if (what.action == Action::update) pass.micro_batches = gradients_since_update(what.stage);
+  return pass;
 }
 
-void PipelineRun::done(const StageOrder& order, Effects& out) {
+void PipelineRun::done(const Job& job, Effects& out) {
   if (!begun_) return;
   --computing_;
   ++progress_;
-  if (order.mixing) {
-    send_round(order, out);
-  } else if (order.copies_parameters) {
-    group_of(order.what.stage).copied = true;
-  } else {
-    const bool forward = order.what.action == Action::forward;
-    if (order.in) {
-      incoming_.erase(
-          {operation_ % operations_named, order.what.stage, order.what.micro_batch, !forward});
-    }
-    if (order.out) pass_on(order, out);
-  }
+  const Overloaded take{
+      [&](const task::StagePass& pass) {
+        const PipelineInstruction& what = pass.what;
+        if (pass.in) {
+          incoming_.erase({operation_ % operations_named, what.stage, what.micro_batch,
+                           what.action != Action::forward});
+        }
+        if (pass.out) pass_on(pass, out);
+      },
+      [&](const task::CopyParameters& copy) { group_of(copy.stage).copied = true; },
+      [&](const task::SendStage& send) { send_round(send, out); }, [](const auto&) {}};
+  for (const Job::Task& task : job.tasks) std::visit(take, task);
   begin_sums(out);
 }
 
-void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
-  const bool backward = order.what.action != Action::forward;
-  const std::uint32_t stage = backward ? order.what.stage - 1 : order.what.stage + 1;
-  const PassName name{operation_ % operations_named, stage, order.what.micro_batch, backward};
-  const std::uint32_t to = routes_[order.what.micro_batch][stage];
-  const auto bytes = std::as_bytes(std::span<const float>(*order.out));
+void PipelineRun::send_round(const task::SendStage& send, Effects& out) {
+  group_of(send.stage).sent = true;
+  for (const MixMessage& message : send.outbox->messages) {
+    for (const std::size_t to : message.to) {
+      bytes_sent_ += message.bytes->size();
+      out.transfers.push_back({.to = mixing_.at(send.stage).order[to],
+                               .id = mixing_id(self_, key_, send.round, send.stage),
+                               .payload = {message.bytes, *message.bytes}});
+    }
+  }
+}
+
+void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
+  const bool backward = pass.what.action != Action::forward;
+  const std::uint32_t stage = backward ? pass.what.stage - 1 : pass.what.stage + 1;
+  const PassName name{operation_ % operations_named, stage, pass.what.micro_batch, backward};
+  const std::uint32_t to = routes_[pass.what.micro_batch][stage];
+  const auto bytes = std::as_bytes(std::span<const float>(*pass.out));
   if (to == rank_) {
-    incoming_[name] = {.from = self_, .values = order.out, .blocks = {}};
+    incoming_[name] = {.from = self_, .values = pass.out, .blocks = {}};
     return;
   }
   bytes_sent_ += bytes.size();
   out.transfers.push_back(
-      {.to = order_[to], .id = pass_id(self_, key_, name), .payload = {order.out, bytes}});
-}
-
-void PipelineRun::send_round(const StageOrder& order, Effects& out) {
-  const std::uint32_t stage = order.what.stage;
-  group_of(stage).sent = true;
-  for (const MixMessage& message : order.mixing->outbox->messages) {
-    for (const std::size_t to : message.to) {
-      bytes_sent_ += message.bytes->size();
-      out.transfers.push_back({.to = mixing_.at(stage).order[to],
-                               .id = mixing_id(self_, key_, order.mixing->round, stage),
-                               .payload = {message.bytes, *message.bytes}});
-    }
-  }
+      {.to = order_[to], .id = pass_id(self_, key_, name), .payload = {pass.out, bytes}});
 }
 
 /// All messages that the round mixes are there.

@@ -18,7 +18,7 @@
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/round_inbox.hpp"
 #include "peer/modes/vector_pool.hpp"
-#include "peer/node/stage_job.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 
@@ -38,10 +38,10 @@ class PipelineRun {
   void begin(std::uint64_t operation, Effects& out);
   bool is_begun() const { return begun_; }
 
-  /// The next thing to compute, if its input is there. Orders are done in the order given.
-  std::optional<StageOrder> next();
-  /// The oldest order that next() returned is done.
-  void done(const StageOrder& order, Effects& out);
+  /// The next thing to compute, if its input is there. Tasks are done in the order given.
+  std::optional<Job::Task> next();
+  /// The job with the oldest task that next() returned is done.
+  void done(const Job& job, Effects& out);
 
   /// True if the block belongs to this generation's runs.
   bool receive(PeerId from, const Block& block, Effects& out);
@@ -114,7 +114,6 @@ class PipelineRun {
   void make_group(std::uint32_t stage);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
-  void send_round(const StageOrder& order, Effects& out);
   bool is_heard(const Group& group) const;
   std::vector<MixMessage> take_round(const Group& group);
   void skip_updates();
@@ -125,14 +124,15 @@ class PipelineRun {
   bool carries(std::uint32_t stage) const;
   bool is_from_neighbour(const PassName& name, PeerId from) const;
   StageValues input_of(const PipelineInstruction& what);
-  void pass_on(const StageOrder& order, Effects& out);
+  void send_round(const task::SendStage& send, Effects& out);
+  void pass_on(const task::StagePass& pass, Effects& out);
   Group& group_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
   /// All instructions were given out.
   bool is_list_done() const { return position_ == list().size(); }
   const std::vector<PipelineInstruction>& list() const { return schedule_.workers[rank_]; }
-  std::optional<StageOrder> parameters_order();
-  std::optional<StageOrder> order_for(const PipelineInstruction& what);
+  std::optional<Job::Task> parameters_task();
+  std::optional<task::StagePass> pass_for(const PipelineInstruction& what);
 
   PeerId self_;
   std::uint64_t run_seed_;
@@ -145,7 +145,7 @@ class PipelineRun {
   std::vector<std::uint32_t> own_stages_;
   std::uint64_t operation_ = 0;
   bool begun_ = false;
-  std::size_t computing_ = 0;  ///< Orders given out and not done.
+  std::size_t computing_ = 0;  ///< Tasks given out and not done.
   Routes routes_;
   PipelineSchedule schedule_;
   std::size_t position_ = 0;

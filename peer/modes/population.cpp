@@ -28,11 +28,10 @@ std::uint64_t Population::steps_to_trial(std::uint64_t step) const {
   return options_.every_steps - step % options_.every_steps;
 }
 
-void Population::learn_from(const JobDone& done) {
-  if (!done.validation_loss || !done.hyperparameters) return;
-  const auto loss = static_cast<float>(*done.validation_loss);
-  trial_ = {.learning_rate = static_cast<float>(done.hyperparameters->learning_rate),
-            .momentum = static_cast<float>(done.hyperparameters->momentum),
+void Population::learn_from(const result::Validation& validation) {
+  const auto loss = static_cast<float>(validation.loss);
+  trial_ = {.learning_rate = static_cast<float>(validation.hyperparameters.learning_rate),
+            .momentum = static_cast<float>(validation.hyperparameters.momentum),
             .validation_loss = std::isfinite(loss) ? loss : std::numeric_limits<float>::max()};
 }
 

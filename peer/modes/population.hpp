@@ -11,7 +11,7 @@
 #include "consensus/message/effects.hpp"
 #include "peer/modes/mode_report.hpp"
 #include "peer/node/hyperparameters.hpp"
-#include "peer/node/job.hpp"
+#include "peer/node/tasks.hpp"
 
 namespace gv {
 
@@ -54,7 +54,7 @@ class Population {
   bool is_due(std::uint64_t step) const { return is_on() && step % options_.every_steps == 0; }
 
   /// Takes what a job has measured of the replica.
-  void learn_from(const JobDone& done);
+  void learn_from(const result::Validation& validation);
   /// Our newest validation, which other peers may know; empty before the first.
   const std::optional<Trial>& trial() const { return trial_; }
 

@@ -5,19 +5,10 @@
 #include <utility>
 #include <variant>
 
+#include "base/overloaded.hpp"
 #include "peer/modes/modes.hpp"
 
 namespace gv {
-namespace {
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itself.
-
-}  // namespace
 
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
            const NodeOptions& options, const Signer& signer, Rng rng)

@@ -1,20 +1,18 @@
-// One copy of the model and the jobs that change it: the only code that touches live parameters.
+// A peer's part of the model, whole or in stages, and the jobs that change it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "consensus/compression/gradient_compressor.hpp"
-#include "consensus/compression/outer_step.hpp"
+#include "base/rng.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "peer/node/job.hpp"
-#include "peer/node/mix_runner.hpp"
 #include "train/learner/learner.hpp"
 
 namespace gv {
@@ -23,68 +21,71 @@ namespace gv {
 /// take longer than they need.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
-/// A learner, and what consensus keeps beside it: the conservation checksum that follows its
-/// parameters through every exchange, the outer step, a mixing rule's memory, a gradient
-/// compressor.
+/// Runs in place of a pass, in measurements whose stages cost only time. The pass's gradients count
+/// as computed.
+using PassStandIn = std::function<void(const PipelineInstruction&)>;
+
+/// What the owner of a replica may attach to it. Each may be empty.
+struct ReplicaHooks {
+  /// Called while a job runs, on its thread: its gradient is final and writable from element
+  /// `begin` on. With 0 it may also mean that the messages of its round are in the outbox.
+  std::function<void(std::uint64_t job, std::size_t begin)> ready;
+  StepPace pace;         ///< Paces steps and gradients, for peers slower than their machine.
+  PassStandIn stand_in;  ///< Replaces passes through stages.
+};
+
+/// What a checkpoint holds of a model, or of one of its stages.
+struct ReplicaPart {
+  std::optional<std::uint32_t> stage;  ///< Empty: the whole model.
+  const Layout* layout = nullptr;
+  std::span<const float> parameters;
+  OptimizerState optimizer;
+  std::map<std::string, std::string> notes;  ///< What goes with it in the form of texts.
+};
+
+/// A peer's part of the model: all of it, or some of its stages. The only code that touches live
+/// parameters. Not thread-safe, but for stop(): while a job runs, the thread that runs it owns
+/// this.
 class Replica {
  public:
-  /// `peer` seeds the conservation checksum, so that every replica starts with different integers.
-  /// The hyper-parameters of a learner that can be tuned are part of the state.
-  Replica(std::unique_ptr<Learner> learner, std::uint64_t peer, const LocalSteps& local = {});
+  virtual ~Replica() = default;
 
-  /// From here on it mixes with neighbours by that rule, in the run of that seed.
-  void mix_by(const MixRule& rule, std::uint64_t run_seed);
+  /// Does the job's tasks in their order, but not the save. Sizes must match the layout. A task
+  /// that is not for this kind of replica fails a check.
+  virtual JobDone run(Job job) = 0;
+  virtual void set_hooks(ReplicaHooks hooks) = 0;
+  /// From here on jobs may mix by this rule, in the run of that seed.
+  virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
 
-  /// For measurements with peers slower than their machine. Empty: full speed.
-  void set_pace(StepPace pace) { pace_ = std::move(pace); }
+  virtual std::uint64_t step() const = 0;
+  /// Those of a whole model; empty in a pipeline.
+  virtual std::span<const float> parameters() const { return {}; }
+  /// Parameters of one stage; empty if it is not carried.
+  virtual std::span<const float> stage(std::size_t) const { return {}; }
+  /// The conservation checksum; zeros in a pipeline, which does not exchange.
+  virtual ConservationChecksum checksum() const { return {}; }
 
-  /// Called while a job runs: the gradient is final and writable from element `begin` on. With 0 it
-  /// may also mean that the messages of its round are in the outbox.
-  using Ready = std::function<void(std::size_t begin)>;
+  /// What a checkpoint has to hold. Its views are valid until the next job.
+  virtual std::vector<ReplicaPart> parts() const = 0;
+  /// Goes on from a part of an equal replica. Returns why that does not fit, having changed
+  /// nothing, or an empty string.
+  virtual std::string restore(ReplicaPart part) = 0;
 
-  /// Runs the whole job but the save. Sizes of forces and models must match the layout.
-  JobDone run(Job job, const Ready& ready = {});
-
-  const Learner& learner() const { return *learner_; }
-  Learner& learner() { return *learner_; }
-
-  /// Floats of a whole state, as ReplicaState has them.
-  std::size_t state_size() const;
-  /// What a checkpoint holds beside the parameters, and its inverse, which returns why the state
-  /// does not fit, having changed nothing, or an empty string.
-  OptimizerState optimizer_state() const;
-  std::string restore(std::span<const float> parameters, OptimizerState state);
-
-  const ConservationChecksum& checksum() const { return checksum_; }
-  void set_checksum(const ConservationChecksum& checksum) { checksum_ = checksum; }
-
-  /// The conservation checksum as text for a checkpoint, and its inverse, which ignores text of
-  /// another form.
-  std::string checksum_text() const;
-  void restore_checksum(const std::string& text);
-
- private:
-  Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
-  void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
-  void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
-  void update(const Job& job);
-  void load_state(const ReplicaState& state);
-  void adopt(const DownloadedModel& fetched);
-  void add(const Force& force);
-  void fill(Snapshot& snapshot, bool with_rest) const;
-
-  std::unique_ptr<Learner> learner_;
-  OuterStep outer_;
-  std::optional<MixRunner> mixing_;
-  StepPace pace_;
-  ConservationChecksum checksum_;
-  std::shared_ptr<const GradientCompressor> asked_for_;  ///< Of the newest order that had one.
-  std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of that.
-  GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until it is known.
+  /// The next job may come at any time: prepares for it what can be prepared.
+  virtual void prefetch() {}
+  /// Training is to end soon. May be called from any thread.
+  virtual void stop() {}
+  /// True if it can make no more steps, because its user's loop has ended.
+  virtual bool has_ended() const { return false; }
 };
 
 /// The conservation checksum with which a replica of this number starts. The sum over all peers
 /// must return to its first value.
-ConservationChecksum initial_checksum(std::uint64_t peer);
+inline ConservationChecksum initial_checksum(std::uint64_t peer) {
+  Rng rng = Rng(peer).fork("canary");
+  ConservationChecksum checksum;
+  for (auto& lane : checksum) lane = static_cast<std::int64_t>(rng.below(1'000'000'000));
+  return checksum;
+}
 
 }  // namespace gv

@@ -17,16 +17,15 @@ StageMixers::StageMixers(const MixRule& rule, std::uint64_t run_seed,
   }
 }
 
-void StageMixers::send(std::uint32_t stage, const StageMixing& mixing,
-                       std::span<const float> parameters) {
-  Mixer<float>& mixer = mixers_[stage];
+void StageMixers::send(const task::SendStage& task, std::span<const float> parameters) {
+  Mixer<float>& mixer = mixers_[task.stage];
   std::vector<float> x(parameters.begin(), parameters.end());
-  if (mixing.place) {
-    mixer.begin_generation(mixing.place->rank, mixing.place->order, mixing.place->key, x);
+  if (task.place) {
+    mixer.begin_generation(task.place->rank, task.place->order, task.place->key, x);
   }
-  mixer.begin_round(mixing.round, x);
-  mixing.outbox->messages = mixer.messages(mixing.round, x);
-  mixing.outbox->sound = mixer.is_sound();
+  mixer.begin_round(task.round, x);
+  task.outbox->messages = mixer.messages(task.round, x);
+  task.outbox->sound = mixer.is_sound();
 }
 
 std::vector<float> StageMixers::mixed(const StageEnd& end, std::span<const float> parameters) {

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "consensus/mixing/mixer.hpp"
-#include "peer/node/mix_runner.hpp"
-#include "peer/node/stage_job.hpp"
+#include "peer/node/tasks.hpp"
 
 namespace gv {
 
@@ -23,7 +22,7 @@ class StageMixers {
   StageMixers(const MixRule& rule, std::uint64_t run_seed, std::span<const std::size_t> sizes);
 
   /// Fills the outbox with messages about a stage with these parameters.
-  void send(std::uint32_t stage, const StageMixing& mixing, std::span<const float> parameters);
+  void send(const task::SendStage& task, std::span<const float> parameters);
 
   /// The mixed parameters at the end of a run, from `parameters` that have made its steps. `end`
   /// must have a round.

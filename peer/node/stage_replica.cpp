@@ -1,14 +1,31 @@
-// Runs the jobs of a pipeline's stages.
+// Runs the tasks of a job on stages.
 #include "peer/node/stage_replica.hpp"
 
-#include <algorithm>
-#include <span>
-#include <utility>
-#include <vector>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <sstream>
+
+#include "base/check.hpp"
 #include "base/magnitude.hpp"
+#include "base/overloaded.hpp"
 
 namespace gv {
+namespace {
+
+/// The note that holds the version of the stages.
+constexpr const char* version_note = "model_version";
+
+}  // namespace
+
+std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& notes) {
+  const auto found = notes.find(version_note);
+  if (found == notes.end()) return std::nullopt;
+  std::istringstream in(found->second);
+  ModelVersion version;
+  in >> version.step >> version.samples >> version.lineage;
+  return in ? std::optional(version) : std::nullopt;
+}
 
 void StageReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
   std::vector<std::size_t> sizes;
@@ -38,84 +55,121 @@ void StageReplica::end(const StageEnd& end) {
   learner_->add(end.stage, force, end.force);
 }
 
-Score StageReplica::carry_out(const StageOrder& order) {
-  const PipelineInstruction& what = order.what;
+Score StageReplica::pass(const task::StagePass& task) {
+  const PipelineInstruction& what = task.what;
   const auto floats = [](const StageValues& values) {
     return values ? std::span<float>(*values) : std::span<float>();
   };
   const std::size_t size = learner_->layout(what.stage).size();
-  if (order.copies_parameters) {
-    const auto rest = std::ranges::copy(learner_->parameters(what.stage), order.out->begin()).out;
-    std::ranges::copy(floats(order.sum).subspan(size), rest);
-    return {};
-  }
-  if (order.mixing) {
-    mixers_->send(what.stage, *order.mixing, learner_->parameters(what.stage));
-    return {};
-  }
-  const auto gradient = order.sum ? floats(order.sum).first(size) : std::span<float>();
-  const auto count = [&] { (*order.sum)[size + what.micro_batch] += 1; };
-  if (stand_in_ && what.action != PipelineAction::update) {
-    stand_in_(what);
-    if (order.sum) count();
+  const auto gradient = task.sum ? floats(task.sum).first(size) : std::span<float>();
+  const auto count = [&] { (*task.sum)[size + what.micro_batch] += 1; };
+  if (hooks_.stand_in && what.action != PipelineAction::update) {
+    hooks_.stand_in(what);
+    if (task.sum) count();
     return {};
   }
   switch (what.action) {
     case PipelineAction::forward:
-      return learner_->forward(what.stage, what.micro_batch, order.draw, what.version,
-                               floats(order.in), floats(order.out));
+      return learner_->forward(what.stage, what.micro_batch, task.draw, what.version,
+                               floats(task.in), floats(task.out));
     case PipelineAction::backward:
-      learner_->backward(what.stage, what.micro_batch, floats(order.in), floats(order.out),
-                         gradient);
+      learner_->backward(what.stage, what.micro_batch, floats(task.in), floats(task.out), gradient);
       count();
       break;
     case PipelineAction::backward_input:
-      learner_->backward_input(what.stage, what.micro_batch, floats(order.in), floats(order.out));
+      learner_->backward_input(what.stage, what.micro_batch, floats(task.in), floats(task.out));
       break;
     case PipelineAction::backward_weight:
       learner_->backward_weight(what.stage, what.micro_batch, gradient);
       count();
       break;
     case PipelineAction::update:
-      learner_->update(what.stage, gradient, order.micro_batches);
+      learner_->update(what.stage, gradient, task.micro_batches);
       std::ranges::fill(gradient, 0.0F);
       break;
   }
   return {};
 }
 
-JobDone StageReplica::run(Job job) {
-  JobDone done{.number = job.number};
-  const std::uint64_t before = learner_->step();
-  if (job.stages) {
-    StageJob& work = *job.stages;
-    if (work.abandons) learner_->abandon_run();
-    for (const StageEnd& one : work.ends) end(one);
-    if (!work.ends.empty()) learner_->end_run(work.drawn);
-    for (const StageCopy& copy : work.export_states) learner_->copy_state(copy.stage, *copy.values);
-    if (work.moves_to) learner_->move_to(*work.moves_to);
-    for (const StageLoad& load_states : work.load_states) {
-      if (load_states.values) {
-        learner_->adopt_state(load_states.stage, *load_states.values);
-      } else {
-        learner_->release(load_states.stage);
-        learner_->take_up(load_states.stage);
-      }
-    }
-    for (const std::uint32_t stage : work.release) learner_->release(stage);
-    for (const StageCopy& copy : work.copies) learner_->copy_state(copy.stage, *copy.values);
-    version_ = work.version;
-    if (work.order) {
-      done.score = carry_out(*work.order);
-      const StageValues& sum = work.order->sum;
-      const auto& mixing = work.order->mixing;
-      done.gradient_writable = mixing ? mixing->outbox->sound : !sum || is_finite(*sum);
-    }
+std::span<const float> StageReplica::stage(std::size_t stage) const {
+  return learner_->carries(stage) ? learner_->parameters(stage) : std::span<const float>();
+}
+
+std::vector<ReplicaPart> StageReplica::parts() const {
+  std::vector<ReplicaPart> parts;
+  for (std::size_t stage = 0; stage < learner_->stages(); ++stage) {
+    if (!learner_->carries(stage)) continue;
+    parts.push_back({.stage = static_cast<std::uint32_t>(stage),
+                     .layout = &learner_->layout(stage),
+                     .parameters = learner_->parameters(stage),
+                     .optimizer = learner_->optimizer_state(stage),
+                     .notes = {{version_note, fmt::format("{} {} {}", version_.step,
+                                                          version_.samples, version_.lineage)}}});
   }
+  return parts;
+}
+
+std::string StageReplica::restore(ReplicaPart part) {
+  return learner_->restore(part.stage.value(), part.parameters, part.optimizer);
+}
+
+void StageReplica::load(const StageCopy& state) {
+  if (state.values) {
+    learner_->adopt_state(state.stage, *state.values);
+  } else {
+    learner_->release(state.stage);
+    learner_->take_up(state.stage);
+  }
+}
+
+void StageReplica::copy(const std::vector<StageCopy>& copies) const {
+  for (const StageCopy& one : copies) learner_->copy_state(one.stage, *one.values);
+}
+
+void StageReplica::copy(const task::CopyParameters& task) const {
+  const std::span<const float> parameters = learner_->parameters(task.stage);
+  const auto counts = std::ranges::copy(parameters, task.out->begin()).out;
+  std::ranges::copy(std::span<const float>(*task.sum).subspan(parameters.size()), counts);
+}
+
+JobDone StageReplica::run(Job job) {
+  JobDone done{.job = std::move(job)};
+  const std::uint64_t before = learner_->step();
+  const Overloaded carry_out{
+      [&](const task::AbandonRun&) { learner_->abandon_run(); },
+      [&](const task::EndRun& task) {
+        for (const StageEnd& one : task.ends) end(one);
+        learner_->end_run(task.drawn);
+      },
+      [&](const task::ExportStages& task) { copy(task.copies); },
+      [&](const task::MoveTo& task) { learner_->move_to(task.step); },
+      [&](const task::LoadStages& task) {
+        for (const StageCopy& state : task.states) load(state);
+      },
+      [&](const task::ReleaseStages& task) {
+        for (const std::uint32_t stage : task.stages) learner_->release(stage);
+      },
+      [&](const task::CopyStages& task) { copy(task.copies); },
+      [&](const task::StagePass& task) {
+        done.score = pass(task);
+        done.results.emplace_back(result::StagePart{!task.sum || is_finite(*task.sum)});
+      },
+      [&](const task::CopyParameters& task) {
+        copy(task);
+        done.results.emplace_back(result::StagePart{is_finite(*task.sum)});
+      },
+      [&](const task::SendStage& task) {
+        mixers_->send(task, learner_->parameters(task.stage));
+        done.results.emplace_back(result::StagePart{task.outbox->sound});
+      },
+      [](const task::Save&) {},
+      [](const auto&) { check(false, "stages are given no task of a whole model"); },
+  };
+  for (const Job::Task& task : done.job.tasks) std::visit(carry_out, task);
+  version_ = done.job.version;
   done.step = learner_->step();
   done.steps_run = done.step - before;
   done.learning_rate = learner_->learning_rate();
-  done.stages = std::move(job.stages);
   return done;
 }
 

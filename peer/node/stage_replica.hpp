@@ -1,10 +1,14 @@
-// The stages of the model that one peer of a pipeline carries, and the jobs that change them.
+// A replica of the stages of the model that one peer of a pipeline carries.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <variant>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "consensus/message/message.hpp"
 #include "peer/node/replica.hpp"
@@ -13,36 +17,37 @@
 
 namespace gv {
 
-/// The only code that touches live parameters of stages.
-class StageReplica {
+/// Stages, and what consensus keeps beside them: their version and how each mixes.
+class StageReplica final : public Replica {
  public:
   explicit StageReplica(std::unique_ptr<StageLearner> learner) : learner_(std::move(learner)) {}
 
-  /// If set, passes from now on compute nothing but count their gradients as computed.
-  void set_stand_in(PassStandIn stand_in) { stand_in_ = std::move(stand_in); }
+  JobDone run(Job job) override;
+  void set_hooks(ReplicaHooks hooks) override { hooks_ = std::move(hooks); }
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override;
 
-  /// From here on jobs may have stages mix with their other replicas by this rule.
-  void mix_by(const MixRule& rule, std::uint64_t run_seed);
-
-  /// Runs what the job asks of stages, but not the save.
-  JobDone run(Job job);
+  std::uint64_t step() const override { return learner_->step(); }
+  std::span<const float> stage(std::size_t stage) const override;
+  std::vector<ReplicaPart> parts() const override;
+  std::string restore(ReplicaPart part) override;
 
   const StageLearner& learner() const { return *learner_; }
-
-  /// Version of the stages: it names equal bits, and goes with them into a checkpoint.
-  const ModelVersion& version() const { return version_; }
+  StageLearner& learner() { return *learner_; }
 
  private:
   void end(const StageEnd& end);
-  Score carry_out(const StageOrder& order);
+  void load(const StageCopy& state);
+  void copy(const std::vector<StageCopy>& copies) const;
+  void copy(const task::CopyParameters& task) const;
+  Score pass(const task::StagePass& task);
 
   std::unique_ptr<StageLearner> learner_;
-  PassStandIn stand_in_;
-  ModelVersion version_;
+  ReplicaHooks hooks_;
+  ModelVersion version_;  ///< It names equal bits, and goes with them into a checkpoint.
   std::optional<StageMixers> mixers_;
 };
 
-/// A peer's part of the model: all of it, or stages of it.
-using AnyReplica = std::variant<Replica, StageReplica>;
+/// The version in the notes of a part; empty if they have none.
+std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& notes);
 
 }  // namespace gv

@@ -55,7 +55,6 @@ class LaunchedPeer {
   /// Returns the state, after reaping the process if it has ended.
   State state();
   bool is_stopped() const { return !stops_.empty(); }
-  bool is_slowed() const { return pace() < 1; }
   /// The fault that took the peer down, while it is down.
   std::optional<std::size_t> taken_by() const { return taken_by_; }
   /// How its last process ended; nullopt while it runs or if there was none.

@@ -16,11 +16,6 @@ constexpr std::size_t gradients_kept = 16;
 
 }  // namespace
 
-void AllReduceInvariants::fail(const Simulator& world, std::string invariant, std::string what) {
-  if (violation_) return;
-  violation_ = {std::move(invariant), std::move(what), world.now(), false};
-}
-
 AllReduceInvariants::PeerRecord& AllReduceInvariants::record(PeerNumber peer) {
   if (records_.size() <= peer) records_.resize(peer + 1);
   return records_[peer];
@@ -36,8 +31,7 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
 
 void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                      const NodeEffects& effects) {
-  const AllReduceMode* allreduce = world.peer(peer).node->as<AllReduceMode>();
-  if (allreduce == nullptr || world.is_hostile(peer)) return;
+  if (world.peer(peer).node->as<AllReduceMode>() == nullptr || world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   for (const Outgoing& outgoing : effects.messages) {
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
@@ -63,13 +57,16 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
       fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
     }
   }
-  if (!effects.jobs.empty()) mine.job_version = allreduce->generations()->agreement().version();
 }
 
 void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
   if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
-  if (job.update && !world.hostile_count()) check_sum(world, peer, *job.update);
-  record(peer).gradient = job.gradient ? job.gradient->values : nullptr;
+  PeerRecord& mine = record(peer);
+  mine.job_version = job.version;
+  const auto* update = first_of<task::ApplyUpdate>(job.tasks);
+  if (update != nullptr && world.hostile_count() == 0) check_sum(world, peer, *update->values);
+  const auto* gradient = first_of<task::ComputeGradient>(job.tasks);
+  mine.gradient = gradient != nullptr ? gradient->values : nullptr;
 }
 
 /// "sums whole": the applied sum is the mean of the gradients of all peers in the generation, each
@@ -113,7 +110,7 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
   if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
   if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
-  const Workload& work = *world.peer(peer).work;
+  const Replica& work = *world.peer(peer).work;
   // "equal versions are equal bits".
   const ModelVersion& version = mine.job_version;
   if (done.step != version.step) {

@@ -21,15 +21,13 @@ namespace gv {
 
 /// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
 /// named where it is checked.
-class AllReduceInvariants : public Watcher {
+class AllReduceInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
-
-  const std::optional<Violation>& violation() const { return violation_; }
 
   /// Collectives that some peer finished; each counts once.
   std::uint64_t operations() const { return results_.size(); }
@@ -45,10 +43,10 @@ class AllReduceInvariants : public Watcher {
     GenerationId answered;  ///< The newest ballot it answered in this incarnation.
     bool seen = false;
     ModelVersion version;
-    std::uint64_t generation = 0;      ///< Key of its generation; 0: none.
-    std::set<std::uint64_t> left;      ///< Keys of earlier ones.
-    ModelVersion job_version;          ///< Version when its job was asked for.
-    std::shared_ptr<Floats> gradient;  ///< The gradient it computes.
+    std::uint64_t generation = 0;                            ///< Key of its generation; 0: none.
+    std::set<std::uint64_t> left;                            ///< Keys of earlier ones.
+    ModelVersion job_version;                                ///< Version that its job leads to.
+    std::shared_ptr<Floats> gradient;                        ///< The gradient it computes.
     std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest gradients, by lineage.
   };
 
@@ -58,13 +56,11 @@ class AllReduceInvariants : public Watcher {
     std::uint64_t generation = 0;
   };
 
-  void fail(const Simulator& world, std::string invariant, std::string what);
   void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
   void check_sum(const Simulator& world, PeerNumber peer, std::span<const float> sum);
   PeerRecord& record(PeerNumber peer);
   static Sample sample(const Simulator& world, std::span<const float> values);
 
-  std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, ModelVersion>

@@ -3,12 +3,30 @@
 
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace gv {
 namespace {
 
 constexpr std::size_t files_kept = 3;
 
 }  // namespace
+
+Image image_of(const Replica& replica) {
+  ReplicaPart whole = std::move(replica.parts().front());
+  return {{whole.parameters.begin(), whole.parameters.end()},
+          std::move(whole.optimizer),
+          std::move(whole.notes),
+          replica.step()};
+}
+
+void restore(Replica& replica, const Image& image) {
+  const std::string problem = replica.restore({.stage = {},
+                                               .parameters = image.parameters,
+                                               .optimizer = image.optimizer,
+                                               .notes = image.notes});
+  check(problem.empty(), "a virtual peer's own image fits it");
+}
 
 void Disk::commit(Image image) {
   std::erase_if(files_, [](const File& file) { return file.torn; });

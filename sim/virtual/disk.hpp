@@ -2,14 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/rng.hpp"
 #include "base/time.hpp"
-#include "sim/virtual/workload.hpp"
+#include "peer/node/replica.hpp"
 
 namespace gv {
+
+/// Everything that a checkpoint holds of a whole model.
+struct Image {
+  std::vector<float> parameters;
+  OptimizerState optimizer;
+  std::map<std::string, std::string> notes;
+  std::uint64_t step = 0;
+};
+Image image_of(const Replica& replica);
+/// Makes an equal replica go on from it.
+void restore(Replica& replica, const Image& image);
 
 /// Works as real checkpoints do: written to a temporary name, synced and renamed. Three are kept,
 /// and a checksum detects a torn one.

@@ -21,6 +21,7 @@
 #include "peer/config/node_options.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "sim/scenario_text.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "train/learner/layout.hpp"
 
 namespace gv {
@@ -460,7 +461,7 @@ MakeWorkload workloads(const DrawnWorld& world) {
   const std::optional<MixRule> rule = mixing_rule(world.config);
   if (!rule) return make;
   return [make, rule = *rule, seed = world.config.run.seed](std::size_t peer) {
-    std::unique_ptr<Workload> workload = make(peer);
+    std::unique_ptr<Replica> workload = make(peer);
     workload->mix_by(rule, seed);
     return workload;
   };

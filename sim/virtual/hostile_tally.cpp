@@ -11,14 +11,16 @@ Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::siz
 }
 
 void HostileTally::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (!job.mix || hostile_.contains(peer)) return;
-  for (const MixMessage& message : job.mix->arrived) ++belief(world, peer, message.from).heard;
+  const auto* mix = first_of<task::MixRound>(job.tasks);
+  if (mix == nullptr || hostile_.contains(peer)) return;
+  for (const MixMessage& message : mix->arrived) ++belief(world, peer, message.from).heard;
 }
 
 void HostileTally::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
-  if (!done.mix || hostile_.contains(peer)) return;
-  refused_ += done.mix->refused;
-  for (const std::size_t rank : done.mix->held_back) ++belief(world, peer, rank).held_back;
+  const auto* mixing = first_of<result::Mixing>(done.results);
+  if (mixing == nullptr || hostile_.contains(peer)) return;
+  refused_ += mixing->refused;
+  for (const std::size_t rank : mixing->held_back) ++belief(world, peer, rank).held_back;
 }
 
 }  // namespace gv

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/overloaded.hpp"
 #include "sim/virtual/trace.hpp"
 
 namespace gv {
@@ -40,16 +41,28 @@ int rank(MemberState state) {
   return 3;
 }
 
+/// Where a task leaves a replica that stands at `step`.
+std::uint64_t step_after(const Job::Task& task, std::uint64_t step) {
+  return std::visit(Overloaded{
+                        [](const task::AdoptModel& adopt) { return adopt.model.step; },
+                        [](const task::LoadState& load) { return load.step; },
+                        [](const task::EnterGeneration& enter) { return enter.place.step; },
+                        [](const task::MoveTo& move) { return move.step; },
+                        [&](const task::ApplyUpdate& update) {
+                          return step + std::max<std::uint64_t>(1, update.local_steps);
+                        },
+                        [&](const task::TakeSteps& steps) { return step + steps.count; },
+                        [&](const task::EndRun&) { return step + 1; },
+                        [&](const auto&) { return step; },
+                    },
+                    task);
+}
+
 bool within(const std::optional<Time>& at, Time now, Duration window) {
   return at && now - *at <= window;
 }
 
 }  // namespace
-
-void Invariants::fail(const Simulator& world, std::string invariant, std::string what) {
-  if (violation_) return;
-  violation_ = {std::move(invariant), std::move(what), world.now(), false};
-}
 
 Invariants::PeerRecord& Invariants::record(PeerNumber peer) {
   if (records_.size() <= peer) records_.resize(peer + 1);
@@ -198,20 +211,17 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
 void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
   if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
-  const Workload& work = *world.peer(peer).work;
+  const Replica& work = *world.peer(peer).work;
   mine.checksum_wanted = work.checksum();
-  mine.step_wanted =
-      job.adopt ? job.adopt->step : (job.load_state ? job.load_state->step : work.step());
-  if (job.update) mine.step_wanted += std::max<std::uint64_t>(1, job.update_steps);
-  if (job.mix && job.mix->place) mine.step_wanted = job.mix->place->step;
-  mine.step_wanted += job.steps;
-  if (job.stages) {
-    if (!job.stages->ends.empty()) ++mine.step_wanted;
-    mine.step_wanted = job.stages->moves_to.value_or(mine.step_wanted);
+  mine.step_wanted = work.step();
+  for (const Job::Task& task : job.tasks) {
+    mine.step_wanted = step_after(task, mine.step_wanted);
   }
-  if (job.adopt) mine.adopted_at = world.now();
-  mine.forces += job.forces.size();
-  for (const Force& force : job.forces) {
+  if (first_of<task::AdoptModel>(job.tasks) != nullptr) mine.adopted_at = world.now();
+  const auto* adds = first_of<task::AddForces>(job.tasks);
+  if (adds == nullptr) return;
+  mine.forces += adds->forces.size();
+  for (const Force& force : adds->forces) {
     check_force(world, peer, force);
     for (std::size_t i = 0; i < mine.checksum_wanted.size(); ++i) {
       mine.checksum_wanted[i] += force.checksum[i];
@@ -223,7 +233,7 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
   if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   mine.done_at = world.now();
-  const Workload& work = *world.peer(peer).work;
+  const Replica& work = *world.peer(peer).work;
   if (work.checksum() != mine.checksum_wanted) {
     fail(world, "mean preserved",
          fmt::format("peer-{}'s conservation checksum is not what its forces make", peer));
@@ -243,9 +253,10 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
                        mine.forces));
     }
   }
-  if (!done.snapshot) return;
-  const bool finite =
-      std::ranges::all_of(done.snapshot->values, [](float value) { return std::isfinite(value); });
+  const auto* taken = first_of<task::TakeSnapshot>(done.job.tasks);
+  if (taken == nullptr) return;
+  const bool finite = std::ranges::all_of(taken->snapshot->values,
+                                          [](float value) { return std::isfinite(value); });
   if (!finite) fail(world, "finite", fmt::format("peer-{}'s model is not finite", peer));
 }
 

@@ -22,9 +22,24 @@ struct Violation {
   bool liveness = false;
 };
 
+/// Watches one run until an invariant is violated.
+class Checker : public Watcher {
+ public:
+  const std::optional<Violation>& violation() const { return violation_; }
+
+ protected:
+  /// Only the first failure counts.
+  void fail(const Simulator& world, std::string invariant, std::string what) {
+    if (!violation_) violation_ = {std::move(invariant), std::move(what), world.now(), false};
+  }
+
+ private:
+  std::optional<Violation> violation_;
+};
+
 /// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
 /// Cost: a look at every member that the acting peer knows, after every event.
-class Invariants : public Watcher {
+class Invariants : public Checker {
  public:
   void on_input(const Simulator& world, const Input& input) override;
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -38,8 +53,6 @@ class Invariants : public Watcher {
 
   /// Call at the end, when exchanges have had time to settle.
   void check_settled(const Simulator& world);
-
-  const std::optional<Violation>& violation() const { return violation_; }
 
   /// Exchanges whose two sides were seen to cancel exactly.
   std::uint64_t exchanges_matched() const { return matched_; }
@@ -72,7 +85,6 @@ class Invariants : public Watcher {
     std::uint64_t forces = 0;  ///< Forces applied in its present incarnation.
   };
 
-  void fail(const Simulator& world, std::string invariant, std::string what);
   PeerRecord& record(PeerNumber peer);
   void check_force(const Simulator& world, PeerNumber peer, const Force& force);
   void check_bounds(const Simulator& world, PeerNumber peer);
@@ -81,7 +93,6 @@ class Invariants : public Watcher {
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
   void check_revision(const Simulator& world, PeerNumber peer, const Node& node);
 
-  std::optional<Violation> violation_;
   bool ticked_ = false;       ///< The input under way is a tick.
   bool transferred_ = false;  ///< The input led to a transfer.
   std::vector<PeerRecord> records_;

@@ -13,11 +13,6 @@ constexpr std::size_t generations_kept = 256;
 
 }  // namespace
 
-void MixingInvariants::fail(const Simulator& world, std::string invariant, std::string what) {
-  if (violation_) return;
-  violation_ = {std::move(invariant), std::move(what), world.now(), false};
-}
-
 MixingInvariants::GenerationRecord& MixingInvariants::record(std::uint64_t key) {
   if (generations_.contains(key)) return generations_[key];
   keys_.push_back(key);
@@ -41,12 +36,14 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
   }
   if (rounds->generations()->agreement().generation() == nullptr) return;
   for (const Job& job : effects.jobs) {
-    if (job.mix && job.mix->ends) check_mixing(world, peer, *rounds, *job.mix);
+    if (const auto* mix = first_of<task::MixRound>(job.tasks)) {
+      check_mixing(world, peer, *rounds, *mix);
+    }
   }
 }
 
 void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
-                                    const MixingMode& rounds, const MixJob& mix) {
+                                    const MixingMode& rounds, const task::MixRound& mix) {
   const std::vector<PeerId>& ranks = rounds.ranks();
   GenerationRecord& generation = record(rounds.generations()->agreement().generation()->key());
   for (const MixMessage& message : mix.arrived) {
@@ -70,13 +67,13 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
   if (!generation.plan)
     generation.plan.emplace(rule, ranks.size(), world.options().node.course.run_seed);
   const auto rank = std::ranges::find(ranks, id_of(peer)) - ranks.begin();
-  for (const Share& share : generation.plan->turn(static_cast<std::size_t>(rank), *mix.ends).in) {
+  for (const Share& share : generation.plan->turn(static_cast<std::size_t>(rank), mix.round).in) {
     const bool came = std::ranges::any_of(mix.arrived, [&](const MixMessage& message) {
-      return message.from == share.from && message.round == *mix.ends;
+      return message.from == share.from && message.round == mix.round;
     });
     if (came) continue;
     fail(world, "whole rounds",
-         fmt::format("peer-{} mixes in round {} without what peer-{} sends", peer, *mix.ends,
+         fmt::format("peer-{} mixes in round {} without what peer-{} sends", peer, mix.round,
                      number_of(ranks.at(share.from))));
   }
 }

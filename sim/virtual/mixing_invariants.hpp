@@ -17,11 +17,10 @@ namespace gv {
 
 /// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
 /// named where it is checked.
-class MixingInvariants : public Watcher {
+class MixingInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
 
-  const std::optional<Violation>& violation() const { return violation_; }
   /// Messages that were mixed.
   std::uint64_t mixed() const { return mixed_; }
 
@@ -33,12 +32,10 @@ class MixingInvariants : public Watcher {
     std::optional<RoundPlan> plan;
   };
 
-  void fail(const Simulator& world, std::string invariant, std::string what);
   GenerationRecord& record(std::uint64_t key);
   void check_mixing(const Simulator& world, PeerNumber peer, const MixingMode& rounds,
-                    const MixJob& mix);
+                    const task::MixRound& mix);
 
-  std::optional<Violation> violation_;
   std::map<std::uint64_t, GenerationRecord> generations_;  ///< The newest few, by key.
   std::deque<std::uint64_t> keys_;                         ///< Their keys, in order of appearance.
   std::uint64_t mixed_ = 0;

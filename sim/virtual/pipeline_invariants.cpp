@@ -35,11 +35,6 @@ bool is_honest(const Simulator& world, const Generation& generation) {
 
 }  // namespace
 
-void PipelineInvariants::fail(const Simulator& world, std::string invariant, std::string what) {
-  if (violation_) return;
-  violation_ = {std::move(invariant), std::move(what), world.now(), false};
-}
-
 PipelineInvariants::PeerRecord& PipelineInvariants::record(PeerNumber peer) {
   if (records_.size() <= peer) records_.resize(peer + 1);
   return records_[peer];
@@ -74,12 +69,14 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
 }
 
 void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (mode_of(world, peer) == nullptr || !job.stages || world.is_hostile(peer)) return;
-  const StageJob& work = *job.stages;
-  check_sums(world, peer, work);
-  check_becoming(world, peer, work);
-  if (!work.order || !work.order->is_pass()) return;
-  const PipelineInstruction& what = work.order->what;
+  if (mode_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  if (const auto* end = first_of<task::EndRun>(job.tasks)) check_sums(world, peer, *end);
+  if (const auto* loads = first_of<task::LoadStages>(job.tasks)) {
+    for (const StageCopy& load : loads->states) check_becoming(world, peer, job.version, load);
+  }
+  const auto* pass = first_of<task::StagePass>(job.tasks);
+  if (pass == nullptr) return;
+  const PipelineInstruction& what = pass->what;
   const bool counts =
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
   const std::uint64_t generation = record(peer).job_generation;
@@ -87,17 +84,18 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
   // "micro-batches once", no matter which peer carries them.
   const auto in = generations_.find(generation);
   if (in != generations_.end() && !is_honest(world, in->second)) return;
-  int& times = went_back_[{generation, work.version.step}][{what.stage, what.micro_batch}];
+  int& times = went_back_[{generation, job.version.step}][{what.stage, what.micro_batch}];
   if (++times == 1) return;
   fail(world, "micro-batches once",
        fmt::format("peer-{} takes micro-batch {} of operation {} back through stage {} again", peer,
-                   what.micro_batch, work.version.step, what.stage));
+                   what.micro_batch, job.version.step, what.stage));
 }
 
 /// "micro-batches once": checks the sum that an update uses.
-void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer, const StageJob& work) {
+void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
+                                    const task::EndRun& run) {
   const PipelineOptions& pipeline = world.options().node.pipeline;
-  for (const StageEnd& end : work.ends) {
+  for (const StageEnd& end : run.ends) {
     if (!end.sum) continue;
     const std::size_t size = pipeline.stages[end.stage].parameters;
     const std::span<const float> gradient = std::span<const float>(*end.sum).first(size);
@@ -121,45 +119,44 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer, con
 
 /// "no stage from a guess": a loaded state is one that some peer had at that version.
 void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
-                                        const StageJob& work) {
+                                        const ModelVersion& version, const StageCopy& load) {
   // A hostile peer can hand any state over, and honest ones may pass it on.
   if (world.hostile_count() > 0) return;
-  for (const StageLoad& load_states : work.load_states) {
-    const std::size_t size = world.options().node.pipeline.stages[load_states.stage].parameters;
-    bool known = work.version.step == 0;
-    if (load_states.values) {
-      const auto at = states_.find({work.version.lineage, load_states.stage});
-      known =
-          at != states_.end() &&
-          at->second.contains(fingerprint(std::span<const float>(*load_states.values).first(size)));
-    }
-    if (known) continue;
-    fail(world, "no stage from a guess",
-         fmt::format("peer-{} takes stage {} over after operation {} as no peer had it", peer,
-                     load_states.stage, work.version.step));
+  const std::size_t size = world.options().node.pipeline.stages[load.stage].parameters;
+  bool known = version.step == 0;
+  if (load.values) {
+    const auto at = states_.find({version.lineage, load.stage});
+    known = at != states_.end() &&
+            at->second.contains(fingerprint(std::span<const float>(*load.values).first(size)));
   }
+  if (known) return;
+  fail(world, "no stage from a guess",
+       fmt::format("peer-{} takes stage {} over after operation {} as no peer had it", peer,
+                   load.stage, version.step));
 }
 
 void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
-  if (mode_of(world, peer) == nullptr || !done.stages || world.is_hostile(peer)) return;
-  const StageJob& work = *done.stages;
+  if (mode_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  const ModelVersion& version = done.job.version;
   // "one result of an operation".
-  if (done.step != work.version.step) {
+  if (done.step != version.step) {
     fail(world, "one result of an operation",
-         fmt::format("peer-{} has made {} steps and stands at {}", peer, done.step,
-                     work.version.step));
+         fmt::format("peer-{} has made {} steps and stands at {}", peer, done.step, version.step));
   }
-  if (work.ends.empty() && work.load_states.empty() && work.export_states.empty() &&
-      !work.moves_to) {
-    return;
-  }
+  const auto& tasks = done.job.tasks;
+  const auto* exported = first_of<task::ExportStages>(tasks);
+  const bool changes = first_of<task::EndRun>(tasks) != nullptr ||
+                       first_of<task::LoadStages>(tasks) != nullptr ||
+                       first_of<task::MoveTo>(tasks) != nullptr;
+  if (!changes && exported == nullptr) return;
   const std::vector<StageSize>& sizes = world.options().node.pipeline.stages;
   for (std::uint32_t stage = 0; stage < sizes.size(); ++stage) {
     const std::span<const float> own = world.peer(peer).work->stage(stage);
-    if (!own.empty()) check_state(world, peer, work.version, stage, own);
+    if (!own.empty()) check_state(world, peer, version, stage, own);
   }
-  for (const StageCopy& copy : work.export_states) {
-    check_state(world, peer, work.version, copy.stage,
+  if (exported == nullptr) return;
+  for (const StageCopy& copy : exported->copies) {
+    check_state(world, peer, version, copy.stage,
                 std::span<const float>(*copy.values).first(sizes[copy.stage].parameters));
   }
 }

@@ -20,15 +20,13 @@ namespace gv {
 /// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
 /// named where it is checked. It knows the right parameters of stages that only take time: every
 /// run of summed gradients lowers them by one.
-class PipelineInvariants : public Watcher {
+class PipelineInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
-
-  const std::optional<Violation>& violation() const { return violation_; }
 
   /// Runs that some peer finished; each counts once.
   std::uint64_t operations() const { return results_.size(); }
@@ -58,10 +56,10 @@ class PipelineInvariants : public Watcher {
   /// Stage and micro-batch.
   using Part = std::pair<std::uint32_t, std::size_t>;
 
-  void fail(const Simulator& world, std::string invariant, std::string what);
   PeerRecord& record(PeerNumber peer);
-  void check_sums(const Simulator& world, PeerNumber peer, const StageJob& work);
-  void check_becoming(const Simulator& world, PeerNumber peer, const StageJob& work);
+  void check_sums(const Simulator& world, PeerNumber peer, const task::EndRun& run);
+  void check_becoming(const Simulator& world, PeerNumber peer, const ModelVersion& version,
+                      const StageCopy& load);
   void check_state(const Simulator& world, PeerNumber peer, const ModelVersion& version,
                    std::uint32_t stage, std::span<const float> parameters);
   void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
@@ -69,7 +67,6 @@ class PipelineInvariants : public Watcher {
                   const ModelVersion& version, std::uint64_t generation);
   void secure(const Simulator& world, const Generation& generation, std::uint64_t operation);
 
-  std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
   std::map<RunName, std::set<PeerNumber>> said_;      ///< Peers that said their part is complete.

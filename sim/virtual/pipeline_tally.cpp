@@ -10,14 +10,14 @@
 namespace gv {
 
 void PipelineTally::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
-  if (!done.stages) return;
-  if (!done.stages->ends.empty() && done.step > newest_) {
+  if (first_of<task::EndRun>(done.job.tasks) != nullptr && done.step > newest_) {
     newest_ = done.step;
     last_ = world.now();
     if (first_ == Time{}) first_ = last_;
     busy_by_last_s_ = busy_s_;
   }
-  if (done.stages->order && first_ != Time{}) busy_s_[peer] += seconds(done.busy);
+  const bool has_part = first_of<result::StagePart>(done.results) != nullptr;
+  if (has_part && first_ != Time{}) busy_s_[peer] += seconds(done.busy);
 }
 
 double PipelineTally::seconds_each() const {

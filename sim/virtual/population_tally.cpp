@@ -23,11 +23,12 @@ void PopulationTally::on_effects(const Simulator&, PeerNumber peer, const NodeEf
 }
 
 void PopulationTally::on_job_done(const Simulator&, PeerNumber peer, const JobDone& done) {
-  if (!done.validation_loss || !done.hyperparameters) return;
+  const auto* trial = first_of<result::Validation>(done.results);
+  if (trial == nullptr) return;
   newest_of(peer);
-  trials_[peer] = {.learning_rate = static_cast<float>(done.hyperparameters->learning_rate),
-                   .momentum = static_cast<float>(done.hyperparameters->momentum),
-                   .validation_loss = static_cast<float>(*done.validation_loss)};
+  trials_[peer] = {.learning_rate = static_cast<float>(trial->hyperparameters.learning_rate),
+                   .momentum = static_cast<float>(trial->hyperparameters.momentum),
+                   .validation_loss = static_cast<float>(trial->loss)};
 }
 
 std::uint64_t PopulationTally::copies(PeerNumber peer) const {

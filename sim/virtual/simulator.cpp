@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/overloaded.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {
@@ -19,7 +21,33 @@ constexpr Duration small_job = std::chrono::microseconds(50);
 constexpr Duration dial_again_after = std::chrono::seconds(1);
 constexpr int dials_max = 600;
 
+/// Whether it makes steps, or counts them, or computes a gradient.
+bool trains(const Job& job) {
+  return first_of<task::TakeSteps>(job.tasks) != nullptr ||
+         first_of<task::ComputeGradient>(job.tasks) != nullptr;
+}
+
 }  // namespace
+
+/// The time that a job takes, in steps.
+double Simulator::World::steps_in(const Job& job) const {
+  double steps = 0;
+  const Overloaded add{
+      [&](const task::TakeSteps& task) {
+        steps += task.rests ? 0 : static_cast<double>(task.count);
+      },
+      [&](const task::ComputeGradient& task) {
+        steps += static_cast<double>(task.all_samples()) / options.node.allreduce.batch;
+      },
+      [&](const task::StagePass& task) {
+        const auto& planned = options.node.pipeline.stage_seconds;
+        const auto& real = options.stage_seconds.empty() ? planned : options.stage_seconds;
+        steps += part_of_stage(task.what.action) * real[task.what.stage];
+      },
+      [](const auto&) {}};
+  for (const Job::Task& task : job.tasks) std::visit(add, task);
+  return steps;
+}
 
 Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_work)
     : outer(simulator),
@@ -109,41 +137,34 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
     return;
   }
   double spread = 1;
-  const bool rests = job.mix && job.mix->rests;
-  double steps = rests ? 0 : static_cast<double>(job.steps);
-  if (job.gradient) {
-    steps += static_cast<double>(job.gradient->all_samples()) / options.node.allreduce.batch;
-  }
-  if (job.stages && job.stages->order && job.stages->order->is_pass()) {
-    const PipelineInstruction& what = job.stages->order->what;
-    const std::vector<double>& planned = options.node.pipeline.stage_seconds;
-    const std::vector<double>& real =
-        options.stage_seconds.empty() ? planned : options.stage_seconds;
-    steps += part_of_stage(what.action) * real[what.stage];
-  }
+  const double steps = steps_in(job);
   if (options.scenario.step_jitter > 0 && steps > 0) {
     spread = std::max(0.1, 1 + options.scenario.step_jitter * machine.pace.normal());
   }
   const double work = seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
-  machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
-  const MixingMode* rounds = peer.node->as<MixingMode>();
-  const bool opens = job.mix && job.mix->begins && rounds != nullptr &&
-                     rounds->options().rule.order == MixOrder::combine_then_adapt;
-  if (opens) open_job(number, job);
+  machine.job_write = job.saves() ? options.scenario.save + peer.disk.slower : Duration{};
+  open_job(number, job);
   machine.job = std::move(job);
   machine.job_began = now;
   time_job(number);
 }
 
-/// Does the part of a job before its steps, so that its messages leave now and travel during the
-/// steps. The rest of the job is done at its end.
+/// Does the part of a job up to messages that come before its steps, so that they leave now and
+/// travel during the steps. The rest of the job is done at its end.
 void Simulator::World::open_job(PeerNumber number, Job& job) {
+  const auto is_send = [](const Job::Task& task) {
+    return std::holds_alternative<task::SendRound>(task);
+  };
+  const auto takes_steps = [](const Job::Task& task) {
+    return std::holds_alternative<task::TakeSteps>(task);
+  };
+  const auto sends = std::ranges::find_if(job.tasks, is_send);
+  if (std::none_of(sends, job.tasks.end(), takes_steps)) return;
   for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
-  Job first{.number = job.number};
-  first.load_state = std::exchange(job.load_state, std::nullopt);
-  first.state = std::exchange(job.state, nullptr);
-  first.mix = std::exchange(job.mix, MixJob{.begins = job.mix->begins, .rests = job.mix->rests});
+  Job first{.number = job.number, .version = job.version, .tasks = {}};
+  first.tasks.assign(std::move_iterator(job.tasks.begin()), std::move_iterator(sends + 1));
+  job.tasks.erase(job.tasks.begin(), sends + 1);
   machines[number].opened = peers[number].work->run(std::move(first));
   queue.push(now, Opened{number, peers[number].incarnation, job.number});
 }
@@ -159,7 +180,7 @@ void Simulator::World::book_job(PeerNumber number) {
       passed >= needed ? machine.job_work : from_seconds(seconds(worked) * machine.job_cpu);
   machine.job_work -= done;
   machine.job_write -= std::min(passed - worked, machine.job_write);
-  if (machine.job->steps == 0 && !machine.job->gradient && !machine.job->stages) return;
+  if (!trains(*machine.job) && options.node.mode != ModeKind::pipeline) return;
   spent.training += seconds(done);
   spent.slowed += std::max(0.0, seconds(worked - done));
 }
@@ -180,7 +201,7 @@ void Simulator::World::finish_job(PeerNumber number) {
   book_job(number);
   Job job = *std::move(machine.job);
   machine.job.reset();
-  const bool save = job.save;
+  const bool save = job.saves();
   std::optional<JobDone> opened = std::exchange(machine.opened, std::nullopt);
   if (!opened) {
     for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
@@ -188,18 +209,18 @@ void Simulator::World::finish_job(PeerNumber number) {
   JobDone done = peer.work->run(std::move(job));
   done.busy = now - machine.job_began;
   if (opened) {
-    done.state = std::move(opened->state);
-    done.mix->refused += opened->mix->refused;
-    done.mix->held_back = std::move(opened->mix->held_back);
+    std::ranges::move(opened->job.tasks, std::back_inserter(done.job.tasks));
+    std::ranges::move(opened->results, std::back_inserter(done.results));
   }
   if (save) {
-    done.saved = true;
+    result::Saved saved;
     if (peer.disk.full) {
-      done.save_problem = "no space left on the virtual disk";
+      saved.problem = "no space left on the virtual disk";
     } else if (keeps_images()) {
-      peer.disk.commit(peer.work->image());
+      peer.disk.commit(image_of(*peer.work));
       for (Watcher* watcher : watchers) watcher->on_save(outer, number, done.step, true);
     }
+    done.results.emplace_back(std::move(saved));
   }
   for (Watcher* watcher : watchers) watcher->on_job_done(outer, number, done);
   if (machine.next_job) begin_job(number, *std::exchange(machine.next_job, std::nullopt));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +14,6 @@
 #include "peer/node/node.hpp"
 #include "sim/scenario.hpp"
 #include "sim/virtual/disk.hpp"
-#include "sim/virtual/workload.hpp"
 
 namespace gv {
 
@@ -80,12 +80,15 @@ class Watcher {
   virtual void after(const Simulator&, PeerNumber) {}
 };
 
+/// Makes a peer's replica before its first step.
+using MakeWorkload = std::function<std::unique_ptr<Replica>(std::size_t peer)>;
+
 /// One virtual peer as watchers see it.
 struct VirtualPeer {
   PeerState state = PeerState::absent;
   std::uint32_t incarnation = 0;  ///< Counts starts and ends.
   std::unique_ptr<Node> node;     ///< Exists while up or stopped.
-  std::unique_ptr<Workload> work;
+  std::unique_ptr<Replica> work;
   Disk disk;
   double speed = 1;
   TimeSpent spent;

@@ -10,6 +10,8 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "peer/node/stage_replica.hpp"
+#include "peer/node/whole_replica.hpp"
 
 namespace gv {
 namespace {
@@ -298,6 +300,20 @@ std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed,
 
 std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes) {
   return std::make_unique<IdleStageLearner>(sizes);
+}
+
+std::unique_ptr<Replica> idle_stage_workload(const std::vector<StageSize>& sizes) {
+  return std::make_unique<StageReplica>(idle_stage_learner(sizes));
+}
+
+std::unique_ptr<Replica> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
+                                            const LocalSteps& local) {
+  return std::make_unique<WholeReplica>(quadratic_learner(spec, peer), peer, local);
+}
+
+std::unique_ptr<Replica> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
+                                       bool alike, const LocalSteps& local) {
+  return std::make_unique<WholeReplica>(idle_learner(dimension, seed, peer, alike), peer, local);
 }
 
 }  // namespace gv

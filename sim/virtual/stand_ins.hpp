@@ -1,5 +1,5 @@
 // Learners that stand in for training: a quadratic with a known optimum, and some that cost only
-// time.
+// time; and replicas of them.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "consensus/compression/outer_step.hpp"
 #include "peer/modes/pipeline_options.hpp"
+#include "peer/node/replica.hpp"
 #include "train/learner/learner.hpp"
 #include "train/learner/stage_learner.hpp"
 
@@ -91,5 +93,17 @@ std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed,
 /// Computes nothing: stages of these sizes, whose gradients are 1 for each micro-batch. A stage's
 /// parameters are all one number, which falls by the mean of its gradients.
 std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes);
+
+/// Stages of these sizes that cost only time. A crash loses them, so a peer that comes back is a
+/// newcomer.
+std::unique_ptr<Replica> idle_stage_workload(const std::vector<StageSize>& sizes);
+
+/// Gradient descent on the peer's quadratic.
+std::unique_ptr<Replica> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
+                                            const LocalSteps& local = {});
+
+/// A vector of that size, whose learning costs only time.
+std::unique_ptr<Replica> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
+                                       bool alike = false, const LocalSteps& local = {});
 
 }  // namespace gv

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/fields.hpp"
+#include "base/overloaded.hpp"
 #include "peer/node/facts.hpp"
 
 namespace gv {
@@ -128,8 +129,9 @@ std::string describe(const Input& input) {
     case Input::Kind::opened:
       return " sends before its steps";
     case Input::Kind::done:
-      return fmt::format(" has done step {}{}", input.done->step,
-                         input.done->snapshot ? ", snapshot" : "");
+      return fmt::format(
+          " has done step {}{}", input.done->step,
+          first_of<task::TakeSnapshot>(input.done->job.tasks) != nullptr ? ", snapshot" : "");
     case Input::Kind::lane_lost:
       return " loses its lane to " + peer_name(input.from);
     case Input::Kind::leave:
@@ -170,7 +172,9 @@ bool Trace::is_told(PeerId from, const Outgoing& out) const {
 }
 
 bool Trace::is_told(const Job& job) const {
-  return detail_ == Detail::everything || job.adopt || job.save || !job.forces.empty();
+  return detail_ == Detail::everything || job.saves() ||
+         first_of<task::AdoptModel>(job.tasks) != nullptr ||
+         first_of<task::AddForces>(job.tasks) != nullptr;
 }
 
 void Trace::on_input(const Simulator& world, const Input& input) {
@@ -206,10 +210,19 @@ void Trace::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& eff
   }
   for (const Job& job : effects.jobs) {
     if (!is_told(job)) continue;
-    const std::size_t forces = job.forces.size();
-    say(fmt::format("computes {} step{}{}{}{}", job.steps, job.steps == 1 ? "" : "s",
+    std::uint64_t steps = 0;
+    std::size_t forces = 0;
+    std::string rest;
+    for (const Job::Task& task : job.tasks) {
+      std::visit(Overloaded{[&](const task::TakeSteps& takes) { steps = takes.count; },
+                            [&](const task::AddForces& adds) { forces = adds.forces.size(); },
+                            [&](const task::AdoptModel&) { rest += ", a fetched model"; },
+                            [&](const task::Save&) { rest += ", saves"; }, [](const auto&) {}},
+                 task);
+    }
+    say(fmt::format("computes {} step{}{}{}", steps, steps == 1 ? "" : "s",
                     forces == 0 ? "" : fmt::format(", {} force{}", forces, forces > 1 ? "s" : ""),
-                    job.adopt ? ", a fetched model" : "", job.save ? ", saves" : ""));
+                    rest));
   }
 }
 

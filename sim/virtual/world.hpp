@@ -118,7 +118,7 @@ struct Simulator::World {
     std::uint64_t timer = 0;
     std::optional<Job> job;
     std::optional<Job> next_job;    ///< Begins when `job` is done.
-    std::optional<JobDone> opened;  ///< The result of its first part, if it has two.
+    std::optional<JobDone> opened;  ///< Its first part, done, if it has two.
     Time job_began{};
     Time job_booked{};     ///< Time at which the next two fields were computed.
     Duration job_work{};   ///< Time left of its steps, at the pace without a slow CPU.
@@ -184,6 +184,7 @@ struct Simulator::World {
   Time to_true(PeerNumber number, Time time) const;
   void carry_out(PeerNumber number, NodeEffects& effects);
   void arm(PeerNumber number);
+  double steps_in(const Job& job) const;
   void begin_job(PeerNumber number, Job job);
   void open_job(PeerNumber number, Job& job);
   void book_job(PeerNumber number);

@@ -50,7 +50,7 @@ void Simulator::World::start(PeerNumber number) {
   std::shared_ptr<const Image> image;
   if (!first) {
     image = peer.disk.newest();
-    if (image) peer.work->restore(*image);
+    if (image) restore(*peer.work, *image);
   }
   for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
   NodeOptions node = options.node;
@@ -103,11 +103,11 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
     }
   }
   if (machine.job && peer.state == PeerState::up) book_job(number);
-  const bool writes = keeps_images() && machine.job && machine.job->save && !peer.disk.full;
+  const bool writes = keeps_images() && machine.job && machine.job->saves() && !peer.disk.full;
   if (writes && state == PeerState::down && machine.job_work == Duration{}) {
     // It died while it wrote: the steps are taken, the file may be torn.
     peer.work->run(*std::move(machine.job));
-    peer.disk.crash(peer.work->image(), disk_draws);
+    peer.disk.crash(image_of(*peer.work), disk_draws);
     for (Watcher* watcher : watchers) {
       watcher->on_save(outer, number, peer.work->step(), false);
     }

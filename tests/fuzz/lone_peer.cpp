@@ -218,9 +218,8 @@ void LonePeer::finish_job() {
   if (jobs_.empty()) return;
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
-  const bool save = job.save;
   JobDone done = work_->run(std::move(job));
-  done.saved = save;
+  if (done.job.saves()) done.results.emplace_back(result::Saved{});
   done.busy = std::chrono::milliseconds(1);
   ++jobs_done_;
   check(!kind_.bounds_models || is_finite(), "the model stays finite");

@@ -15,7 +15,7 @@
 #include "net/roster.hpp"
 #include "peer/modes/modes.hpp"
 #include "peer/node/node.hpp"
-#include "sim/virtual/workload.hpp"
+#include "sim/virtual/simulator.hpp"
 #include "tests/fuzz/inputs.hpp"
 
 namespace gv::fuzz {
@@ -81,7 +81,7 @@ class LonePeer {
   std::size_t number_;
   Time now_{};
   Roster roster_;
-  std::unique_ptr<Workload> work_;
+  std::unique_ptr<Replica> work_;
   std::unique_ptr<Node> node_;
   std::deque<Job> jobs_;
   std::uint64_t jobs_done_ = 0;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "peer/config/config.hpp"
-#include "peer/node/replica.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
 
@@ -23,14 +23,14 @@ std::shared_ptr<const DataSet> blobs(std::uint64_t seed) {
       generate_blobs({.samples = 200, .features = 4, .classes = 3, .noise = 1, .seed = seed}, 0));
 }
 
-Replica member(std::uint64_t peer, const Hyperparameters& own) {
+WholeReplica member(std::uint64_t peer, const Hyperparameters& own) {
   const TrainerSpec spec{.model = mlp({8}, 3),
                          .optimizer = {.kind = OptimizerKind::momentum, .momentum = own.momentum},
                          .schedule = {.learning_rate = own.learning_rate},
                          .batch = 10,
                          .steps = 1000,
                          .peer = peer};
-  return Replica(built_in_learner(spec, blobs(peer), blobs(100)), peer);
+  return WholeReplica(built_in_learner(spec, blobs(peer), blobs(100)), peer);
 }
 
 std::string problem_with(const std::string& text) {
@@ -125,29 +125,31 @@ TEST_CASE("hyper-parameters that nobody can train with are not taken from a down
 }
 
 TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of its source") {
-  Replica source = member(1, {0.1, 0.5});
-  Replica copier = member(2, {0.001, 0.9});
-  source.run({.steps = 20});
-  copier.run({.steps = 30});
-  Job snapshot{.snapshot = std::make_shared<Snapshot>(), .snapshot_rest = true};
-  const JobDone said = source.run(std::move(snapshot));
-  DownloadedModel whole{.source = PeerId{1}, .values = said.snapshot->values, .step = 30};
-  whole.values.insert(whole.values.end(), said.snapshot->rest.begin(), said.snapshot->rest.end());
-  const JobDone done = copier.run({.adopt = whole, .validate = true});
+  WholeReplica source = member(1, {0.1, 0.5});
+  WholeReplica copier = member(2, {0.001, 0.9});
+  source.run({.tasks = {task::TakeSteps{20}}});
+  copier.run({.tasks = {task::TakeSteps{30}}});
+  const auto shown = std::make_shared<Snapshot>();
+  source.run({.tasks = {task::TakeSnapshot{shown, true}}});
+  DownloadedModel whole{.source = PeerId{1}, .values = shown->values, .step = 30};
+  whole.values.insert(whole.values.end(), shown->rest.begin(), shown->rest.end());
+  const JobDone done = copier.run({.tasks = {task::AdoptModel{whole}, task::Validate{}}});
   CHECK(std::ranges::equal(copier.learner().parameters(), source.learner().parameters()));
   CHECK(copier.optimizer_state().vectors == source.optimizer_state().vectors);
-  REQUIRE(done.hyperparameters);
-  CHECK(done.hyperparameters->learning_rate == Approx(0.1));
-  CHECK(done.hyperparameters->momentum == Approx(0.5));
-  CHECK(done.learning_rate == done.hyperparameters->learning_rate);
+  const auto* trial = first_of<result::Validation>(done.results);
+  REQUIRE(trial != nullptr);
+  CHECK(trial->hyperparameters.learning_rate == Approx(0.1));
+  CHECK(trial->hyperparameters.momentum == Approx(0.5));
+  CHECK(done.learning_rate == trial->hyperparameters.learning_rate);
   CHECK(done.step == 30);
   // Here both are evaluated on the same samples.
-  CHECK(done.validation_loss == source.run({.validate = true}).validation_loss);
+  const JobDone judged = source.run({.tasks = {task::Validate{}}});
+  CHECK(trial->loss == first_of<result::Validation>(judged.results)->loss);
 }
 
 TEST_CASE("steps go by the hyper-parameters that a copy took over") {
   const auto stepped = [](const Hyperparameters& first, const Hyperparameters& later) {
-    Replica replica = member(1, first);
+    WholeReplica replica = member(1, first);
     DownloadedModel whole{.source = PeerId{2}, .step = 0};
     const auto parameters = replica.learner().parameters();
     whole.values.assign(parameters.begin(), parameters.end());
@@ -155,7 +157,7 @@ TEST_CASE("steps go by the hyper-parameters that a copy took over") {
     whole.values.resize(parameters.size() + optimizer);
     replica.learner().copy_optimizer(std::span(whole.values).last(optimizer));
     append({later, 0}, whole.values);
-    replica.run({.adopt = whole, .steps = 10});
+    replica.run({.tasks = {task::AdoptModel{whole}, task::TakeSteps{10}}});
     const auto end = replica.learner().parameters();
     return std::vector<float>(end.begin(), end.end());
   };
@@ -166,19 +168,17 @@ TEST_CASE("steps go by the hyper-parameters that a copy took over") {
 }
 
 TEST_CASE("hyper-parameters are a part of what a restored replica goes on from") {
-  Replica replica = member(1, {0.1, 0.5});
+  WholeReplica replica = member(1, {0.1, 0.5});
   replica.learner().tunable()->set_hyperparameters({0.03, 0.7});
-  replica.run({.steps = 5});
-  const OptimizerState state = replica.optimizer_state();
-  const auto parameters = replica.learner().parameters();
-  Replica restored = member(1, {0.1, 0.5});
-  REQUIRE(restored.restore(parameters, state).empty());
+  replica.run({.tasks = {task::TakeSteps{5}}});
+  WholeReplica restored = member(1, {0.1, 0.5});
+  REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.learner().tunable()->hyperparameters() == Hyperparameters{0.03, 0.7});
 }
 
 TEST_CASE("a model that is not finite counts as the worst of all") {
   Population population({.every_steps = 10}, Rng(1));
-  population.learn_from({.validation_loss = std::numeric_limits<double>::quiet_NaN(),
+  population.learn_from({.loss = std::numeric_limits<double>::quiet_NaN(),
                          .hyperparameters = Hyperparameters{0.1, 0}});
   REQUIRE(population.trial());
   CHECK(population.trial()->validation_loss == std::numeric_limits<float>::max());

@@ -32,7 +32,7 @@ class PointWatch {
 
   void look(const Node& node, const NodeEffects& effects) {
     if (due_ != 0) ::raise(std::exchange(due_, 0));
-    for (const Job& job : effects.jobs) write_down(node, job);
+    for (const Job& job : effects.jobs) write_down(job);
     if (::access(point_file_.c_str(), F_OK) != 0) {
       seen_ = 0;
       return;
@@ -55,18 +55,17 @@ class PointWatch {
   }
 
  private:
-  void write_down(const Node& node, const Job& job) {
-    if (job.update) {
-      const ModelVersion& version = node.as<AllReduceMode>()->generations()->agreement().version();
-      sums_ << version.lineage << ' ' << version.step << ' ' << fingerprint(*job.update)
+  void write_down(const Job& job) {
+    if (const auto* update = first_of<task::ApplyUpdate>(job.tasks)) {
+      sums_ << job.version.lineage << ' ' << job.version.step << ' ' << fingerprint(*update->values)
             << std::endl;
     }
     // A peer that loads another state in the same job does not report the result of the sum.
-    if (!job.stages || job.stages->moves_to) return;
-    const ModelVersion& version = job.stages->version;
-    for (const StageEnd& end : job.stages->ends) {
+    const auto* run = first_of<task::EndRun>(job.tasks);
+    if (run == nullptr || first_of<task::MoveTo>(job.tasks) != nullptr) return;
+    for (const StageEnd& end : run->ends) {
       if (!end.sum) continue;
-      sums_ << version.lineage << '/' << end.stage << ' ' << version.step << ' '
+      sums_ << job.version.lineage << '/' << end.stage << ' ' << job.version.step << ' '
             << fingerprint(*end.sum) << std::endl;
     }
   }

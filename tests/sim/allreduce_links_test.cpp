@@ -8,6 +8,7 @@
 
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {

@@ -9,6 +9,7 @@
 #include "consensus/generation/model_audit.hpp"
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "tests/sim/other_replica.hpp"
 
 namespace gv {
 namespace {
@@ -19,29 +20,19 @@ constexpr std::uint64_t harmed_at = 100;  ///< A step.
 
 /// A workload that gets a sum unlike all others' for one update: another peer changed a piece of it
 /// on the way, or a bit of its memory flipped.
-class Harmed : public Workload {
+class Harmed : public OtherReplica {
  public:
-  explicit Harmed(std::unique_ptr<Workload> sound) : sound_(std::move(sound)) {}
+  using OtherReplica::OtherReplica;
 
   JobDone run(Job job) override {
-    if (job.update && sound_->step() == harmed_at) {
-      auto other = std::make_shared<Floats>(*job.update);
+    auto* update = first_of<task::ApplyUpdate>(job.tasks);
+    if (update != nullptr && step() == harmed_at) {
+      auto other = std::make_shared<Floats>(*update->values);
       other->at(17) += 0.25F;
-      job.update = std::move(other);
+      update->values = std::move(other);
     }
-    return sound_->run(std::move(job));
+    return OtherReplica::run(std::move(job));
   }
-  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
-    sound_->mix_by(rule, run_seed);
-  }
-  std::uint64_t step() const override { return sound_->step(); }
-  std::span<const float> parameters() const override { return sound_->parameters(); }
-  const ConservationChecksum& checksum() const override { return sound_->checksum(); }
-  Image image() const override { return sound_->image(); }
-  void restore(const Image& image) override { sound_->restore(image); }
-
- private:
-  std::unique_ptr<Workload> sound_;
 };
 
 class Seen : public Watcher {
@@ -54,7 +45,8 @@ class Seen : public Watcher {
     }
   }
   void on_job_done(const Simulator&, PeerNumber, const JobDone& done) override {
-    if (done.fingerprint) fingerprints[done.step].insert(*done.fingerprint);
+    const auto* own = first_of<result::Fingerprint>(done.results);
+    if (own != nullptr) fingerprints[done.step].insert(own->value);
   }
 
   std::vector<std::pair<PeerNumber, PeerId>> differ;              ///< Reporter and accused.
@@ -74,7 +66,7 @@ Seen run(std::size_t peers, const std::set<std::size_t>& harmed) {
   drawn.config.run.mode = ModeKind::allreduce;
   drawn.segment_elements = drawn.scenario.dimension;
   const MakeWorkload sound = workloads(drawn);
-  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {
+  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Replica> {
     if (!harmed.contains(peer)) return sound(peer);
     return std::make_unique<Harmed>(sound(peer));
   });

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "sim/scenario_text.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
+#include "tests/sim/other_replica.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -390,31 +392,23 @@ TEST_CASE("F44 who speaks of the exchanges of others is taken for itself", "[sim
 namespace {
 
 /// Computes as `honest` does and shows others something else.
-class Poisoner : public Workload {
+class Poisoner : public OtherReplica {
  public:
   using Lie = std::function<void(std::vector<float>&)>;
-  Poisoner(std::unique_ptr<Workload> honest, Lie lie)
-      : honest_(std::move(honest)), lie_(std::move(lie)) {}
+  Poisoner(std::unique_ptr<Replica> honest, Lie lie)
+      : OtherReplica(std::move(honest)), lie_(std::move(lie)) {}
 
   JobDone run(Job job) override {
-    JobDone done = honest_->run(std::move(job));
-    if (!done.snapshot) return done;
-    auto shown = std::make_shared<Snapshot>(*done.snapshot);
+    JobDone done = OtherReplica::run(std::move(job));
+    auto* taken = first_of<task::TakeSnapshot>(done.job.tasks);
+    if (taken == nullptr) return done;
+    auto shown = std::make_shared<Snapshot>(*taken->snapshot);
     lie_(shown->values);
-    done.snapshot = std::move(shown);
+    taken->snapshot = std::move(shown);
     return done;
   }
-  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
-    honest_->mix_by(rule, run_seed);
-  }
-  std::uint64_t step() const override { return honest_->step(); }
-  std::span<const float> parameters() const override { return honest_->parameters(); }
-  const ConservationChecksum& checksum() const override { return honest_->checksum(); }
-  Image image() const override { return honest_->image(); }
-  void restore(const Image& image) override { honest_->restore(image); }
 
  private:
-  std::unique_ptr<Workload> honest_;
   Lie lie_;
 };
 
@@ -436,7 +430,7 @@ Poisoned poisoned(const Poisoner::Lie& lie, float clip_radius) {
   drawn.config.gossip.clip_factor = 0;
   const QuadraticSpec spec{
       .dimension = 16, .learning_rate = 0.05, .noise = 0.01, .disagreement = 0.2};
-  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {
+  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Replica> {
     auto honest = quadratic_workload(spec, peer);
     if (peer < honest_peers) return honest;
     return std::make_unique<Poisoner>(std::move(honest), lie);

@@ -11,6 +11,7 @@
 
 #include "peer/modes/collective.hpp"
 #include "peer/node/gradient_places.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "tests/sim/lockstep_run.hpp"
 
 namespace gv {
@@ -255,7 +256,7 @@ TEST_CASE("however short the buckets beside factors are, all can be named", "[si
   operation.enter({.order = {PeerId{1}, PeerId{2}}, .shares = {2, 2}});
   Effects out;
   operation.begin(0, 1, out);
-  const GradientOrder order = operation.order(1).value();
+  const task::ComputeGradient order = operation.order(1).value();
   CHECK(order.marks.size() <= PieceName::buckets_max);
   CHECK(order.marks.back() == 0);
 }
@@ -278,31 +279,31 @@ TEST_CASE("deaths and returns at any moment leave all with one model of factors"
 TEST_CASE("what factors lack is in a checkpoint as it was before the last was asked for",
           "[sim][allreduce]") {
   const FactorRun run(1, 2, 50);
-  Replica replica(run.learner(0), 0);
+  WholeReplica replica(run.learner(0), 0);
   std::uint64_t turn = 0;
   const AllReduceOptions options = run.with_factors().node.allreduce;
   const std::shared_ptr compressor = options.compressor(run.shape.elements);
-  const auto ask = [&](Replica& of, std::uint64_t generation, std::uint64_t number) {
-    const GradientOrder order{
+  const auto ask = [&](WholeReplica& of, std::uint64_t generation, std::uint64_t number) {
+    const task::ComputeGradient order{
         .samples = 8,
         .compressor = compressor,
         .plan = compressor->plan({.generation = generation, .number = number, .shares = {}}),
         .values = std::make_shared<Floats>(run.shape.largest())};
-    of.run({.gradient = order});
+    of.run({.tasks = {order}});
     return order;
   };
   for (; turn < 5; ++turn) {
-    const GradientOrder order = ask(replica, 1, turn);
-    replica.run({.update = order.values, .update_plan = order.plan});
+    const task::ComputeGradient order = ask(replica, 1, turn);
+    replica.run({.tasks = {task::ApplyUpdate{.values = order.values, .plan = order.plan}}});
   }
   if (GENERATE(false, true)) ask(replica, 1, turn);  // Its sum never comes.
-  Replica restored(run.learner(0), 0);
-  REQUIRE(restored.restore(replica.learner().parameters(), replica.optimizer_state()).empty());
+  WholeReplica restored(run.learner(0), 0);
+  REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(*ask(restored, 2, 0).values == *ask(replica, 2, 0).values);
   // A run that goes on without factors has no use for it.
-  Replica plain(run.learner(0), 0);
-  CHECK(plain.restore(replica.learner().parameters(), replica.optimizer_state()).empty());
+  WholeReplica plain(run.learner(0), 0);
+  CHECK(plain.restore(replica.parts().front()).empty());
 }
 
 }  // namespace gv

@@ -11,6 +11,7 @@
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/hostile_tally.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {

@@ -77,7 +77,8 @@ TEST_CASE("half an exchange is excused by what befell the other side since it wa
         invariants.on_job_done(world, peer, {.step = world.peer(peer).work->step()});
       };
       const auto adopts = [&] {
-        does(1, {.adopt = DownloadedModel{.source = id_of(0), .step = world.peer(1).work->step()}});
+        const DownloadedModel model{.source = id_of(0), .step = world.peer(1).work->step()};
+        does(1, {.tasks = {task::AdoptModel{model}}});
       };
       const TransferId exchange{id_of(0), 1, 1};
       world.run(Time(99s));
@@ -89,9 +90,10 @@ TEST_CASE("half an exchange is excused by what befell the other side since it wa
       world.run(Time(101s));
       if (!before) adopts();
       world.run(applied);
-      does(0, {.forces = {{.values = std::make_shared<const std::vector<float>>(16, 1.0F),
-                           .exchange = exchange,
-                           .partner = id_of(1)}}});
+      const Force force{.values = std::make_shared<const std::vector<float>>(16, 1.0F),
+                        .exchange = exchange,
+                        .partner = id_of(1)};
+      does(0, {.tasks = {task::AddForces{{force}}}});
       world.run(Time(260s));
       does(1, {});
       invariants.check_settled(world);

@@ -71,7 +71,9 @@ class Ledger : public Watcher {
     }
   }
   void on_job(const Simulator&, PeerNumber peer, const Job& job) override {
-    for (const Force& force : job.forces) {
+    const auto* adds = first_of<task::AddForces>(job.tasks);
+    if (adds == nullptr) return;
+    for (const Force& force : adds->forces) {
       // Kept by value: buffers are used again.
       Force own = force;
       own.values = std::make_shared<const std::vector<float>>(*force.values);

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "peer/node/whole_replica.hpp"
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
 
@@ -68,8 +70,9 @@ class Orders : public Watcher {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
     const std::uint64_t step = world.peer(peer).node->as<AllReduceMode>()->step();
-    if (job.gradient) ++asked[{peer, step}];
-    if (job.update && peer == 0) updates.push_back(job.update_steps);
+    if (first_of<task::ComputeGradient>(job.tasks) != nullptr) ++asked[{peer, step}];
+    const auto* update = first_of<task::ApplyUpdate>(job.tasks);
+    if (update != nullptr && peer == 0) updates.push_back(update->local_steps);
   }
   std::map<std::pair<PeerNumber, std::uint64_t>, int> asked;
   std::vector<std::uint64_t> updates;
@@ -121,23 +124,25 @@ TEST_CASE("one local step and the average are the mean gradient, but for roundin
           "[sim][allreduce]") {
   const std::size_t peers = 4;
   const LockstepRun run(peers, 8, 100, OptimizerKind::sgd);
-  std::vector<Replica> locals;
-  std::vector<Replica> synchronous;
+  std::vector<WholeReplica> locals;
+  std::vector<WholeReplica> synchronous;
   for (std::size_t peer = 0; peer < peers; ++peer) {
     locals.emplace_back(run.learner(peer), peer, LocalSteps{.period = 2});
     synchronous.emplace_back(run.learner(peer), peer);
   }
-  const auto step = [&](std::vector<Replica>& replicas, std::uint64_t local_steps) {
+  const auto step = [&](std::vector<WholeReplica>& replicas, std::uint64_t local_steps) {
     std::vector<std::vector<float>> parts;
-    for (Replica& replica : replicas) {
+    for (WholeReplica& replica : replicas) {
       const auto values = std::make_shared<Floats>(replica.learner().parameters().size());
-      replica.run(
-          {.gradient = GradientOrder{.samples = 8, .local_steps = local_steps, .values = values}});
+      replica.run({.tasks = {task::ComputeGradient{
+                       .samples = 8, .local_steps = local_steps, .values = values}}});
       parts.emplace_back(values->begin(), values->end());
     }
     const std::vector<float> floats = ring_mean(parts);
     const auto mean = std::make_shared<const Floats>(floats.begin(), floats.end());
-    for (Replica& replica : replicas) replica.run({.update = mean, .update_steps = local_steps});
+    for (WholeReplica& replica : replicas) {
+      replica.run({.tasks = {task::ApplyUpdate{.values = mean, .local_steps = local_steps}}});
+    }
   };
   for (int i = 0; i < 100; ++i) {
     step(locals, 1);
@@ -225,10 +230,10 @@ TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][allreduce]")
   CHECK(world.peer(2).work->step() == run.steps);
   CHECK(parameters(world, 2) == parameters(world, 0));
   // The outer momentum is part of a checkpoint, and the same everywhere.
-  const auto first = world.peer(0).work->image().optimizer.vectors.back();
+  const auto first = image_of(*world.peer(0).work).optimizer.vectors.back();
   CHECK(first.first == "outer_momentum");
   CHECK(std::ranges::any_of(first.second, [](float value) { return value != 0; }));
-  CHECK(world.peer(2).work->image().optimizer.vectors.back() == first);
+  CHECK(image_of(*world.peer(2).work).optimizer.vectors.back() == first);
 }
 
 TEST_CASE("what is saved or sent while local steps are out is the anchor, and goes on alike",
@@ -236,38 +241,44 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam);
   const LockstepRun run(1, 8, 200, kind);
   const LocalSteps local{.period = 6, .outer = OuterKind::nesterov};
-  const auto make = [&] { return training_workload(Replica(run.learner(0), 0, local)); };
+  const auto make = [&] { return std::make_unique<WholeReplica>(run.learner(0), 0, local); };
   const auto first = make();
   const std::size_t size = first->parameters().size();
   const auto values = std::make_shared<Floats>(size);
-  const auto operate = [&](Workload& work) {
-    work.run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
-    const auto mean = std::make_shared<const Floats>(*values);
-    work.run({.update = mean, .update_steps = 6});
+  const auto compute = [&](Replica& replica) {
+    return replica.run(
+        {.tasks = {task::ComputeGradient{.samples = 8, .local_steps = 6, .values = values}}});
+  };
+  const auto apply = [&](Replica& replica, const Floats& sum) {
+    const auto mean = std::make_shared<const Floats>(sum);
+    replica.run({.tasks = {task::ApplyUpdate{.values = mean, .local_steps = 6}}});
+  };
+  const auto operate = [&](Replica& replica) {
+    compute(replica);
+    apply(replica, *values);
   };
   for (int i = 0; i < 4; ++i) operate(*first);
   const std::vector<float> anchor(first->parameters().begin(), first->parameters().end());
-  const auto before = std::make_shared<Floats>(Replica(run.learner(0), 0, local).state_size());
-  first->run({.state = before});
-  const JobDone out =
-      first->run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
-  CHECK(out.gradient_samples == 48);
+  const auto before = std::make_shared<Floats>(WholeReplica(run.learner(0), 0, local).state_size());
+  first->run({.tasks = {task::ExportState{before}}});
+  const JobDone out = compute(*first);
+  CHECK(first_of<result::Gradient>(out.results)->samples == 48);
   CHECK(out.score.samples == 48);
   // Their steps are made, and nothing shows.
   CHECK(std::ranges::equal(first->parameters(), anchor));
   CHECK(first->step() == 24);
   const auto state = std::make_shared<Floats>(before->size());
-  first->run({.state = state});
+  first->run({.tasks = {task::ExportState{state}}});
   CHECK(*state == *before);
   // Asked again, for a reason or another, they are the same.
   const Floats once = *values;
-  const Image image = first->image();
-  first->run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
+  const Image image = image_of(*first);
+  compute(*first);
   CHECK(*values == once);
-  first->run({.update = std::make_shared<const Floats>(once), .update_steps = 6});
+  apply(*first, once);
 
   const auto resumed = make();
-  resumed->restore(image);
+  restore(*resumed, image);
   CHECK(resumed->step() == 24);
   operate(*resumed);
   for (int i = 0; i < 5; ++i) {
@@ -280,15 +291,13 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
 TEST_CASE("a run goes on from a checkpoint with another way of meeting", "[sim][allreduce]") {
   const LockstepRun run(1, 8, 200, OptimizerKind::adam);
   const LocalSteps with{.period = 6, .outer = OuterKind::nesterov};
-  Replica momentum(run.learner(0), 0, with);
-  Replica plain(run.learner(0), 0);
-  const auto values = momentum.learner().parameters();
-  const std::vector<float> model(values.begin(), values.end());
-  CHECK(plain.restore(model, momentum.optimizer_state()).empty());
-  CHECK(momentum.restore(model, plain.optimizer_state()).empty());
-  OptimizerState odd = momentum.optimizer_state();
-  odd.vectors.back().second.pop_back();
-  CHECK(momentum.restore(model, odd) == "the outer momentum has another size");
+  WholeReplica momentum(run.learner(0), 0, with);
+  WholeReplica plain(run.learner(0), 0);
+  CHECK(plain.restore(momentum.parts().front()).empty());
+  CHECK(momentum.restore(plain.parts().front()).empty());
+  ReplicaPart odd = momentum.parts().front();
+  odd.optimizer.vectors.back().second.pop_back();
+  CHECK(momentum.restore(odd) == "the outer momentum has another size");
 }
 
 TEST_CASE("peers that all go on from their checkpoints go on as if nothing had been",
@@ -304,14 +313,14 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
     options.node.allreduce.algorithm = ReduceAlgorithm::ring;
     Simulator world(options, run.workloads());
     world.run(Time(10min));
-    for (PeerNumber peer = 0; peer < 3; ++peer) images.push_back(world.peer(peer).work->image());
+    for (PeerNumber peer = 0; peer < 3; ++peer) images.push_back(image_of(*world.peer(peer).work));
   }
   Simulator::Options options = run.options();
   options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   const MakeWorkload fresh = run.workloads();
   Simulator world(options, [&](std::size_t peer) {
     auto work = fresh(peer);
-    work->restore(images[peer]);
+    restore(*work, images[peer]);
     return work;
   });
   world.run(Time(10min));

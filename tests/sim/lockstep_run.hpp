@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "consensus/allreduce/all_reduce.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/built_in_learner.hpp"
@@ -53,7 +54,7 @@ struct LockstepRun {
     options.node.course.elements = first->layout().size();
     options.node.course.steps = steps;
     AllReduceOptions& allreduce = options.node.allreduce;
-    allreduce.state_elements = Replica(learner(0), 0, local).state_size();
+    allreduce.state_elements = WholeReplica(learner(0), 0, local).state_size();
     allreduce.local = local;
     allreduce.batch = static_cast<std::uint32_t>(specs[0].batch);
     allreduce.segment_elements = 50;
@@ -71,8 +72,9 @@ struct LockstepRun {
   }
 
   MakeWorkload workloads() const {
-    return
-        [this](std::size_t peer) { return training_workload(Replica(learner(peer), peer, local)); };
+    return [this](std::size_t peer) {
+      return std::make_unique<WholeReplica>(learner(peer), peer, local);
+    };
   }
 
   /// Share of unseen samples that the first peer's model gets right; all have the same model.

@@ -9,6 +9,7 @@
 
 #include "consensus/compression/dgc.hpp"
 #include "peer/modes/collective.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
@@ -28,7 +29,7 @@ class FirstPeersJobs : public Watcher {
 };
 
 /// Asks for a gradient of 8 samples, of which the largest values travel.
-GradientOrder largest_of(const CompressorOptions& options, std::size_t elements) {
+task::ComputeGradient largest_of(const CompressorOptions& options, std::size_t elements) {
   const std::shared_ptr compressor = make_compressor(options, elements);
   return {.samples = 8,
           .compressor = compressor,
@@ -242,17 +243,17 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
 TEST_CASE("what is not sent of a gradient is sent later and asked for again it is the same",
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
-  Replica replica(run.learner(0), 0);
+  WholeReplica replica(run.learner(0), 0);
   const auto plain = run.learner(0);
   const std::size_t size = plain->layout().size();
   std::vector<double> sent(size, 0);
   std::vector<double> whole(size, 0);
   std::vector<float> gradient(size);
   const auto nothing = std::make_shared<Floats>(size, 0.0f);
-  const GradientOrder order = largest_of({.top_k_per_512 = 16}, size);
+  const task::ComputeGradient order = largest_of({.top_k_per_512 = 16}, size);
   for (int step = 0; step < 20; ++step) {
     const auto ask = [&] {
-      replica.run({.gradient = order});
+      replica.run({.tasks = {order}});
       return *order.values;
     };
     const Floats once = ask();
@@ -264,7 +265,7 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
       sent[i] += once[i];
       whole[i] += gradient[i];
     }
-    replica.run({.update = nothing});
+    replica.run({.tasks = {task::ApplyUpdate{.values = nothing}}});
     plain->update(*nothing);
   }
   const auto kept = replica.optimizer_state().vectors.back();
@@ -277,20 +278,20 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
 TEST_CASE("momentum before the selection is that of a Dgc, also when asked for again",
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
-  Replica replica(run.learner(0), 0);
+  WholeReplica replica(run.learner(0), 0);
   const auto plain = run.learner(0);
   const std::size_t size = plain->layout().size();
   Dgc expected({.momentum = 0.9, .block = 512}, size);
   std::vector<float> gradient(size);
   const auto nothing = std::make_shared<Floats>(size, 0.0f);
-  const GradientOrder order = largest_of({.top_k_per_512 = 16, .momentum = 0.9}, size);
+  const task::ComputeGradient order = largest_of({.top_k_per_512 = 16, .momentum = 0.9}, size);
   for (int step = 0; step < 20; ++step) {
-    for (int times = 0; times < 2; ++times) replica.run({.gradient = order});
+    for (int times = 0; times < 2; ++times) replica.run({.tasks = {order}});
     plain->gradient(8, gradient);
     Floats sent(size, 0.0f);
     expected.step(gradient, 16.0 / 512).add_to(sent);
     CHECK(*order.values == sent);
-    replica.run({.update = nothing});
+    replica.run({.tasks = {task::ApplyUpdate{.values = nothing}}});
     plain->update(*nothing);
   }
 }
@@ -298,20 +299,21 @@ TEST_CASE("momentum before the selection is that of a Dgc, also when asked for a
 TEST_CASE("what waits of gradients is in a checkpoint as it was before the last selection",
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
-  Replica replica(run.learner(0), 0);
+  WholeReplica replica(run.learner(0), 0);
   const std::size_t size = replica.learner().layout().size();
-  const GradientOrder order = largest_of({.top_k_per_512 = 16, .momentum = 0.5}, size);
-  const auto ask = [&](Replica& of) {
-    of.run({.gradient = order});
+  const task::ComputeGradient order = largest_of({.top_k_per_512 = 16, .momentum = 0.5}, size);
+  const auto ask = [&](WholeReplica& of) {
+    of.run({.tasks = {order}});
     return *order.values;
   };
   for (int step = 0; step < 5; ++step) {
-    replica.run({.update = std::make_shared<Floats>(ask(replica))});
+    const auto sum = std::make_shared<Floats>(ask(replica));
+    replica.run({.tasks = {task::ApplyUpdate{.values = sum}}});
   }
   const bool asked_again = GENERATE(false, true);
   if (asked_again) ask(replica);  // Its sum never comes.
-  Replica restored(run.learner(0), 0);
-  REQUIRE(restored.restore(replica.learner().parameters(), replica.optimizer_state()).empty());
+  WholeReplica restored(run.learner(0), 0);
+  REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(ask(restored) == ask(replica));
 }

@@ -13,7 +13,9 @@
 #include "peer/config/algorithms.hpp"
 #include "peer/config/config.hpp"
 #include "peer/modes/state_transfer.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/consensus/mixing_lab.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
@@ -46,7 +48,7 @@ MakeWorkload mixing(MakeWorkload make, const MixRule& rule, std::uint64_t run_se
 /// A virtual world of a training run.
 Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::uint64_t period) {
   Simulator::Options options = rounds_world(run.options(), rule, period);
-  options.node.mixing.state_elements = Replica(run.learner(0), 0).state_size();
+  options.node.mixing.state_elements = WholeReplica(run.learner(0), 0).state_size();
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -28,11 +29,12 @@ class Ages : public Watcher {
     }
   }
   void on_job(const Simulator&, PeerNumber, const Job& job) override {
-    if (!job.mix || !job.mix->ends) return;
-    for (const MixMessage& message : job.mix->arrived) {
+    const auto* mix = first_of<task::MixRound>(job.tasks);
+    if (mix == nullptr) return;
+    for (const MixMessage& message : mix->arrived) {
       ++arrived;
-      if (message.round > *job.mix->ends) continue;
-      oldest = std::max(oldest, *job.mix->ends - message.round);
+      if (message.round > mix->round) continue;
+      oldest = std::max(oldest, mix->round - message.round);
     }
   }
   std::uint64_t sent = 0;

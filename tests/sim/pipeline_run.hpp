@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "peer/node/facts.hpp"
+#include "peer/node/stage_replica.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/built_in_learner.hpp"
@@ -84,7 +85,7 @@ struct PipelineTask {
 
   MakeWorkload workloads() const {
     return [this, run_seed = options().node.course.run_seed](std::size_t peer) {
-      auto workload = stage_workload(StageReplica(learner(peer)));
+      auto workload = std::make_unique<StageReplica>(learner(peer));
       workload->mix_by(rule, run_seed);
       return workload;
     };
@@ -98,7 +99,7 @@ class StageRecord : public Watcher {
 
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {
     newest = std::max(newest, done.step);
-    if (done.step != step_ || !done.stages || done.stages->ends.empty()) return;
+    if (done.step != step_ || first_of<task::EndRun>(done.job.tasks) == nullptr) return;
     for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
       const auto own = world.peer(peer).work->stage(stage);
       stages[stage].emplace_back(own.begin(), own.end());

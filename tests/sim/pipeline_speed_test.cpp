@@ -8,6 +8,7 @@
 
 #include "consensus/pipeline/replay.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "peer/node/hyperparameters.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/facts.hpp"
 #include "tests/sim/worlds.hpp"
 
@@ -33,14 +35,17 @@ Simulator::Options population_world(std::size_t peers, std::size_t dimension = 1
   return options;
 }
 
+std::unique_ptr<Replica> member(std::unique_ptr<StandIn> learner, double rate, std::size_t peer) {
+  learner->join_population(rate);
+  return std::make_unique<WholeReplica>(std::move(learner), peer);
+}
+
 /// All have one optimum, and 0.002 is a hundred times too little for it.
 MakeWorkload learners(const Simulator::Options& options, std::vector<double> rates) {
   return [scenario = options.scenario, rates](std::size_t peer) {
     const QuadraticSpec spec{
         .dimension = scenario.dimension, .noise = scenario.noise, .disagreement = 0, .seed = seed};
-    auto work = quadratic_workload(spec, peer);
-    work->join_population({rates[peer % rates.size()], 0});
-    return work;
+    return member(quadratic_learner(spec, peer), rates[peer % rates.size()], peer);
   };
 }
 
@@ -120,9 +125,7 @@ TEST_CASE("lineages are a forest", "[sim]") {
 TEST_CASE("a population of equals copies nothing", "[sim]") {
   Simulator::Options options = population_world(6);
   Simulator world(options, [&](std::size_t peer) {
-    auto work = idle_workload(options.scenario.dimension, seed, peer);
-    work->join_population({0.1, 0});
-    return work;
+    return member(idle_learner(options.scenario.dimension, seed, peer), 0.1, peer);
   });
   PopulationTally tally;
   world.watch(tally);
@@ -208,9 +211,8 @@ TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model f
   // before the newcomer comes.
   options.scenario.faults = {fault(FaultKind::join, 20s, just(3))};
   Simulator world(options, [&](std::size_t peer) {
-    auto work = idle_workload(options.scenario.dimension, seed, peer);
-    work->join_population({peer == 3 ? 0.5 : 0.125, 0});
-    return work;
+    return member(idle_learner(options.scenario.dimension, seed, peer), peer == 3 ? 0.5 : 0.125,
+                  peer);
   });
   PopulationTally tally;
   world.watch(tally);
@@ -227,10 +229,9 @@ TEST_CASE("who comes back from a checkpoint has the hyper-parameters it had", "[
   options.scenario.faults = {fault(FaultKind::kill, 20s, just(1), 200ms)};
   std::size_t made = 0;
   Simulator world(options, [&](std::size_t peer) {
-    auto work = idle_workload(options.scenario.dimension, seed, peer);
     // The config has changed meanwhile.
-    work->join_population({peer == 1 && ++made > 1 ? 0.5 : 0.125, 0});
-    return work;
+    const double rate = peer == 1 && ++made > 1 ? 0.5 : 0.125;
+    return member(idle_learner(options.scenario.dimension, seed, peer), rate, peer);
   });
   PopulationTally tally;
   world.watch(tally);

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "peer/node/facts.hpp"
+#include "peer/node/whole_replica.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/trace.hpp"
 #include "tests/facts.hpp"
 #include "tests/sim/worlds.hpp"
@@ -81,7 +83,7 @@ class Everything : public Watcher {
       const VirtualPeer& peer = world.peer(number);
       static_cast<void>(world.local(number));
       if (peer.node) static_cast<void>(peer.node->membership().members());
-      if (peer.work) static_cast<void>(peer.work->image());
+      if (peer.work) static_cast<void>(image_of(*peer.work));
     }
   }
 };
@@ -182,7 +184,7 @@ TEST_CASE("a killed peer comes back with its newest checkpoint and a new session
         at_step = image->step;
         const auto values = world.peer(2).work->parameters();
         same = std::ranges::equal(values, image->parameters) &&
-               world.peer(2).work->checksum() == image->checksum;
+               world.peer(2).work->parts().front().notes == image->notes;
       }
     }
     void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
@@ -408,7 +410,7 @@ TEST_CASE("one virtual peer trains bit for bit as its trainer alone", "[sim]") {
   options.node.course.layout_hash = alone->layout().hash();
   options.node.course.elements = alone->layout().size();
   Simulator world(options, [&](std::size_t peer) {
-    return training_workload(Replica(built_in_learner(spec, data), peer));
+    return std::make_unique<WholeReplica>(built_in_learner(spec, data), peer);
   });
   world.run(Time(1min));
   CHECK(world.all_ended());

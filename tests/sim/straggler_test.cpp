@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {

@@ -10,6 +10,7 @@
 #include "peer/config/switched_mixing.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {

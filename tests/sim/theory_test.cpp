@@ -15,6 +15,7 @@
 
 #include "consensus/topology/pairing.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/ledger.hpp"
 #include "tests/sim/worlds.hpp"
 

@@ -12,6 +12,7 @@
 #include "peer/config/node_options.hpp"
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/trace.hpp"
 #include "tests/sim/worlds.hpp"
 

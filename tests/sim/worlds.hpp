@@ -10,6 +10,7 @@
 
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "train/learner/layout.hpp"
 
 namespace gv {

@@ -1,0 +1,344 @@
+// Runs the tasks of a job on a whole model.
+#include "peer/node/whole_replica.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/fingerprint.hpp"
+#include "base/overloaded.hpp"
+#include "base/rng.hpp"
+#include "base/wide.hpp"
+#include "consensus/compression/compressors.hpp"
+#include "peer/node/hyperparameters.hpp"
+
+namespace gv {
+namespace {
+
+/// The outer momentum's name among an optimiser's vectors.
+constexpr const char* outer_name = "outer_momentum";
+/// Prefix of the names of vectors that mixing keeps.
+constexpr std::string_view mixing_prefix = "mixing_";
+/// Prefix of the names of vectors that a gradient compressor keeps.
+constexpr std::string_view gradient_prefix = "gradient_";
+/// The note that holds the conservation checksum.
+constexpr const char* checksum_note = "conservation_checksum";
+
+GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
+                        float scale) {
+  for (std::size_t i = 0; i < n; ++i) x[i] += scale * force[i];
+}
+
+using Named = GradientCompressor::Named;
+
+void append(std::string_view prefix, Named vectors, OptimizerState& state) {
+  for (auto& [name, values] : vectors) {
+    state.vectors.emplace_back(std::string(prefix).append(name), std::move(values));
+  }
+}
+
+/// Removes the vectors at the end of `state` whose names begin with `prefix`, and returns them
+/// without the prefix, in their order.
+Named take(std::string_view prefix, OptimizerState& state) {
+  Named taken;
+  while (!state.vectors.empty() && state.vectors.back().first.starts_with(prefix)) {
+    auto& [name, values] = state.vectors.back();
+    taken.emplace_back(name.substr(prefix.size()), std::move(values));
+    state.vectors.pop_back();
+  }
+  std::ranges::reverse(taken);
+  return taken;
+}
+
+}  // namespace
+
+WholeReplica::WholeReplica(std::unique_ptr<Learner> learner, std::uint64_t peer,
+                           const LocalSteps& local)
+    : learner_(std::move(learner)),
+      outer_(local, learner_->layout().size()),
+      checksum_(initial_checksum(peer)),
+      compressor_(make_compressor({}, learner_->layout().size())) {}
+
+void WholeReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
+  mixing_seed_ = run_seed;
+  mixer_.emplace(rule, learner_->layout().size(), run_seed,
+                 static_cast<double>(learner_->samples()));
+}
+
+std::size_t WholeReplica::state_size() const {
+  return learner_->layout().size() + learner_->optimizer_size() + outer_.momentum().size();
+}
+
+OptimizerState WholeReplica::optimizer_state() const {
+  OptimizerState state = learner_->optimizer_state();
+  const auto momentum = outer_.momentum();
+  if (!momentum.empty()) {
+    state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
+  }
+  append(gradient_prefix, asked_for_ ? compressor_->lasting() : restored_, state);
+  if (mixer_) {
+    Named kept;
+    for (auto& [name, values] : mixer_->lasting()) {
+      kept.emplace_back(name, std::move(values));
+    }
+    append(mixing_prefix, std::move(kept), state);
+  }
+  if (const Tunable* tunable = learner_->tunable()) {
+    state.hyperparameters = tunable->hyperparameters();
+  }
+  return state;
+}
+
+std::vector<ReplicaPart> WholeReplica::parts() const {
+  std::string checksum;
+  for (const std::int64_t lane : checksum_) {
+    checksum += (checksum.empty() ? "" : " ") + std::to_string(lane);
+  }
+  return {{.stage = {},
+           .layout = &learner_->layout(),
+           .parameters = learner_->parameters(),
+           .optimizer = optimizer_state(),
+           .notes = {{checksum_note, std::move(checksum)}}}};
+}
+
+std::string WholeReplica::restore(ReplicaPart part) {
+  // A run may go on in another mode: drop vectors that only the last one used.
+  OptimizerState& state = part.optimizer;
+  const Named mixed = take(mixing_prefix, state);
+  Named waiting = take(gradient_prefix, state);
+  std::vector<float> momentum(outer_.momentum().size());
+  if (!state.vectors.empty() && state.vectors.back().first == outer_name) {
+    if (!momentum.empty()) momentum = std::move(state.vectors.back().second);
+    state.vectors.pop_back();
+    if (momentum.size() != outer_.momentum().size()) return "the outer momentum has another size";
+  }
+  std::string problem = learner_->restore(part.parameters, state);
+  if (!problem.empty()) return problem;
+  outer_.adopt(momentum);
+  restored_ = std::move(waiting);
+  if (Tunable* tunable = learner_->tunable(); tunable != nullptr && state.hyperparameters) {
+    tunable->set_hyperparameters(*state.hyperparameters);
+  }
+  if (mixer_) {
+    for (const auto& [name, values] : mixed) mixer_->restore(name, values);
+  }
+  // Text of another form is ignored.
+  std::istringstream text(part.notes[checksum_note]);
+  ConservationChecksum checksum{};
+  for (std::int64_t& lane : checksum) text >> lane;
+  if (text) checksum_ = checksum;
+  return problem;
+}
+
+/// Takes an instance of our own where another compressor is asked for.
+void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
+  if (!compressor || compressor == asked_for_) return;
+  asked_for_ = compressor;
+  compressor_ = compressor->blank();
+  for (auto& [name, values] : std::exchange(restored_, {})) {
+    compressor_->restore(name, std::move(values));
+  }
+}
+
+/// Does not announce values that cannot be written in their codec, nor any after them.
+Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound) {
+  compress_by(task.compressor);
+  const CompressionPlan& plan = task.plan;
+  const std::size_t size = learner_->parameters().size();
+  std::vector<float> apart(plan.in_place ? 0 : size);
+  const std::span<float> travels(*task.values);
+  const std::span<float> values = plan.in_place ? travels.first(size) : std::span(apart);
+  std::size_t encoded_from = size;
+  const auto encode_from = [&](std::size_t begin) {
+    const Rng draws =
+        Rng(learner_->step()).fork("rounding").fork(static_cast<std::uint64_t>(checksum_.front()));
+    is_sound =
+        is_sound && compressor_->encode(plan, values.subspan(begin, encoded_from - begin),
+                                        travels.first(plan.in_place ? 0 : plan.elements), draws);
+    encoded_from = begin;
+  };
+  auto mark = task.marks.begin();
+  const auto tell = [&](std::size_t begin, std::size_t) {
+    std::optional<std::size_t> reached;
+    for (; mark != task.marks.end() && *mark >= begin; ++mark) reached = *mark;
+    if (!reached) return;
+    encode_from(std::min(*reached, size));
+    if (is_sound && hooks_.ready) hooks_.ready(job, encoded_from);
+  };
+  const Score score = task.local_steps > 0
+                          ? learner_->local_steps(task.local_steps, task.samples, values)
+                          : learner_->gradient(task.samples, values,
+                                               plan.piecewise ? tell : ReadyRange(), plan.factored);
+  encode_from(0);
+  return score;
+}
+
+/// Members of a population get the whole replica, other peers the model alone.
+void WholeReplica::adopt(const DownloadedModel& fetched) {
+  const std::span<const float> values(fetched.values);
+  const auto parameters = values.first(learner_->layout().size());
+  Tunable* tunable = learner_->tunable();
+  const auto tail = tunable != nullptr ? tail_of(values) : std::nullopt;
+  if (!tail) {
+    learner_->adopt(parameters, fetched.step);
+    return;
+  }
+  learner_->adopt_state(parameters, values.subspan(parameters.size(), learner_->optimizer_size()),
+                        fetched.step, tail->updates);
+  tunable->set_hyperparameters(tail->hyperparameters);
+}
+
+void WholeReplica::load_state(const task::LoadState& state) {
+  const std::span<const float> values(*state.values);
+  const auto parameters = values.first(learner_->layout().size());
+  const auto optimizer = values.subspan(parameters.size(), learner_->optimizer_size());
+  if (state.own_optimizer && learner_->updates() > 0) {
+    learner_->adopt_model(parameters, state.step);
+  } else {
+    // In mode `allreduce` every step is an update, from the first on.
+    learner_->adopt_state(parameters, optimizer, state.step, state.step);
+  }
+  outer_.adopt(values.subspan(parameters.size() + optimizer.size()));
+  compressor_->clear();
+  restored_.clear();
+  if (mixer_) mixer_->forget();
+}
+
+void WholeReplica::export_state(std::span<float> state) const {
+  const std::size_t elements = learner_->layout().size();
+  const std::size_t optimizer = learner_->optimizer_size();
+  std::ranges::copy(learner_->parameters(), state.begin());
+  learner_->copy_optimizer(state.subspan(elements, optimizer));
+  std::ranges::copy(outer_.momentum(), state.subspan(elements + optimizer).begin());
+}
+
+void WholeReplica::update(const task::ApplyUpdate& update) {
+  const auto parameters = learner_->parameters();
+  const auto mean = compressor_->decode(update.plan, *update.values).first(parameters.size());
+  if (update.local_steps == 0) {
+    learner_->update(mean, update.samples);
+  } else {
+    std::vector<float> model(parameters.begin(), parameters.end());
+    outer_.step(model, mean);
+    learner_->end_local_steps(model, update.local_steps);
+  }
+}
+
+void WholeReplica::add(const Force& force) {
+  const std::span<float> x = learner_->live_parameters();
+  check(force.values->size() == x.size(), "a force has the layout's size");
+  add_scaled(x.data(), force.values->data(), x.size(), force.scale);
+  for (std::size_t lane = 0; lane < checksum_.size(); ++lane) {
+    checksum_[lane] += force.checksum[lane];
+  }
+}
+
+void WholeReplica::fill(const task::TakeSnapshot& task) const {
+  Snapshot& snapshot = *task.snapshot;
+  const auto parameters = learner_->parameters();
+  snapshot.values.assign(parameters.begin(), parameters.end());
+  snapshot.checksum = checksum_;
+  snapshot.step = learner_->step();
+  snapshot.rest.clear();
+  const Tunable* tunable = learner_->tunable();
+  if (!task.with_rest || tunable == nullptr) return;
+  snapshot.rest.resize(learner_->optimizer_size());
+  learner_->copy_optimizer(snapshot.rest);
+  append({tunable->hyperparameters(), learner_->updates()}, snapshot.rest);
+}
+
+void WholeReplica::at_pace(std::uint64_t steps, const std::function<void()>& make) const {
+  if (hooks_.pace) {
+    hooks_.pace(steps, make);
+  } else {
+    make();
+  }
+}
+
+Score WholeReplica::take_steps(const task::TakeSteps& task) {
+  Score score;
+  Learner::Direct direct;
+  if (mixer_ && mixer_->directs()) {
+    direct = [this](std::span<float> gradient) { mixer_->direct(gradient); };
+  }
+  const double learning_rate = task.rests ? 0 : learner_->learning_rate();
+  if (task.rests) {
+    learner_->go_on_at(learner_->step() + task.count);
+  } else {
+    at_pace(task.count, [&] { score = learner_->run_steps(task.count, direct); });
+  }
+  if (mixer_) mixer_->end_steps(learner_->live_parameters(), learning_rate, task.count);
+  return score;
+}
+
+Mixer<float>& WholeReplica::mixer() {
+  check(mixer_.has_value(), "only a replica that mixes by a rule is asked to mix");
+  return *mixer_;
+}
+
+JobDone WholeReplica::run(Job job) {
+  JobDone done{.job = std::move(job)};
+  const std::span<float> x = learner_->live_parameters();
+  std::uint64_t begin = learner_->step();
+  Overloaded carry_out{
+      [&](const task::AdoptModel& task) {
+        adopt(task.model);
+        begin = learner_->step();
+      },
+      [&](const task::LoadState& task) {
+        load_state(task);
+        begin = learner_->step();
+      },
+      [&](const task::ApplyUpdate& task) { update(task); },
+      [&](const task::TakeFingerprint&) {
+        done.results.emplace_back(result::Fingerprint{fingerprint(learner_->parameters())});
+      },
+      [&](const task::ExportState& task) { export_state(*task.values); },
+      [&](const task::AddForces& task) {
+        for (const Force& force : task.forces) add(force);
+      },
+      [&](const task::TakeSteps& task) { done.score = take_steps(task); },
+      [&](const task::ComputeGradient& task) {
+        result::Gradient gradient{.samples = task.all_samples()};
+        at_pace(std::max<std::uint64_t>(1, task.local_steps),
+                [&] { done.score = compute(task, done.job.number, gradient.is_sound); });
+        done.results.emplace_back(gradient);
+      },
+      [&](const task::Validate&) {
+        Tunable* tunable = learner_->tunable();
+        if (tunable == nullptr) return;
+        const double loss = tunable->validation_loss();
+        done.results.emplace_back(result::Validation{loss, tunable->hyperparameters()});
+      },
+      [&](const task::TakeSnapshot& task) { fill(task); },
+      [&](const task::LeaveGeneration& task) {
+        mixer().close_generation(task.left_over, task.unsent);
+      },
+      [&](const task::EnterGeneration& task) {
+        if (task.rule) mix_by(*task.rule, mixing_seed_);
+        learner_->go_on_at(task.place.step);
+        begin = learner_->step();
+        mixer().begin_generation(task.place.rank, task.place.order, task.place.key, x);
+      },
+      [&](task::MixRound& task) {
+        const std::size_t refused = mixer().mix(task.round, x, std::exchange(task.arrived, {}));
+        done.results.emplace_back(result::Mixing{refused, mixer().held_back()});
+      },
+      [&](const task::BeginRound& task) { mixer().begin_round(task.round, x); },
+      [&](const task::SendRound& task) {
+        *task.outbox = {mixer().messages(task.round, x), mixer().is_sound()};
+        if (hooks_.ready) hooks_.ready(done.job.number, 0);
+      },
+      [](const task::Save&) {},
+      [](const auto&) { check(false, "a whole model is given no task of stages"); },
+  };
+  for (Job::Task& task : done.job.tasks) std::visit(carry_out, task);
+  done.step = learner_->step();
+  done.steps_run = done.step - begin;
+  done.learning_rate = learner_->learning_rate();
+  return done;
+}
+
+}  // namespace gv

@@ -1,0 +1,78 @@
+// A replica of the whole model: a learner, and what consensus keeps beside it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/compression/gradient_compressor.hpp"
+#include "consensus/compression/outer_step.hpp"
+#include "consensus/mixing/mixer.hpp"
+#include "peer/node/replica.hpp"
+#include "train/learner/learner.hpp"
+
+namespace gv {
+
+/// A learner, and what consensus keeps beside it: the conservation checksum that follows its
+/// parameters through every exchange, the outer step, a mixing rule's memory, a gradient
+/// compressor.
+class WholeReplica final : public Replica {
+ public:
+  /// `peer` seeds the conservation checksum, so that every replica starts with different integers.
+  /// The hyper-parameters of a learner that can be tuned are part of the state.
+  WholeReplica(std::unique_ptr<Learner> learner, std::uint64_t peer, const LocalSteps& local = {});
+
+  JobDone run(Job job) override;
+  void set_hooks(ReplicaHooks hooks) override { hooks_ = std::move(hooks); }
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override;
+
+  std::uint64_t step() const override { return learner_->step(); }
+  std::span<const float> parameters() const override { return learner_->parameters(); }
+  ConservationChecksum checksum() const override { return checksum_; }
+
+  std::vector<ReplicaPart> parts() const override;
+  std::string restore(ReplicaPart part) override;
+
+  void prefetch() override { learner_->prefetch(); }
+  void stop() override { learner_->stop(); }
+  bool has_ended() const override { return learner_->has_ended(); }
+
+  const Learner& learner() const { return *learner_; }
+  Learner& learner() { return *learner_; }
+
+  /// Floats of a whole state, as task::LoadState has them.
+  std::size_t state_size() const;
+  /// What a checkpoint holds beside the parameters.
+  OptimizerState optimizer_state() const;
+
+ private:
+  void adopt(const DownloadedModel& fetched);
+  void load_state(const task::LoadState& state);
+  void export_state(std::span<float> state) const;
+  void update(const task::ApplyUpdate& update);
+  void add(const Force& force);
+  void fill(const task::TakeSnapshot& task) const;
+  Score compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound);
+  void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
+  Score take_steps(const task::TakeSteps& task);
+  void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
+  Mixer<float>& mixer();
+
+  std::unique_ptr<Learner> learner_;
+  OuterStep outer_;
+  std::uint64_t mixing_seed_ = 0;
+  std::optional<Mixer<float>> mixer_;
+  ReplicaHooks hooks_;
+  ConservationChecksum checksum_;
+  std::shared_ptr<const GradientCompressor> asked_for_;  ///< Of the newest gradient that had one.
+  std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of that.
+  GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until it is known.
+};
+
+}  // namespace gv

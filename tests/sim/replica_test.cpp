@@ -1,0 +1,98 @@
+// Jobs on replicas: tasks are done in their order, and two kinds of replica stand behind one
+// interface.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "peer/node/stage_replica.hpp"
+#include "peer/node/whole_replica.hpp"
+#include "sim/virtual/stand_ins.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t dimension = 8;
+
+std::unique_ptr<Replica> whole() {
+  return std::make_unique<WholeReplica>(quadratic_learner({.dimension = dimension}, 0), 0);
+}
+
+std::unique_ptr<Replica> staged() {
+  const StageSize size{.parameters = 4, .state = 4, .forward = 4, .backward = 4};
+  return std::make_unique<StageReplica>(idle_stage_learner({size, size}));
+}
+
+Force force_of(float value) {
+  return {.values = std::make_shared<const std::vector<float>>(dimension, value),
+          .checksum = {1, 0, 0, 0, 0, 0, 0, 2}};
+}
+
+}  // namespace
+
+TEST_CASE("tasks are done in the order in which a job names them", "[unit]") {
+  const auto replica = whole();
+  const auto first = std::make_shared<Snapshot>();
+  const auto second = std::make_shared<Snapshot>();
+  const auto third = std::make_shared<Snapshot>();
+  const JobDone done = replica->run(
+      {.number = 7,
+       .tasks = {task::TakeSnapshot{first}, task::TakeSteps{3}, task::TakeSnapshot{second},
+                 task::AddForces{{force_of(2)}}, task::TakeSnapshot{third}, task::TakeSteps{2}}});
+  CHECK(first->step == 0);
+  CHECK(second->step == 3);
+  CHECK(first->values != second->values);
+  for (std::size_t i = 0; i < dimension; ++i) {
+    CHECK(third->values[i] == second->values[i] + 2);
+  }
+  CHECK(third->checksum.back() == second->checksum.back() + 2);
+  CHECK(done.job.number == 7);
+  CHECK(done.job.tasks.size() == 6);
+  CHECK(done.step == 5);
+  CHECK(done.steps_run == 5);
+}
+
+TEST_CASE("results come in the order of the tasks that have one", "[unit]") {
+  const auto replica = whole();
+  const auto values = std::make_shared<Floats>(dimension);
+  const JobDone done = replica->run(
+      {.tasks = {task::TakeFingerprint{}, task::ComputeGradient{.samples = 5, .values = values},
+                 task::ApplyUpdate{.values = values}, task::TakeFingerprint{}}});
+  REQUIRE(done.results.size() == 3);
+  CHECK(std::get<result::Gradient>(done.results[1]).samples == 5);
+  CHECK(std::get<result::Fingerprint>(done.results[0]).value !=
+        std::get<result::Fingerprint>(done.results[2]).value);
+  CHECK(done.step == 1);
+}
+
+TEST_CASE("a whole replica goes on from its parts like one that never stopped", "[unit]") {
+  const auto replica = whole();
+  replica->run({.tasks = {task::TakeSteps{3}, task::AddForces{{force_of(1)}}}});
+  const auto other = whole();
+  REQUIRE(replica->parts().size() == 1);
+  REQUIRE(other->restore(replica->parts().front()).empty());
+  CHECK(other->step() == 3);
+  CHECK(other->checksum() == replica->checksum());
+  for (Replica* each : {replica.get(), other.get()}) each->run({.tasks = {task::TakeSteps{4}}});
+  CHECK(std::ranges::equal(other->parameters(), replica->parameters()));
+}
+
+TEST_CASE("stages go on from their parts and the version is in the notes of each", "[unit]") {
+  const auto replica = staged();
+  const ModelVersion version{.step = 5, .samples = 40, .lineage = 99};
+  replica->run({.version = version,
+                .tasks = {task::MoveTo{5}, task::LoadStages{{{0, nullptr}, {1, nullptr}}},
+                          task::ReleaseStages{{0}}}});
+  CHECK(replica->step() == 5);
+  CHECK(replica->stage(0).empty());
+  const std::vector<ReplicaPart> parts = replica->parts();
+  REQUIRE(parts.size() == 1);
+  CHECK(parts.front().stage == 1);
+  CHECK(version_of(parts.front().notes) == version);
+  CHECK_FALSE(version_of({}));
+  const auto other = staged();
+  REQUIRE(other->restore(parts.front()).empty());
+  CHECK(std::ranges::equal(other->stage(1), replica->stage(1)));
+}
+
+}  // namespace gv
