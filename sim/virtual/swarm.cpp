@@ -52,6 +52,12 @@ bool is_any_hostile_up(const Simulator& world) {
   return false;
 }
 
+/// Every peer waits for others at every step, so that one peer can always hold all of them up.
+bool is_in_step(const Config& config) {
+  if (config.run.mode == ModeKind::gossip) return false;
+  return config.run.mode != ModeKind::mixing || config.mixing.rule.staleness != unbounded_staleness;
+}
+
 /// As operators do once they know whose fault it is that a swarm in step stands still.
 void revoke_hostile(Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -185,9 +191,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Verdict verdict;
   if (safely(end)) {
     simulator.heal();
-    // No sum is whole without every peer's part, so one peer can always hold all the others up.
-    const ModeKind mode = world.config.run.mode;
-    if (mode == ModeKind::allreduce || mode == ModeKind::pipeline) revoke_hostile(simulator);
+    if (is_in_step(world.config)) revoke_hostile(simulator);
     if (safely(simulator.now() + heals_within)) {
       verdict.violation = check_liveness(simulator);
       // A peer that lacks a stage which no peer has left rightly waits for it.
