@@ -32,15 +32,15 @@ constexpr int returns_max = 3;
 
 std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
-/// Whether lanes to a peer may be dialled at `address`: at a host where its key has answered, at
-/// the one that its message came from, or at the one of the allow-list. Otherwise a member could
-/// make us knock anywhere.
-bool is_host_of(std::string_view address, std::string_view proved_host, std::string_view listed,
+/// Whether lanes to a peer may be dialled at `address`: at the host that its message came from, at
+/// the one of the allow-list, or at the one where its hello says that it listens. Otherwise a
+/// member could make us knock anywhere without a trace.
+bool is_host_of(std::string_view address, std::string_view claimed, std::string_view listed,
                 const zmq::message_t& came) {
   const std::string_view host = host_of(address);
   const char* from = ::zmq_msg_gets(came.handle(), "Peer-Address");
-  return (from != nullptr && host == from) || host == proved_host ||
-         (!listed.empty() && host == host_of(listed));
+  return !host.empty() &&
+         ((from != nullptr && host == from) || host == host_of(claimed) || host == host_of(listed));
 }
 
 }  // namespace
@@ -201,6 +201,7 @@ bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
   }
   link.refused = false;
   link.session = theirs.session;
+  link.claimed_address = theirs.advertise;
   if (link.address.empty()) link.address = theirs.advertise;
   if (first_contact == Clock::time_point{}) first_contact = Clock::now();
   if (restarted) callbacks.restarted(peer);
@@ -323,7 +324,6 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   current = dealer_of(peer, &watch);
   if (current == nullptr) return;
   current->up = true;
-  link->second.proved_host = host_of(current->address);
   if (Clock::now() - current->opened > dial_patience) current->pending.clear();
   for (const auto& waiting : std::exchange(current->pending, {})) put(*current->watch, waiting);
 }
@@ -364,7 +364,7 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
   } else if (auto* invite = std::get_if<LaneInvite>(&frame)) {
     if (!link.invitations.take(steady_time())) return;
     // Without an address the other side can still dial us.
-    if (!is_host_of(invite->address, link.proved_host, link.peer.address, bytes)) {
+    if (!is_host_of(invite->address, link.claimed_address, link.peer.address, bytes)) {
       if (!invite->address.empty()) refuse(from, "it is not known to be where its lanes are");
       invite->address.clear();
     }

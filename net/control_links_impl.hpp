@@ -52,12 +52,12 @@ struct ControlLinks::Impl {
     AuthorizedPeer peer;
     std::string address;  ///< Where to dial it; empty: unknown.
     std::optional<Dealer> dealer;
-    zmq::message_t route;       ///< Its dealer's name at our router; empty: none.
-    std::uint64_t session = 0;  ///< Session of the process we are in contact with.
-    std::uint64_t before = 0;   ///< Session of the process before that one.
-    int returns = 0;            ///< How often the earlier one has come back.
-    bool refused = false;       ///< Its hello disagrees.
-    std::string proved_host;    ///< Where a connection that we opened came up; empty: nowhere.
+    zmq::message_t route;         ///< Its dealer's name at our router; empty: none.
+    std::uint64_t session = 0;    ///< Session of the process we are in contact with.
+    std::uint64_t before = 0;     ///< Session of the process before that one.
+    int returns = 0;              ///< How often the earlier one has come back.
+    bool refused = false;         ///< Its hello disagrees.
+    std::string claimed_address;  ///< Where its hello says that it listens; empty: nowhere.
     RateLimit frames{{}};
     RateLimit hellos{{.per_second = 50, .burst = 100}};
     RateLimit invitations{{.per_second = 100, .burst = 100}};

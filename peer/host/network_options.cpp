@@ -11,7 +11,8 @@ namespace {
 constexpr int large_allocation_bytes = 2 << 20;
 constexpr int waiting_blocks_bytes = 32 << 20;
 
-/// A peer without partners has 28 open; each partner takes up to four more.
+/// A peer without partners has 25 open, and each partner takes up to five more. Files that it
+/// writes come on top.
 constexpr ::rlim_t descriptors_min = 36;
 
 }  // namespace
@@ -29,11 +30,10 @@ Problems take_descriptors() {
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur >= descriptors_min) return {};
-  return {
-      {"open files",
-       fmt::format("this process may have {}, and a peer needs {} and four more for each partner",
-                   limit.rlim_cur, descriptors_min),
-       "raise the limit, for example with ulimit -n 1024"}};
+  return {{"open files",
+           fmt::format("this process may have {}, and a peer needs {} with one partner",
+                       limit.rlim_cur, descriptors_min),
+           "raise the limit, for example with ulimit -n 1024"}};
 }
 
 std::string host_part(const std::string& address) {

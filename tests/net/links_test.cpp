@@ -228,7 +228,8 @@ TEST_CASE("an invitation to lanes has an address only where its sender is known 
   Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
   raw.send(Hello{.name = "mallory", .session = 2});
   REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
-  const std::vector<std::string> addresses = {"127.0.0.1:9", "127.0.0.2:9", "192.0.2.1:22", ""};
+  const std::vector<std::string> addresses = {"127.0.0.1:9", "127.0.0.2:9", "192.0.2.1:22", ":9",
+                                              ""};
   for (const std::string& address : addresses) {
     LaneInvite invite{.lane = 5};
     invite.address = address;
