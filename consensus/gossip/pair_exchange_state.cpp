@@ -296,8 +296,11 @@ void PairExchange::State::whole(Time now, Effects& out) {
   Flight& mine = *flight;
   check(mine.accepted, "an exchange is whole after it was accepted");
   const double norm = mine.comparison.their_norm();
-  // Two finite models may be so far apart that their difference is no number.
-  if (!std::isfinite(norm) || !std::isfinite(mine.comparison.distance())) {
+  // Two finite models may be so far apart that their difference is infinite. If ours is not finite,
+  // the partner has done nothing wrong, and refuses us.
+  const bool too_far =
+      std::isfinite(mine.comparison.our_norm()) && !std::isfinite(mine.comparison.distance());
+  if (!std::isfinite(norm) || too_far) {
     offend(now, Reason::not_finite, out);
     return;
   }
