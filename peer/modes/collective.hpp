@@ -14,7 +14,7 @@
 #include "peer/modes/allreduce_options.hpp"
 #include "peer/modes/early_blocks.hpp"
 #include "peer/modes/vector_pool.hpp"
-#include "peer/node/tasks.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 

@@ -13,7 +13,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "peer/modes/stage_consensus.hpp"
-#include "peer/node/tasks.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 

@@ -11,7 +11,7 @@
 #include "consensus/message/effects.hpp"
 #include "peer/modes/mode_report.hpp"
 #include "peer/node/hyperparameters.hpp"
-#include "peer/node/tasks.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 

@@ -15,7 +15,7 @@
 #include "consensus/transfer/state_download.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/pipeline_options.hpp"
-#include "peer/node/tasks.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 

@@ -1,19 +1,273 @@
-// What a node asks of the owner of its replica, and the results.
+// What a node asks of the owner of its replica: jobs made of tasks, and their results.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/floats.hpp"
+#include "base/ids.hpp"
 #include "base/one_of.hpp"
 #include "base/time.hpp"
+#include "consensus/compression/gradient_compressor.hpp"
 #include "consensus/message/message.hpp"
-#include "peer/node/tasks.hpp"
+#include "consensus/message/snapshot.hpp"
+#include "consensus/mixing/mix_message.hpp"
+#include "consensus/pipeline/schedule.hpp"
+#include "train/learner/hyperparameters.hpp"
 #include "train/learner/score.hpp"
 
 namespace gv {
+
+struct MixRule;
+
+/// A replica's place among the others in a generation.
+struct MixPlace {
+  std::size_t rank = 0;
+  std::vector<PeerId> order;  ///< Peers by rank.
+  std::uint64_t key = 0;      ///< Key of the generation.
+  std::uint64_t step = 0;     ///< Step at which all peers in it begin.
+};
+
+/// Where the messages of a round go. The worker writes them before it says that they are ready.
+struct MixOutbox {
+  std::vector<MixMessage> messages;
+  bool sound = true;  ///< All values are finite; otherwise there are no messages.
+};
+
+using StageValues = std::shared_ptr<Floats>;
+
+/// A stage's state.
+struct StageCopy {
+  std::uint32_t stage = 0;
+  StageValues values;
+};
+
+/// The end of a run for one stage.
+struct StageEnd {
+  std::uint32_t stage = 0;
+  StageValues sum;                ///< Gradient of one optimiser step; null: all are made.
+  std::size_t micro_batches = 0;  ///< Micro-batches in `sum`.
+  StageValues mean;               ///< Mean of the replicas' parameters; null: none.
+  StageValues snapshot;  ///< Our own parameters in the mean: x += force * (mean - snapshot).
+  float force = 1;
+  std::optional<std::uint64_t> round;  ///< Round to mix; empty: none.
+  std::vector<MixMessage> arrived;     ///< Messages to mix.
+};
+
+namespace task {
+
+// ---- Of a whole model ----
+
+/// Take over a newcomer's download: the model, and in a population all else that came with it.
+struct AdoptModel {
+  DownloadedModel model;
+};
+
+/// Become a copy of another replica.
+struct LoadState {
+  /// Parameters, then optimiser state, then outer-step state.
+  std::shared_ptr<const Floats> values;
+  std::uint64_t step = 0;
+  /// Keep our own optimiser state, unless it has not made a step yet.
+  bool own_optimizer = false;
+};
+
+/// Make one step with a gradient or sum.
+struct ApplyUpdate {
+  std::shared_ptr<const Floats> values;
+  CompressionPlan plan;           ///< By which `values` are decoded.
+  std::size_t samples = 0;        ///< Samples of all peers in it; 0: unknown.
+  std::uint64_t local_steps = 0;  ///< If not 0, it is an outer step that ends this many of them.
+};
+
+/// Compute the fingerprint of the parameters.
+struct TakeFingerprint {};
+
+/// Copy the whole state to `values`, in the order of LoadState.
+struct ExportState {
+  std::shared_ptr<Floats> values;
+};
+
+/// Add the changes that exchanges make.
+struct AddForces {
+  std::vector<Force> forces;
+};
+
+/// Take optimiser steps; where a replica mixes, those of the round that it has begun.
+struct TakeSteps {
+  std::uint64_t count = 0;
+  bool rests = false;  ///< Count them without making them. Only in a round.
+};
+
+/// Compute what we bring to a collective: a gradient, or what local steps take from the model.
+struct ComputeGradient {
+  std::size_t samples = 0;        ///< Samples of the mean; with local steps, of each step.
+  std::uint64_t local_steps = 0;  ///< 0: compute a gradient.
+  /// How it is compressed: the replica takes an instance of its own. Null: it travels whole.
+  std::shared_ptr<const GradientCompressor> compressor;
+  CompressionPlan plan;  ///< What travels.
+  /// Where it goes: a vector of the layout's size, of the size of what travels, or longer.
+  std::shared_ptr<Floats> values;
+  /// Falling elements of a gradient; tell when it is final from each of these on.
+  std::vector<std::size_t> marks;
+
+  std::size_t all_samples() const { return samples * std::max<std::size_t>(1, local_steps); }
+};
+
+/// In a population: compute the loss on held-out samples.
+struct Validate {};
+
+/// Copy the parameters.
+struct TakeSnapshot {
+  std::shared_ptr<Snapshot> snapshot;
+  bool with_rest = false;  ///< Append what else a whole download contains.
+};
+
+// ---- Of one that mixes with neighbours ----
+
+/// End the generation that the replica mixes in.
+struct LeaveGeneration {
+  std::vector<MixMessage> left_over;  ///< Its messages that are no longer mixed.
+  bool unsent = false;                ///< Our last messages in it went to no peer.
+};
+
+/// Mix in a new generation from here on.
+struct EnterGeneration {
+  MixPlace place;
+  /// Switch to this rule and keep nothing of the last; null: no switch.
+  std::shared_ptr<const MixRule> rule;
+};
+
+/// End a round: mix the messages that arrived.
+struct MixRound {
+  std::uint64_t round = 0;
+  std::vector<MixMessage> arrived;
+};
+
+/// Begin a round. TakeSteps and SendRound follow, in the order of the rule.
+struct BeginRound {
+  std::uint64_t round = 0;
+};
+
+/// Make the messages of a round.
+struct SendRound {
+  std::uint64_t round = 0;
+  std::shared_ptr<MixOutbox> outbox;
+};
+
+// ---- Of the stages that a peer of a pipeline carries ----
+
+/// Give up the run under way.
+struct AbandonRun {};
+
+/// The run is over.
+struct EndRun {
+  std::vector<StageEnd> ends;  ///< One for each stage.
+  std::size_t drawn = 0;       ///< Batches of our own that the run took.
+};
+
+/// Copy stages' states for peers that take the stages over.
+struct ExportStages {
+  std::vector<StageCopy> copies;
+};
+
+/// Go on at another step.
+struct MoveTo {
+  std::uint64_t step = 0;
+};
+
+/// Go on with other replicas' states of stages, or (null) with those before the first step.
+struct LoadStages {
+  std::vector<StageCopy> states;
+};
+
+/// Give up stages.
+struct ReleaseStages {
+  std::vector<std::uint32_t> stages;
+};
+
+/// Copy stages' states for the neighbours that keep copies.
+struct CopyStages {
+  std::vector<StageCopy> copies;
+};
+
+/// Carry out one instruction of a schedule.
+struct StagePass {
+  PipelineInstruction what;
+  std::size_t draw = 0;  ///< First stage's forward pass: which of our own batches of the run.
+  StageValues in;        ///< Input from the neighbour; null where there is none.
+  StageValues out;       ///< Where the result goes; null where no peer waits for one.
+  /// Gradients are added here, and the micro-batch's count behind them (the contribution checksum).
+  /// An update takes the gradients and leaves zeros, but keeps the counts.
+  StageValues sum;
+  std::size_t micro_batches = 0;  ///< Update: micro-batches in the sum.
+};
+
+/// Copy a stage's parameters, and the counts behind its sum, to where they are averaged.
+struct CopyParameters {
+  std::uint32_t stage = 0;
+  StageValues sum;
+  StageValues out;
+};
+
+/// Make the messages of a round about a stage to its other replicas.
+struct SendStage {
+  std::uint32_t stage = 0;
+  std::optional<MixPlace> place;  ///< Set once: the replica's place among them; `step` is unused.
+  std::uint64_t round = 0;
+  std::shared_ptr<MixOutbox> outbox;
+};
+
+// ---- Of all ----
+
+/// Write a checkpoint. The last task of a job; the replica's owner does it, who knows where.
+struct Save {};
+
+}  // namespace task
+
+namespace result {
+
+/// Of TakeFingerprint.
+struct Fingerprint {
+  std::uint64_t value = 0;
+};
+
+/// Of ComputeGradient.
+struct Gradient {
+  std::size_t samples = 0;
+  bool is_sound = true;  ///< All values are finite, as they travel too.
+};
+
+/// Of Validate.
+struct Validation {
+  double loss = 0;
+  Hyperparameters hyperparameters;  ///< Those with which the replica goes on.
+};
+
+/// Of MixRound.
+struct Mixing {
+  std::size_t refused = 0;             ///< Arrived messages that were of no use.
+  std::vector<std::size_t> held_back;  ///< Ranks whose messages the guard cut or left out.
+};
+
+/// Of StagePass, CopyParameters and SendStage.
+struct StagePart {
+  bool is_sound = true;  ///< All values are finite that may travel.
+};
+
+/// Of Save.
+struct Saved {
+  std::string problem;  ///< Why it could not be written; empty if it was.
+};
+
+}  // namespace result
 
 using TaskVariant =
     std::variant<task::AdoptModel, task::LoadState, task::ApplyUpdate, task::TakeFingerprint,

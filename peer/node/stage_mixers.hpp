@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consensus/mixing/mixer.hpp"
-#include "peer/node/tasks.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 
