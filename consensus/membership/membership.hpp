@@ -11,9 +11,10 @@
 #include "base/time.hpp"
 #include "base/view.hpp"
 #include "consensus/message/effects.hpp"
-#include "consensus/message/signer.hpp"
 
 namespace gv {
+
+class Signer;
 
 /// One peer's table of members. Only peers in the allow-list ever enter it.
 class Membership {
