@@ -39,7 +39,7 @@ def declarations():
             if field and field[1] not in ("return", "using"):
                 fields[field[2]] = field[1]
         structs[name] = {field: fields[field] for field in ORDERS.get(name, fields)}
-    messages = re.search(r"std::variant<([^>]*)>", names["Message"])[1].replace(" ", "").split(",")
+    messages = re.search(r"std::variant<([^>]*)>", names["MessageVariant"])[1].replace(" ", "").split(",")
     kinds = {"Hello": HELLO, "LaneInvite": INVITE} | {name: FIRST_MESSAGE + i for i, name in enumerate(messages)}
     return structs, names, kinds, int(re.search(r"wire_version = (\d+)", text)[1])
 
