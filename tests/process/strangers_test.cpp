@@ -337,6 +337,8 @@ TEST_CASE("a newcomer that only dials gets its lanes while silent connections ho
   const std::string mode = GENERATE(as<std::string>{}, "gossip", "allreduce");
   std::string config = endless_config("[network]\nlane = \"tls\"\n");
   config.replace(0, 6, "[run]\nmode = \"" + mode + "\"\n");
+  const std::string of_gossip = "[gossip]\nperiod_steps = 64\n";
+  if (mode != "gossip") config.erase(config.find(of_gossip), of_gossip.size());
   Swarm swarm(3, config);
   for (const std::size_t number : {0U, 1U}) swarm.start(number, {.extra = {"--wait-for", "2"}});
   REQUIRE(swarm.go_on({0, 1}));
