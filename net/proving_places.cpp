@@ -23,7 +23,7 @@ std::optional<ProvingPlaces::Id> ProvingPlaces::enter(Time now, Id id, const std
   std::vector<Id> candidates;
   std::optional<Id> oldest;
   for (const auto& [each, stranger] : strangers_) {
-    if (held[stranger.source] < most) continue;
+    if (each == id || held[stranger.source] < most) continue;
     candidates.push_back(each);
     if (!oldest || stranger.since < strangers_.at(*oldest).since) oldest = each;
   }

@@ -32,7 +32,8 @@ class ProvingPlaces {
 
   explicit ProvingPlaces(Options options);
 
-  /// Gives a new connection a place. Returns the one that has to go for it, which may be itself.
+  /// Gives a new connection a place. Returns the one that has to go for it, never itself: what a
+  /// partner has sent is looked at before others come.
   std::optional<Id> enter(Time now, Id id, const std::string& source);
 
   /// This connection has named an invitation that exists: it no longer gives way to others, and

@@ -18,7 +18,7 @@ using Id = ProvingPlaces::Id;
 
 constexpr ProvingPlaces::Options few{.places = 8, .kept_max = 3, .grace = 500ms, .seed = 7};
 
-/// What the law speaks of: who is here, since when, and from where.
+/// A connection as the law sees it: its age, its source, and whether it is kept.
 struct Here {
   Time since{};
   std::string source;
@@ -49,6 +49,7 @@ TEST_CASE("of any drawn arrivals only one of the source with the most gives way,
       REQUIRE(gone.has_value() == (waiting > few.places));
       if (gone) {
         REQUIRE(here.contains(*gone));
+        CHECK(*gone != id);
         const Here left = here.at(*gone);
         CHECK_FALSE(left.is_kept);
         const std::size_t most = from(here, left.source);
