@@ -73,13 +73,14 @@ void LaneListener::wait_for(Duration pause) {
 
 void LaneListener::accept_some() {
   const Duration before = processor_time();
+  const Time now = steady_time();  // One moment for all that are accepted in this turn.
   for (int count = 0; count < accepted_at_once; ++count) {
     sockaddr_storage from{};
     socklen_t length = sizeof from;
     Descriptor accepted(::accept4(listening_.native_handle(), reinterpret_cast<sockaddr*>(&from),
                                   &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted) {
-      enter(std::move(accepted), source_of(from), from.ss_family);
+      enter(now, std::move(accepted), source_of(from), from.ss_family);
     } else if (errno == EAGAIN) {
       wait();
       return;
@@ -91,7 +92,7 @@ void LaneListener::accept_some() {
   wait_for(std::min(flood_pause_max, pause_factor * (processor_time() - before)));
 }
 
-void LaneListener::enter(Descriptor accepted, const std::string& source, int family) {
+void LaneListener::enter(Time now, Descriptor accepted, const std::string& source, int family) {
   LaneConnection::Socket socket(io_);
   asio::error_code error;
   const int descriptor = accepted.release();
@@ -103,7 +104,7 @@ void LaneListener::enter(Descriptor accepted, const std::string& source, int fam
   auto connection = std::make_shared<LaneConnection>(std::move(socket));
   const ProvingPlaces::Id id = id_of(*connection);
   strangers_.emplace(id, connection);
-  if (const auto gone = places_.enter(steady_time(), id, source)) end(*gone);
+  if (const auto gone = places_.enter(now, id, source)) end(*gone);
   if (holds(connection)) newcomer_(connection);
 }
 

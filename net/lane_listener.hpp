@@ -54,7 +54,7 @@ class LaneListener {
   void wait();
   void wait_for(Duration pause);
   void accept_some();
-  void enter(Descriptor accepted, const std::string& source, int family);
+  void enter(Time now, Descriptor accepted, const std::string& source, int family);
   void end(ProvingPlaces::Id id);
 
   static ProvingPlaces::Id id_of(const LaneConnection& connection) {

@@ -22,10 +22,15 @@ std::optional<ProvingPlaces::Id> ProvingPlaces::enter(Time now, Id id, const std
   for (const auto& [each, stranger] : strangers_) most = std::max(most, ++held[stranger.source]);
   std::vector<Id> candidates;
   std::optional<Id> oldest;
-  for (const auto& [each, stranger] : strangers_) {
-    if (each == id || held[stranger.source] < most) continue;
-    candidates.push_back(each);
-    if (!oldest || stranger.since < strangers_.at(*oldest).since) oldest = each;
+  // Those that came at this moment have not been read yet. They give way only if no other can.
+  for (const bool spares_newest : {true, false}) {
+    if (!candidates.empty()) break;
+    for (const auto& [each, stranger] : strangers_) {
+      if (each == id || held[stranger.source] < most) continue;
+      if (spares_newest && stranger.since == now) continue;
+      candidates.push_back(each);
+      if (!oldest || stranger.since < strangers_.at(*oldest).since) oldest = each;
+    }
   }
   const bool has_had_its_time = now - strangers_.at(*oldest).since >= options_.grace;
   const Id gone = has_had_its_time ? *oldest : candidates[rng_.below(candidates.size())];

@@ -32,8 +32,9 @@ class ProvingPlaces {
 
   explicit ProvingPlaces(Options options);
 
-  /// Gives a new connection a place. Returns the one that has to go for it, never itself: what a
-  /// partner has sent is looked at before others come.
+  /// Gives a new connection a place. Returns the one that has to go for it, never itself, and one
+  /// that came at the same moment only if no other can: what a partner has sent is read before it
+  /// can lose its place to a later moment.
   std::optional<Id> enter(Time now, Id id, const std::string& source);
 
   /// This connection has named an invitation that exists: it no longer gives way to others, and
