@@ -230,8 +230,8 @@ void ReducePeer::end() {
   ended_ = true;
   fail("ended from outside");
   if (::getppid() == parent_) return;
-  // The launcher is gone, so nobody else cleans up: each rank removes its own files, and the last
-  // one the rest.
+  // The launcher is gone, so no other process cleans up: each rank removes its own files, and the
+  // last one the rest.
   std::error_code ignored;
   std::filesystem::remove_all(options_.folder / names_[options_.rank], ignored);
   std::filesystem::remove(options_.folder / "authorized_peers", ignored);

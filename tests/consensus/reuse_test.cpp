@@ -1,4 +1,4 @@
-// Buffers are reused: never while somebody holds them, always once nobody does.
+// Buffers are reused as soon as no holder is left, and never before.
 #include "base/reuse.hpp"
 
 #include <catch2/catch.hpp>

@@ -13,7 +13,7 @@ namespace {
 
 using Action = PipelineAction;
 
-/// Nobody would read a longer list of problems to its end.
+/// A longer list of problems would not be read to its end.
 constexpr std::size_t problems_max = 20;
 
 /// (micro-batch, stage)

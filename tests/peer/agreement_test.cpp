@@ -163,7 +163,7 @@ TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]")
     CHECK(first.generation()->order == std::vector{PeerId{1}, PeerId{2}});
     return now - Time(1s);
   };
-  // A peer that nobody blames gets four times the usual 0.3 s.
+  // A peer that is not blamed gets four times the usual 0.3 s.
   CHECK(decided_after(false, {}) == 1200ms);
   CHECK(decided_after(false, {PeerId{3}}) == 300ms);
   CHECK(decided_after(true, {PeerId{3}}) == 300ms);

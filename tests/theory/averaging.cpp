@@ -37,7 +37,7 @@ using Way = std::function<void(Vector& x, const Present& here, std::size_t round
 double variance(const Vector& x) { return scatter(x) / static_cast<double>(x.size()); }
 
 /// A round of a plan among the present peers. Each mixes its own model with those of its present
-/// in-neighbours, with weights scaled to sum to 1. (In real plans nobody drops out, because peers
+/// in-neighbours, with weights scaled to sum to 1. (In real plans no peer drops out, because peers
 /// that fail leave the generation; here they return a round later.)
 void average(Vector& x, const Present& here, const Mixing& mixing) {
   const Vector last = x;
