@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/ids.hpp"
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 
 namespace gv {
@@ -19,6 +20,8 @@ class Conduct {
     int offences_max = 3;                       ///< A quarantine begins with this offence.
     Duration memory = std::chrono::minutes(1);  ///< Only offences within this time add up.
     Duration quarantine = std::chrono::minutes(1);
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   explicit Conduct(Options options) : options_(options) {
@@ -41,11 +44,19 @@ class Conduct {
     return found != records_.end() && now < found->second.quarantined_until;
   }
 
+  /// Quarantines `peer` from now on, whatever it did before.
+  void quarantine(Time now, PeerId peer) {
+    records_[peer] = {.since = now, .quarantined_until = now + options_.quarantine};
+  }
+
   /// Forgets records that no longer count. Returns how many are left.
   std::size_t tick(Time now) {
     std::erase_if(records_, [&](const auto& entry) { return entry.second.is_over(now, options_); });
     return records_.size();
   }
+
+  friend bool operator==(const Conduct&, const Conduct&) = default;
+  void add_to(StateHash& hash) const { hash.add(records_); }
 
  private:
   struct Record {
@@ -53,6 +64,7 @@ class Conduct {
     Time since{};  ///< Time of the first offence that still counts.
     Time quarantined_until{};
 
+    friend bool operator==(const Record&, const Record&) = default;
     bool is_over(Time now, const Options& options) const {
       if (quarantined_until != Time{}) return now >= quarantined_until;
       return now - since >= options.memory;

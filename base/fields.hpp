@@ -108,6 +108,10 @@ class Fields {
                  a2)
   GRAPEVINE_BIND(28, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
                  a2, b2)
+  GRAPEVINE_BIND(29, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
+                 a2, b2, c2)
+  GRAPEVINE_BIND(30, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
+                 a2, b2, c2, d2)
 #undef GRAPEVINE_BIND
 };
 

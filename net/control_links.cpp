@@ -492,6 +492,12 @@ bool ControlLinks::send(PeerId to, const LaneInvite& invite) { return impl_->sen
 
 void ControlLinks::offend(PeerId peer, const std::string& why) { impl_->offend(peer, why); }
 
+void ControlLinks::quarantine(PeerId peer) {
+  if (impl_->is_quarantined(peer) || !impl_->links.contains(peer)) return;
+  impl_->conduct.quarantine(impl_->time_now(), peer);
+  impl_->cut(peer);
+}
+
 const Roster& ControlLinks::roster() const { return impl_->roster; }
 
 void ControlLinks::authorize(std::vector<AuthorizedPeer> authorized) { impl_->allow(authorized); }

@@ -90,6 +90,10 @@ class ControlLinks {
   /// handler threw. With the third within a minute all links with the peer are cut, for a while.
   void offend(PeerId peer, const std::string& why);
 
+  /// Cuts all links with a peer for a while, as after its third offence, but tells no fact: the
+  /// caller has one.
+  void quarantine(PeerId peer);
+
   /// The judge of all that is said of peers; it follows the allow-list.
   const Roster& roster() const;
 

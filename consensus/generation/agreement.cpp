@@ -2,13 +2,16 @@
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "consensus/generation/soundness.hpp"
 
 namespace gv {
 namespace {
@@ -19,9 +22,12 @@ constexpr int patience_with_the_good = 4;
 constexpr int patience_with_decisions = 6;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
-/// The lowest bits of a ballot's counter name its proposer's process, because a process that was
-/// restarted begins to count from zero.
-constexpr int session_bits = 32;
+/// Sound peers never miss this many ballots of the others.
+constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
+/// Sound peers never miss this many settings revisions while they run.
+constexpr std::uint64_t revisions_ahead_max = 64;
+/// The largest number of a settings revision that a newcomer believes.
+constexpr std::uint64_t first_revision_max = std::uint64_t{1} << 32;
 
 }  // namespace
 
@@ -34,15 +40,73 @@ ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
 }
 
 Agreement::Agreement(PeerId self, std::uint64_t session, Options options)
-    : self_(self), session_(session % (std::uint64_t{1} << session_bits)), options_(options) {}
+    : self_(self),
+      session_(static_cast<std::uint32_t>(session)),
+      options_(options),
+      exclusion_(self) {}
 
 Duration Agreement::patience() const {
   return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
 }
 
-void Agreement::set_candidates(Time now, std::vector<PeerId> candidates) {
-  candidates_ = std::move(candidates);
+void Agreement::set_candidates(Time now, std::vector<PeerId> present) {
+  present_ = std::move(present);
+  std::erase_if(reported_, [this](const auto& entry) {
+    return std::ranges::find(present_, entry.first) == present_.end();
+  });
+  choose_candidates();
   if (still_since_ && !generation_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
+}
+
+/// Others name whom they like, so only those are kept that could take part.
+void Agreement::blame(PeerId peer) {
+  const bool is_there = std::ranges::find(present_, peer) != present_.end();
+  if (peer != self_ && is_there) blamed_.insert(peer);
+}
+
+void Agreement::choose_candidates() {
+  candidates_ = present_;
+  std::erase_if(candidates_, [this](PeerId peer) { return peer != self_ && is_excluded(peer); });
+}
+
+bool Agreement::refuse(Time now, PeerId peer, Effects& out) {
+  if (!exclusion_.refuse(now, peer)) return false;
+  choose_candidates();
+  tell_refusals(out);
+  return true;
+}
+
+/// Counts an unsound message against its sender.
+void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& out) {
+  out.tell(UnsoundMessage{.peer = peer, .why = why});
+  if (exclusion_.offend(now, peer)) {
+    out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(refusal())});
+    choose_candidates();
+    tell_refusals(out);
+  }
+  if (answered_ && promised_.proposer == peer) give_up_on_proposer(now);
+}
+
+void Agreement::tell_refusals(Effects& out) const {
+  for (const PeerId peer : candidates_) {
+    if (peer != self_) out.send(peer, Refusals{exclusion_.own()});
+  }
+}
+
+bool Agreement::is_spoilt() const {
+  return generation_ && std::ranges::any_of(generation_->order, [this](PeerId peer) {
+           return peer != self_ && is_excluded(peer);
+         });
+}
+
+/// Whether a generation began without us because we refuse one of its peers, which most do not.
+bool Agreement::must_rest() const {
+  const bool are_left_out = last_generation_ && !own_.leaves;
+  return are_left_out && std::ranges::any_of(last_generation_->order, [this](PeerId peer) {
+           const bool is_there = std::ranges::find(present_, peer) != present_.end();
+           return is_there && exclusion_.refuses(self_, peer) &&
+                  !exclusion_.is_refused_by_many(peer, present_);
+         });
 }
 
 void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
@@ -75,15 +139,43 @@ void Agreement::stand_still(Time now) {
   ask_again_at_ = never;
 }
 
+/// The largest number of a ballot that more than a third of all peers have reported. With fewer
+/// hostile peers than that, a sound one is among them, so no claim alone can run up the numbers.
+std::uint64_t Agreement::vouched() const {
+  std::vector<std::uint64_t> numbers{newest_seen_};
+  for (const PeerId peer : candidates_) {
+    if (peer == self_) continue;
+    const auto reported = reported_.find(peer);
+    numbers.push_back(reported != reported_.end() ? reported->second : 0);
+  }
+  const auto nth = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 3);
+  std::ranges::nth_element(numbers, nth, std::greater());
+  return *nth;
+}
+
+bool Agreement::is_near(const GenerationId& ballot) const {
+  return ballot.number <= std::max(newest_seen_, vouched()) + numbers_ahead_max;
+}
+
+bool Agreement::is_near(const SettingsRevision& revision) const {
+  return revision.number <=
+         (last_ ? last_->revision.number + revisions_ahead_max : first_revision_max);
+}
+
 /// When it is our turn to propose: at once if we are the first peer not blamed, later for each
 /// peer after it, and later still while another's ballot may be decided.
 Time Agreement::own_turn() const {
   int before = 0;
   for (const PeerId peer : candidates_) {
     if (peer == self_) break;
-    if (!blamed_.contains(peer)) ++before;
+    if (!blamed_.contains(peer) && !exclusion_.is_left_out(peer, present_, present_)) ++before;
   }
-  const bool may_come = answered_ && !blamed_.contains(promised_.proposer);
+  // What we refuse others may not, and they propose without us.
+  if (exclusion_.is_left_out(self_, present_, present_)) {
+    before = static_cast<int>(candidates_.size());
+  }
+  const bool may_come = answered_ && !blamed_.contains(promised_.proposer) &&
+                        !budget_.is_low(*still_since_, promised_.proposer);
   const int waits = 2 * before + (may_come ? patience_with_decisions : 0);
   return *still_since_ + waits * patience();
 }
@@ -95,6 +187,10 @@ Duration Agreement::wait_for_answers() const {
 }
 
 void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
+  budget_.tick(now);
+  if (exclusion_.tick(now)) tell_refusals(out);
+  choose_candidates();
+  if (last_generation_ && !own_.leaves && !must_rest()) stand_still(now);
   if (!still_since_ || generation_ || last_generation_) return;
   if (proposing_) {
     if (now >= proposed_at_ + wait_for_answers()) {
@@ -114,18 +210,18 @@ void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
 }
 
 Time Agreement::deadline() const {
-  if (!still_since_ || generation_ || last_generation_) return never;
-  if (proposing_) return std::min(proposed_at_ + wait_for_answers(), ask_again_at_);
-  return answered_ ? std::min(own_turn(), ask_again_at_) : own_turn();
+  const Time over = exclusion_.deadline();
+  if (!still_since_ || generation_ || last_generation_) return over;
+  if (proposing_) return std::min({over, proposed_at_ + wait_for_answers(), ask_again_at_});
+  return std::min(over, answered_ ? std::min(own_turn(), ask_again_at_) : own_turn());
 }
 
 void Agreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
 
 void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
   ++ballots_;
-  const std::uint64_t newest = std::max(newest_seen_, promised_.counter) >> session_bits;
-  newest_seen_ = (newest + 1) << session_bits | session_;
-  promised_ = {newest_seen_, self_};
+  newest_seen_ = std::max({newest_seen_, promised_.number, vouched()}) + 1;
+  promised_ = {newest_seen_, session_, self_};
   proposing_ = true;
   answered_ = false;
   proposed_at_ = now;
@@ -134,6 +230,7 @@ void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out
   answers_[self_] = own_;
   asked_ = candidates_;
   std::erase(asked_, self_);
+  if (!exclusion_.own().empty()) tell_refusals(out);
   for (const PeerId peer : asked_) ask(peer, out);
   if (asked_.empty()) decide(now, planner, out);
 }
@@ -142,16 +239,27 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   // A peer that was lost after its answer would only end the generation again. If it lives, it
   // joins the next one.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
+  std::vector<PeerId> present;
+  for (const auto& [peer, answer] : answers_) present.push_back(peer);
+  Answers taking_part = answers_;
+  std::erase_if(taking_part, [&](const auto& answer) {
+    return exclusion_.is_left_out(answer.first, present, present_);
+  });
+  if (taking_part.empty()) {
+    stand_still(now);
+    still_since_ = now + patience();
+    return;
+  }
   if (do_all_leave()) {
     for (const PeerId peer : asked_) out.send(peer, Install{{.id = promised_}});
     become_left_out({.id = promised_});
     return;
   }
-  std::optional<Generation> start = planner.plan(answers_, last_ ? &*last_ : nullptr);
+  std::optional<Generation> start = planner.plan(taking_part, last_ ? &*last_ : nullptr);
   if (start) {
     start->id = promised_;
-    for (const auto& [peer, answer] : answers_) {
-      start->revision = std::max(start->revision, answer.revision);
+    for (const auto& [peer, answer] : taking_part) {
+      if (is_near(answer.revision)) start->revision = std::max(start->revision, answer.revision);
     }
   }
   for (const PeerId peer : asked_) {
@@ -168,7 +276,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   }
   decided_ = start;
   too_late_.clear();
-  if (own_.leaves) {
+  if (own_.leaves || !taking_part.contains(self_)) {
     become_left_out(*std::move(start));
   } else {
     begin(now, *std::move(start), out);
@@ -189,13 +297,17 @@ void Agreement::become_left_out(Generation generation) {
 
 void Agreement::begin(Time now, Generation generation, Effects& out) {
   out.tell(GenerationBegan{.peer = generation.id.proposer,
-                           .ballot = generation.id.counter >> session_bits,
+                           .ballot = generation.id.number,
                            .peers = generation.order.size(),
                            .step = generation.version.step});
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  set_revision(generation.revision);
+  // A revision of ours that is far above all others' was never sound.
+  const bool is_ours_sound =
+      own_.revision.number <= generation.revision.number + revisions_ahead_max;
+  own_.revision =
+      is_ours_sound ? std::max(own_.revision, generation.revision) : generation.revision;
   last_ = generation;
   began_at_ = now;
   began_from_ = own_.version;
@@ -208,23 +320,35 @@ void Agreement::confirm(Effects& out) const {
 
 void Agreement::receive(Time now, PeerId from, const Message& message,
                         const GenerationPlanner& planner, Effects& out) {
+  if (is_excluded(from)) return;
   heard(from);
+  const std::string why = unsoundness(from, message, planner);
+  if (!why.empty()) return offend(now, from, why, out);
   std::visit(
       [&](const auto& known) {
         using T = std::decay_t<decltype(known)>;
+        if constexpr (requires { known.ballot.number; }) {
+          std::uint64_t& reported = reported_[from];
+          reported = std::max(reported, known.ballot.number);
+        }
         if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Install>) {
           receive(now, from, known, planner, out);
         } else if constexpr (std::is_same_v<T, Propose> || std::is_same_v<T, Preempted> ||
-                             std::is_same_v<T, EndGeneration>) {
+                             std::is_same_v<T, EndGeneration> || std::is_same_v<T, Refusals>) {
           receive(now, from, known, out);
         }
       },
       message);
 }
 
+/// The proposer whose decision we wait for has sent none that we can take.
+void Agreement::give_up_on_proposer(Time now) {
+  const PeerId proposer = promised_.proposer;
+  stand_still(now);
+  blamed_.insert(proposer);
+}
+
 void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
-  if (message.ballot.proposer != from) return;
-  newest_seen_ = std::max(newest_seen_, message.ballot.counter);
   if (message.ballot < promised_) {
     out.send(from, Preempted{promised_});
     return;
@@ -233,8 +357,11 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
     if (answered_) confirm(out);  // Our answer was lost. A generation that is over stays over.
     return;
   }
+  if (!is_near(message.ballot) || !budget_.take(now, from)) return;
+  interrupted_ = generation_.has_value();
   stand_still(now);
   promised_ = message.ballot;
+  newest_seen_ = std::max(newest_seen_, promised_.number);
   answered_ = true;
   ask_again_at_ = now + patience() / 3;
   confirm(out);
@@ -264,9 +391,10 @@ void Agreement::receive(Time now, PeerId from, const Promise& message,
 }
 
 /// Our ballot is void: a peer we asked has answered a later one, which may yet be decided.
-void Agreement::receive(Time now, PeerId, const Preempted& message, Effects&) {
-  newest_seen_ = std::max(newest_seen_, message.ballot.counter);
-  if (!proposing_ || message.ballot < promised_) return;
+void Agreement::receive(Time now, PeerId from, const Preempted& message, Effects&) {
+  if (!is_near(message.ballot)) return;
+  newest_seen_ = std::max(newest_seen_, message.ballot.number);
+  if (!proposing_ || message.ballot < promised_ || !budget_.take(now, from)) return;
   stand_still(now);
   answered_ = true;
   ask_again_at_ = never;
@@ -278,24 +406,36 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   const bool awaited =
       answered_ && start.id == promised_ && start.id.proposer == from && from != self_;
   if (!awaited) return;
-  const std::size_t n = start.order.size();
   const bool is_in = start.contains(self_);
-  if (own_.leaves && !is_in) {
+  const bool is_with_refused = std::ranges::any_of(
+      start.order, [this](PeerId peer) { return exclusion_.refuses(self_, peer); });
+  if (!is_in && (own_.leaves || is_with_refused)) {
     become_left_out(start);
     return;
   }
-  if (n == 0 || start.sources.size() != n || start.shares.size() != n) return;
+  if (start.order.empty()) return;
   if (!is_in) {
     stand_still(now);
     answered_ = true;
     return;
   }
-  if (!planner.can_begin(start, self_, own_)) return;
+  if (is_refused(start, planner)) return give_up_on_proposer(now);
+  if (!interrupted_) budget_.give_back(from);
   // A source that takes no part is about to leave.
   for (const StageAssignment& assignment : start.assignments) {
-    if (!start.contains(assignment.source)) blamed_.insert(assignment.source);
+    if (!start.contains(assignment.source)) blame(assignment.source);
   }
   begin(now, start, out);
+}
+
+/// A generation with an excluded peer, without what we answered, or with older settings.
+bool Agreement::is_refused(const Generation& start, const GenerationPlanner& planner) const {
+  const bool goes_back = last_ && start.revision < last_->revision &&
+                         last_->revision.number <= start.revision.number + revisions_ahead_max;
+  const bool is_with_excluded = std::ranges::any_of(
+      start.order, [this](PeerId peer) { return peer != self_ && is_excluded(peer); });
+  return is_with_excluded || goes_back || !is_near(start.revision) ||
+         !planner.can_begin(start, self_, own_);
 }
 
 /// Blame only shortens our wait: a peer that is blamed wrongly and answers in time takes part.
@@ -306,13 +446,19 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
           return generation_->contains(peer);
         });
     if (message.ballot != generation_->id || !generation_->contains(from) || !concerns) return;
+    if (!budget_.take(now, from)) return;
     stand_still(now);
   }
   for (const PeerId peer : message.blamed) {
     // An answer to our ballot is newer than earlier blame.
     const bool outdated = proposing_ && message.ballot != promised_ && answers_.contains(peer);
-    if (peer != self_ && !outdated) blamed_.insert(peer);
+    if (!outdated) blame(peer);
   }
+}
+
+void Agreement::receive(Time now, PeerId from, const Refusals& message, Effects&) {
+  exclusion_.hear(now, from, message.peers);
+  choose_candidates();
 }
 
 }  // namespace gv

@@ -8,11 +8,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/state_hash.hpp"
 #include "base/time.hpp"
+#include "consensus/generation/ballot_budget.hpp"
+#include "consensus/generation/exclusion.hpp"
 #include "consensus/generation/planner.hpp"
 #include "consensus/message/effects.hpp"
 
@@ -51,8 +54,8 @@ class Agreement {
   const std::vector<StageHolding>& holdings() const { return own_.holdings; }
   /// In a pipeline: from now on we take no part and hand over the stages that we hold.
   void set_leaving() { own_.leaves = true; }
-  /// The generation that began without us when we leave. Its assignments may name us as a source.
-  /// Null before it is decided.
+  /// The generation that began without us because we leave, in which assignments may name us as a
+  /// source, or because we refuse one of its peers. Null before it is decided.
   const Generation* last_generation() const {
     return last_generation_ ? &*last_generation_ : nullptr;
   }
@@ -63,8 +66,25 @@ class Agreement {
   /// The newest revision we have heard of. The running generation may use an older one.
   const SettingsRevision& revision() const { return own_.revision; }
 
-  /// The peers that could take part now, ourselves included, sorted.
-  void set_candidates(Time now, std::vector<PeerId> candidates);
+  /// The peers that could take part now, ourselves included, sorted. Of these, excluded ones are no
+  /// candidates.
+  void set_candidates(Time now, std::vector<PeerId> present);
+  const std::vector<PeerId>& candidates() const { return candidates_; }
+
+  /// From now on we do not work with `peer` for a while, and tell all so. The caller ends a
+  /// generation that contains it.
+  /// True if that is new.
+  bool refuse(Time now, PeerId peer, Effects& out);
+  /// How long a refusal lasts.
+  Duration refusal() const { return exclusion_.lasts(); }
+  /// We refuse the peer, or more than a third of all peers do.
+  bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
+  /// A generation with the running one's peers would leave out `peer`.
+  bool is_left_out(PeerId peer) const {
+    return generation_ && exclusion_.is_left_out(peer, generation_->order, present_);
+  }
+  /// A peer of the running generation is excluded, so it has to end.
+  bool is_spoilt() const;
 
   /// Ends the running generation for all its peers. Peers in `blamed` (may be empty) get only a
   /// short timeout in the next ballot, from every peer that hears of this. While no generation
@@ -75,7 +95,10 @@ class Agreement {
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
-  /// Handles Propose, Promise, Preempted, Install and EndGeneration.
+  /// Handles Propose, Promise, Preempted, Install, EndGeneration and Refusals. An unsound one
+  /// changes nothing and is told as UnsoundMessage, for its sender to pay. A sound one that asks
+  /// for too much is only refused: a ballot far above those that peers report, more interruptions
+  /// than the sender's budget, or a settings revision far above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
@@ -89,16 +112,26 @@ class Agreement {
   std::uint64_t ballots() const { return ballots_; }
 
   friend class Fields;
-  static constexpr std::size_t field_count = 25;
+  static constexpr std::size_t field_count = 30;
   friend bool operator==(const Agreement& a, const Agreement& b) { return equal_states(a, b); }
 
   /// How long an answer may take: four times the measured time, within the options' bounds.
   Duration patience() const;
 
  private:
+  std::uint64_t vouched() const;
+  bool is_near(const GenerationId& ballot) const;
+  bool is_near(const SettingsRevision& revision) const;
+  bool is_refused(const Generation& start, const GenerationPlanner& planner) const;
+  void give_up_on_proposer(Time now);
   void stand_still(Time now);
   void propose(Time now, const GenerationPlanner& planner, Effects& out);
   void decide(Time now, const GenerationPlanner& planner, Effects& out);
+  void offend(Time now, PeerId peer, const std::string& why, Effects& out);
+  void blame(PeerId peer);
+  void choose_candidates();
+  void tell_refusals(Effects& out) const;
+  bool must_rest() const;
   bool do_all_leave() const;
   void become_left_out(Generation generation);
   void begin(Time now, Generation generation, Effects& out);
@@ -109,6 +142,7 @@ class Agreement {
   void receive(Time now, PeerId from, const Install& message, const GenerationPlanner& planner,
                Effects& out);
   void receive(Time now, PeerId from, const EndGeneration& message, Effects& out);
+  void receive(Time now, PeerId from, const Refusals& message, Effects& out);
   void measure(Time now);
   void confirm(Effects& out) const;
   void ask(PeerId peer, Effects& out) const;
@@ -116,13 +150,18 @@ class Agreement {
   Time own_turn() const;
 
   PeerId self_;
-  std::uint64_t session_;
+  std::uint32_t session_;
   Options options_;
-  Answer own_;  ///< What we would answer to a ballot now.
+  Answer own_;                   ///< What we would answer to a ballot now.
+  std::vector<PeerId> present_;  ///< All that could take part, excluded peers too.
   std::vector<PeerId> candidates_;
+  Exclusion exclusion_;
   std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
   GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
-  std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
+  std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot we took part in or believe in.
+  std::map<PeerId, std::uint64_t> reported_;  ///< Number of the newest ballot each peer told us of.
+  BallotBudget budget_;
+  bool interrupted_ = false;  ///< The ballot we promised ended a running generation.
   std::optional<Generation> generation_;
   Time began_at_{};          ///< When the newest generation we were in began.
   ModelVersion began_from_;  ///< Our version when that generation began.

@@ -1,8 +1,10 @@
 // The interface by which a mode decides what a generation contains.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "consensus/message/message.hpp"
@@ -24,8 +26,21 @@ class GenerationPlanner {
   /// could go on.
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
-  /// Whether `self`, which is in `start.order` and answered `own` in the ballot, can do what
-  /// `start` asks of it. The lengths of `order`, `sources` and `shares` are equal.
+  /// The most samples that all peers together contribute in an optimiser step.
+  virtual std::uint64_t samples_max() const = 0;
+  /// What in another peer's generation no sound peer of this run would install: a sentence without
+  /// a full stop, or empty. Its peers are all different, and each has a share and one of them as
+  /// its source.
+  virtual std::string problem(const Generation& generation) const = 0;
+  /// Likewise what no sound peer would answer.
+  virtual std::string problem(const Answer& answer) const = 0;
+  /// Likewise which settings no sound peer would switch to. Without a mode that can switch: all.
+  virtual std::string problem(const SettingsRevision& revision) const {
+    return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
+  }
+
+  /// Whether `self`, which is in `start.order` and answered `own` in the ballot, has what a sound
+  /// `start` asks of it.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
 };
 

@@ -191,9 +191,6 @@ struct AlgorithmSwitched {
   std::uint64_t settings_revision = 0;
   std::uint64_t step = 0;
 };
-struct SettingsRevisionNotUnderstood {
-  std::string why;
-};
 struct StageAdopted {
   std::size_t stage = 0;
   std::uint64_t step = 0;
@@ -291,11 +288,11 @@ using FactVariant = std::variant<
     FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
     TrainingBegan, BudgetDone, CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan,
     GenerationEnded, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite,
-    AlgorithmSwitched, SettingsRevisionNotUnderstood, StageAdopted, RolledBack, StageLost,
-    LaneOpened, LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused, HelloRefused,
-    JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage, LinkQuarantined,
-    EventsLost, AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused,
-    SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
+    AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost,
+    LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable,
+    KeyUsedTwice, FrameNotSent, UnsoundMessage, LinkQuarantined, EventsLost, AllowListRead,
+    AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused, SaveFailed,
+    SettingsRevisionNotWritten, SwitchRefused>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct Fact : FactVariant {

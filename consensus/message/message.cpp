@@ -99,7 +99,12 @@ std::string Trial::problem() const {
   return "";
 }
 
+std::string GenerationId::problem() const {
+  return number > ballot_number_max ? "the number of a ballot is beyond all bounds" : "";
+}
+
 std::string SettingsRevision::problem() const {
+  if (number > revision_number_max) return "the number of a settings revision is beyond all bounds";
   return too_many(settings.size(), revision_bytes_max, "bytes of a settings revision");
 }
 
@@ -110,7 +115,8 @@ std::string Answer::problem() const {
 }
 
 std::uint64_t key_of(const GenerationId& id) {
-  return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
+  const std::uint64_t numbers = hash_combine(hash_combine(0, id.number), id.session);
+  return hash_combine(numbers, static_cast<std::uint64_t>(id.proposer));
 }
 
 bool Generation::contains(PeerId peer) const {

@@ -222,11 +222,17 @@ struct TransferAccepted {
 
 // ---- Agreement on a generation, and checks while one runs ----
 
-/// Names a ballot. The counter is above those of all ballots its proposer has seen. Ordered.
+/// The largest number of a ballot. Sound ones count up from 1, so they never come near it.
+inline constexpr std::uint64_t ballot_number_max = std::uint64_t{1} << 62;
+
+/// Names a ballot. Ordered: a later ballot is larger.
 struct GenerationId {
-  std::uint64_t counter = 0;
+  std::uint64_t number = 0;  ///< Above those of all ballots that its proposer took part in.
+  std::uint32_t session =
+      0;  ///< Of the proposer's process, as a restarted one counts from 1 again.
   PeerId proposer{};
 
+  std::string problem() const;
   friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
@@ -256,6 +262,9 @@ struct StageAssignment {
 
 /// The longest settings revision, so that messages which carry one stay small.
 inline constexpr std::size_t revision_bytes_max = 1024;
+
+/// The largest number of a settings revision, which leaves room to switch again.
+inline constexpr std::uint64_t revision_number_max = std::uint64_t{1} << 48;
 
 /// Settings that all peers use from a generation on, in place of those they began with.
 struct SettingsRevision {
@@ -343,6 +352,11 @@ struct EndGeneration {
   std::vector<PeerId> blamed;
 };
 
+/// The peers that the sender has reason not to work with, from what it has seen itself.
+struct Refusals {
+  std::vector<PeerId> peers;
+};
+
 /// Data no longer arrive: are you there, and in which generation?
 struct StatusRequest {
   GenerationId ballot;
@@ -378,7 +392,8 @@ struct Audit {
 using MessageVariant =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
-                 Install, EndGeneration, StatusRequest, StatusReply, ProbeAck, Complete, Audit>;
+                 Install, EndGeneration, Refusals, StatusRequest, StatusReply, ProbeAck, Complete,
+                 Audit>;
 
 /// Any message. Only message.cpp compiles how one is copied, moved and destroyed: for a variant of
 /// this many types that took every file which sends a message a second of compiling.

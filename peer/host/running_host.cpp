@@ -87,9 +87,6 @@ void Host::tell_people(const Fact& fact) {
     if (!std::exchange(told_of_lost_stage_, true)) warn();
   } else if (std::holds_alternative<GenerationBegan>(fact)) {
     told_of_lost_stage_ = false;
-  } else if (std::holds_alternative<SettingsRevisionNotUnderstood>(fact)) {
-    warn();
-    exit_code_ = 2;
   } else if (std::holds_alternative<GradientNotFinite>(fact)) {
     warn();
     exit_code_ = 1;
@@ -123,8 +120,13 @@ void Host::note_quarantine(const Fact& fact) {
     begin(model->peer, model->seconds, std::string(to_string(model->reason)));
   } else if (const auto* link = std::get_if<LinkQuarantined>(&fact)) {
     begin(link->peer, link->seconds, link->why);
-    // Not at once: this may have come out of a call of the lanes.
-    asio::post(io_, [this, peer = link->peer] { lanes_->forget(peer); });
+    // Links or the node found it out, and the other must follow; both know what they know already.
+    // Not at once: this may have come out of a call of either.
+    asio::post(io_, [this, peer = link->peer] {
+      lanes_->forget(peer);
+      control_->quarantine(peer);
+      feed([&](Time t, NodeEffects& out) { node_->refuse(t, peer, out); });
+    });
   }
 }
 

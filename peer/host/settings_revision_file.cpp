@@ -22,7 +22,7 @@ std::optional<SettingsRevision> read_revision(const std::filesystem::path& folde
   SettingsRevision revision;
   if (!(in >> revision.number) || in.get() != '\n' || revision.number == 0) return std::nullopt;
   revision.settings.assign(std::istreambuf_iterator<char>(in), {});
-  if (revision.settings.size() > revision_bytes_max) return std::nullopt;
+  if (!revision.problem().empty()) return std::nullopt;
   return revision;
 }
 

@@ -240,7 +240,7 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
   if (const auto sender = operation_.unsound_from()) {
     out.tell(
         SumRefused{.why = fmt::format("{} sent values that are not finite", to_string(*sender))});
-    disturb(now, {*sender}, out);
+    if (generations_.refuse(now, *sender, not_finite, out)) disturb(now, {*sender}, out);
     return;
   }
   while (operation_.is_done()) {

@@ -12,21 +12,21 @@
 namespace gv {
 
 bool Generations::set_candidates(Time now, std::uint64_t layout_hash, const Membership& members) {
-  std::vector<PeerId> candidates;
+  std::vector<PeerId> present;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
     const bool alike = peer == self_ || (member != nullptr && member->layout_hash == layout_hash &&
                                          member->state != MemberState::dead);
-    if (alike) candidates.push_back(peer);
+    if (alike) present.push_back(peer);
   }
-  if (candidates == candidates_) return false;
-  candidates_ = candidates;
-  agreement_.set_candidates(now, std::move(candidates));
+  if (present == present_) return false;
+  present_ = present;
+  agreement_.set_candidates(now, std::move(present));
   return true;
 }
 
 void Generations::join(Time now, const Course& course, Effects& out) {
-  if (joined_ || course.is_leaving() || !course.is_barrier_open(now, candidates_.size())) return;
+  if (joined_ || course.is_leaving() || !course.is_barrier_open(now, candidates().size())) return;
   joined_ = true;
   agreement_.disturb(now, {}, out);
 }
@@ -37,9 +37,10 @@ bool Generations::is_rebalance_due(Time now, Phase phase, bool is_planned, Effec
     rebalance_.rest();
     return false;
   }
-  rebalance_due_ = rebalance_due_ || rebalance_.newcomers_wait(now, agreement_, candidates_, out) ||
-                   (is_planned && rebalance_.ballot_is_due(*current(), candidates_, operations_)) ||
-                   current()->revision < agreement_.revision();
+  rebalance_due_ =
+      rebalance_due_ || rebalance_.newcomers_wait(now, agreement_, candidates(), out) ||
+      (is_planned && rebalance_.ballot_is_due(*current(), candidates(), operations_)) ||
+      current()->revision < agreement_.revision();
   return rebalance_due_;
 }
 
@@ -103,7 +104,8 @@ auto Generations::receive(Time now, PeerId from, const Message& message, bool bu
   const bool of_agreement =
       std::holds_alternative<Propose>(message) || std::holds_alternative<Promise>(message) ||
       std::holds_alternative<Preempted>(message) || std::holds_alternative<Install>(message) ||
-      std::holds_alternative<EndGeneration>(message);
+      std::holds_alternative<EndGeneration>(message) || std::holds_alternative<Refusals>(message);
+  if (agreement_.is_excluded(from)) return Heard::handled;
   if (std::holds_alternative<StatusRequest>(message)) {
     out.send(from,
              StatusReply{.ballot = generation != nullptr ? generation->id : agreement_.promised(),
@@ -124,13 +126,21 @@ auto Generations::receive(Time now, PeerId from, const Message& message, bool bu
     agreement_.receive(now, from, message, planner, out);
     const bool ended = generation != nullptr && current() == nullptr;
     if (ended) recoveries_.become_interrupted(now, order_);
+    if (agreement_.is_spoilt()) return Heard::disturbed;
   }
   return Heard::handled;
 }
 
+bool Generations::refuse(Time now, PeerId peer, const std::string& why, Effects& out) {
+  if (agreement_.refuse(now, peer, out)) {
+    out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(agreement_.refusal())});
+  }
+  return agreement_.is_spoilt();
+}
+
 bool Generations::is_disturbed_by(Time now, PeerId gone, Phase phase) {
-  std::erase(candidates_, gone);
-  agreement_.set_candidates(now, candidates_);
+  std::erase(present_, gone);
+  agreement_.set_candidates(now, present_);
   return current() == nullptr || (current()->contains(gone) && phase != Phase::done);
 }
 

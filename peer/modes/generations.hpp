@@ -15,6 +15,9 @@
 
 namespace gv {
 
+/// Why a peer is refused that sent such values.
+inline constexpr const char* not_finite = "it sent values that are not finite";
+
 /// A peer's side of generations. A ballot says which peers take part and from where they go on; a
 /// lost peer ends the generation for all, and another ballot follows. A mode owns one. The mode
 /// knows what an operation is (a collective, a round or a pipeline run) and what it needs before it
@@ -39,7 +42,8 @@ class Generations {
 
   /// Takes live peers with our layout as candidates. True if these are others than before.
   bool set_candidates(Time now, std::uint64_t layout_hash, const Membership& members);
-  const std::vector<PeerId>& candidates() const { return candidates_; }
+  /// Without excluded ones.
+  const std::vector<PeerId>& candidates() const { return agreement_.candidates(); }
   /// Calls the first ballot once enough peers are there.
   void join(Time now, const Course& course, Effects& out);
   /// We take part in ballots and operations.
@@ -78,6 +82,14 @@ class Generations {
   /// `busy`: other peers wait for what we compute or fetch. `votes`: we answer ballots.
   Heard receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
                 const GenerationPlanner& planner, Effects& out);
+  /// We have reason not to work with `peer` for a while. True if the generation has to end for
+  /// that.
+  [[nodiscard]] bool refuse(Time now, PeerId peer, const std::string& why, Effects& out);
+  /// Likewise because the links with it are quarantined, which is told already.
+  [[nodiscard]] bool follow_quarantine(Time now, PeerId peer, Effects& out) {
+    agreement_.refuse(now, peer, out);
+    return agreement_.is_spoilt();
+  }
   /// A peer is gone. True if the generation has to end for that.
   bool is_disturbed_by(Time now, PeerId gone, Phase phase);
   /// Something is wrong: ends the generation for all peers and records an interruption. Returns
@@ -114,8 +126,8 @@ class Generations {
   StragglerDetector stragglers_;
   RebalancePolicy rebalance_;
   RecoveryLog recoveries_;
-  std::vector<PeerId> candidates_;
-  std::vector<PeerId> order_;  ///< Peers of the newest generation that we were in.
+  std::vector<PeerId> present_;  ///< Peers that could take part.
+  std::vector<PeerId> order_;    ///< Peers of the newest generation that we were in.
   std::uint64_t key_ = 0;
   std::uint64_t count_ = 0;
   std::uint64_t operations_ = 0;

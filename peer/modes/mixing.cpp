@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,11 +16,23 @@
 namespace gv {
 namespace {
 
+/// Judges settings by the rules of a config.
+std::function<std::string(const SettingsRevision&)> problem_of_revision(
+    const MixingOptions& options) {
+  if (!options.read_revision) return {};
+  return [read = options.read_revision](const SettingsRevision& revision) -> std::string {
+    const Problems problems = read(revision.settings).problems;
+    if (problems.empty()) return "";
+    return "it switches to settings that cannot be used: " + to_string(problems.front());
+  };
+}
+
 ReplicaPlanner::Options planner_options(const CourseOptions& course, const MixingOptions& options) {
   return {.batch = options.batch,
           .batch_max = options.batch,
           .elements = course.elements,
-          .own_models_within = options.catch_up_rounds * options.period};
+          .own_models_within = options.catch_up_rounds * options.period,
+          .revision_problem = problem_of_revision(options)};
 }
 
 }  // namespace
@@ -217,13 +230,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
 /// Adopts the generation's settings revision, if it is new.
 void MixingMode::go_by(const Generation& generation, Effects& out) {
   if (generation.revision == options_.revision) return;
-  const Problems problems = adopt(generation.revision);
-  if (!problems.empty()) {
-    // The peer that asked for it could read it, so it runs another program or has other settings.
-    course_.fail();
-    out.tell(SettingsRevisionNotUnderstood{.why = to_string(problems.front())});
-    return;
-  }
+  check(adopt(generation.revision).empty(), "settings are judged before a generation has them");
   switches_ = true;
   ruled_since_ = generation.version.step;
   out.tell(AlgorithmSwitched{.settings = generation.revision.settings,

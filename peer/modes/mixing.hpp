@@ -48,6 +48,9 @@ class MixingMode final : public Mode {
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void peer_gone(Time now, PeerId peer, Effects& out) override;
+  void refuse(Time now, PeerId peer, Effects& out) override {
+    if (generations_.follow_quarantine(now, peer, out)) disturb(now, {peer}, out);
+  }
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
   void complete(Time now, JobDone done, Membership& members, Effects& out) override;
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;

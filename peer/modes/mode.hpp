@@ -54,6 +54,8 @@ class Mode {
   virtual void lane_lost(Time now, PeerId peer, Effects& out) = 0;
   virtual void lane_refused(Time now, PeerId peer, Effects& out) = 0;
   virtual void peer_gone(Time now, PeerId peer, Effects& out) = 0;
+  /// The links with that peer are quarantined for a while.
+  virtual void refuse(Time, PeerId, Effects&) {}
 
   /// The gradient that the job of this number computes is final from element `begin` on.
   virtual void gradient_ready(Time, std::uint64_t /*job*/, std::size_t /*begin*/, Effects&) {}

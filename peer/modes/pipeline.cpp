@@ -22,7 +22,8 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
     : self_(self),
       course_(self, course),
       generations_(self, session, options.agreement),
-      planner_(options.stage_seconds, {.mirrored = options.kind == PipelineKind::chimera}),
+      planner_(options.stage_seconds, options.micro_batches * options.micro_batch,
+               {.mirrored = options.kind == PipelineKind::chimera}),
       options_(options),
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),
@@ -383,7 +384,7 @@ void PipelineMode::go_on(Time now, Effects& out) {
   if (preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0) become_ready(now, out);
   if (const auto sender = run_.unsound_from()) {
     out.tell(SumRefused{.why = to_string(*sender) + " sent values that are not finite"});
-    disturb(now, {*sender}, out);
+    if (generations_.refuse(now, *sender, not_finite, out)) disturb(now, {*sender}, out);
     return;
   }
   while (generations_.current() != nullptr) {

@@ -61,7 +61,7 @@ bool RebalancePolicy::newcomers_wait(Time now, const Agreement& agreement,
   const bool knock = now >= knock_at_;
   if (knock) knock_at_ = now + knock_every;
   for (const PeerId peer : candidates) {
-    if (generation.contains(peer)) continue;
+    if (generation.contains(peer) || agreement.is_left_out(peer)) continue;
     if (!agreement.is_blamed(peer)) {
       newcomers = true;
     } else if (knock) {

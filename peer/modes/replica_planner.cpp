@@ -7,6 +7,12 @@
 #include "consensus/generation/agreement.hpp"
 
 namespace gv {
+namespace {
+
+/// No message names more peers.
+constexpr std::uint64_t peers_max = 1024;
+
+}  // namespace
 
 /// The order and algorithm of the last generation of these peers, or else the order by id and an
 /// algorithm from assumptions about links. Measurements replace them if they promise something
@@ -94,10 +100,38 @@ std::optional<Generation> ReplicaPlanner::plan(const Answers& answers,
   return start;
 }
 
-/// A peer that is to go on from its own model must have said that it has it, and must know the
-/// algorithm that it is told.
+std::uint64_t ReplicaPlanner::samples_max() const {
+  return std::uint64_t{std::max(options_.batch, options_.batch_max)} * peers_max;
+}
+
+std::string ReplicaPlanner::problem(const Generation& generation) const {
+  if (generation.algorithm >= reduce_algorithms().size()) {
+    return "it installs an algorithm that does not exist";
+  }
+  const std::uint64_t most = std::max(options_.batch, options_.batch_max);
+  const std::uint64_t all = std::uint64_t{options_.batch} * generation.order.size();
+  std::uint64_t sum = 0;
+  for (const std::uint32_t share : generation.shares) {
+    if (share == 0 || share > most) return "a share is not one that a peer could compute";
+    sum += share;
+  }
+  if (sum != all) return "the shares it installs are not those of the run's batch";
+  if (!generation.assignments.empty()) return "it assigns stages where there are none";
+  return "";
+}
+
+std::string ReplicaPlanner::problem(const Answer& answer) const {
+  const bool has_stages = !answer.holdings.empty() || answer.leaves;
+  return has_stages ? "it promises stages where there are none" : "";
+}
+
+std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
+  if (!options_.revision_problem) return GenerationPlanner::problem(revision);
+  return revision == SettingsRevision{} ? "" : options_.revision_problem(revision);
+}
+
+/// A peer that is to go on from its own model must have said that it has it.
 bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
-  if (start.algorithm >= reduce_algorithms().size()) return false;
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
   return has_it == is_near(own.version, start.version);

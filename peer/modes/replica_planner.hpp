@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "consensus/allreduce/reduce_choice.hpp"
@@ -22,6 +24,9 @@ class ReplicaPlanner final : public GenerationPlanner {
     /// If not 0, peers have their own models: a peer fewer than this many steps behind the newest
     /// version goes on from its own.
     std::uint64_t own_models_within = 0;
+    /// Why settings cannot be switched to; says nothing about those that can. Pure. Empty: the mode
+    /// cannot switch.
+    std::function<std::string(const SettingsRevision&)> revision_problem;
   };
 
   explicit ReplicaPlanner(const Options& options) : options_(options) {}
@@ -32,6 +37,10 @@ class ReplicaPlanner final : public GenerationPlanner {
   void set_site(const ReduceSite& site) { site_ = site; }
 
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
+  std::uint64_t samples_max() const override;
+  std::string problem(const Generation& generation) const override;
+  std::string problem(const Answer& answer) const override;
+  std::string problem(const SettingsRevision& revision) const override;
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
  private:

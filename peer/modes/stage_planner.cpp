@@ -5,6 +5,12 @@
 #include <set>
 
 namespace gv {
+namespace {
+
+/// The share of the fastest peer.
+constexpr std::uint32_t share_max = 1000;
+
+}  // namespace
 
 std::optional<Generation> StagePlanner::plan(const Answers& answers, const Generation*) const {
   std::vector<StageOffer> offers;
@@ -21,22 +27,43 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
     start.order.push_back(offer.peer);
     start.sources.push_back(offer.peer);
     const double share = offer.speed > 0 ? offer.speed / fastest : 1;
-    start.shares.push_back(static_cast<std::uint32_t>(std::max(1.0, 1000 * share)));
+    start.shares.push_back(static_cast<std::uint32_t>(std::max(1.0, share_max * share)));
   }
   start.assignments = std::move(plan->assignments);
   return start;
 }
 
+std::string StagePlanner::problem(const Generation& generation) const {
+  for (const std::uint32_t share : generation.shares) {
+    if (share == 0 || share > share_max) return "a speed it installs is not one of a peer";
+  }
+  std::set<std::uint32_t> carried;
+  std::set<std::pair<std::uint32_t, PeerId>> assignments;
+  for (const StageAssignment& assignment : generation.assignments) {
+    if (assignment.stage >= stage_seconds_.size()) return "it assigns a stage that does not exist";
+    if (!generation.contains(assignment.carrier)) {
+      return "it assigns a stage to a peer that takes no part";
+    }
+    if (!assignments.emplace(assignment.stage, assignment.carrier).second) {
+      return "it assigns a stage twice to the same peer";
+    }
+    carried.insert(assignment.stage);
+  }
+  if (carried.size() != stage_seconds_.size()) return "it assigns a stage to no peer";
+  return "";
+}
+
+std::string StagePlanner::problem(const Answer& answer) const {
+  for (const StageHolding& holding : answer.holdings) {
+    if (holding.stage >= stage_seconds_.size()) return "it promises a stage that does not exist";
+  }
+  return "";
+}
+
 /// A peer that is to go on from a state must have said that it has it.
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   bool carries = false;
-  std::set<std::uint32_t> carried;
-  std::set<std::pair<std::uint32_t, PeerId>> assignments;
   for (const StageAssignment& assignment : start.assignments) {
-    const bool is_in = std::ranges::find(start.order, assignment.carrier) != start.order.end();
-    const bool is_new = assignments.emplace(assignment.stage, assignment.carrier).second;
-    if (assignment.stage >= stage_seconds_.size() || !is_in || !is_new) return false;
-    carried.insert(assignment.stage);
     if (assignment.carrier != self) continue;
     carries = true;
     const bool is_claimed = std::ranges::any_of(own.holdings, [&](const StageHolding& holding) {
@@ -44,7 +71,7 @@ bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer&
     });
     if (assignment.source == self && start.version.step > 0 && !is_claimed) return false;
   }
-  return carries && carried.size() == stage_seconds_.size();
+  return carries;
 }
 
 }  // namespace gv

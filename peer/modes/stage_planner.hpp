@@ -1,7 +1,9 @@
 // Plans generations of a pipeline: which peer carries which stage, and from which state.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,16 +15,22 @@ namespace gv {
 /// Every peer has some stages of one model, and may lack the others.
 class StagePlanner final : public GenerationPlanner {
  public:
-  /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter.
-  StagePlanner(std::vector<double> stage_seconds, const StagePlanOptions& options)
-      : stage_seconds_(std::move(stage_seconds)), options_(options) {}
+  /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter. `samples`: of a run.
+  StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples,
+               const StagePlanOptions& options)
+      : stage_seconds_(std::move(stage_seconds)), samples_(samples), options_(options) {}
 
   /// Shares are speeds here, in thousandths of the fastest.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
+  std::uint64_t samples_max() const override { return samples_; }
+  std::string problem(const Generation& generation) const override;
+  std::string problem(const Answer& answer) const override;
+  using GenerationPlanner::problem;
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
  private:
   std::vector<double> stage_seconds_;
+  std::uint64_t samples_;
   StagePlanOptions options_;
 };
 

@@ -236,12 +236,6 @@ FactText text(const AlgorithmSwitched& f) {
           .detail = f.settings,
           .numbers = numbers("settings_revision", f.settings_revision, "step", f.step)};
 }
-FactText text(const SettingsRevisionNotUnderstood&) {
-  return {.info = {"settings_revision_not_understood",
-                   "the others have switched to settings that this peer cannot go by, so it leaves "
-                   "them: {detail}",
-                   "", "start it from their config and program"}};
-}
 FactText text(const StageAdopted& f) {
   return {.info = {"stage_adopted", "this peer carries stage {stage} from step {step} on", "", ""},
           .numbers = numbers("stage", f.stage, "step", f.step)};
@@ -326,7 +320,8 @@ FactText text(const UnsoundMessage& f) {
 }
 FactText text(const LinkQuarantined& f) {
   return {.info = {"link_quarantined", "no link with {peer} for {seconds} s: {detail}",
-                   "It has sent several messages that cannot be right; its links are cut.",
+                   "It has sent what no sound peer sends: several unsound messages, or values that "
+                   "are not finite. Its links are cut.",
                    "Take its key off the allow-list if you do not trust that machine any more."},
           .peer = f.peer,
           .detail = f.why,

@@ -63,6 +63,7 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Preempted& m) { for_mode(m); },
                  [&](const Install& m) { for_mode(m); },
                  [&](const EndGeneration& m) { for_mode(m); },
+                 [&](const Refusals& m) { for_mode(m); },
                  [&](const StatusRequest& m) { for_mode(m); },
                  [&](const StatusReply& m) { for_mode(m); },
                  [&](const ProbeAck& m) { for_mode(m); },
@@ -70,6 +71,11 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Audit& m) { for_mode(m); },
              },
              envelope.message);
+  settle(now, out);
+}
+
+void Node::refuse(Time now, PeerId peer, NodeEffects& out) {
+  mode_->refuse(now, peer, out);
   settle(now, out);
 }
 

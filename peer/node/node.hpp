@@ -42,6 +42,8 @@ class Node {
   /// The peer's process has restarted: what was under way with it is over.
   void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
+  /// The links with that peer are quarantined, so no work with it is possible for a while.
+  void refuse(Time now, PeerId peer, NodeEffects& out);
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
   /// Where to put a block that is under way (Mode::place).
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,

@@ -152,7 +152,10 @@ JobDone StageReplica::run(Job job) {
       [&](const task::CopyStages& task) { copy(task.copies); },
       [&](const task::StagePass& task) {
         done.score = pass(task);
-        done.results.emplace_back(result::StagePart{!task.sum || is_finite(*task.sum)});
+        const auto is_sound = [](const StageValues& values) {
+          return !values || is_finite(*values);
+        };
+        done.results.emplace_back(result::StagePart{is_sound(task.sum) && is_sound(task.out)});
       },
       [&](const task::CopyParameters& task) {
         copy(task);

@@ -23,7 +23,7 @@ std::string name_of(const TransferId& id) {
 }
 
 std::string name_of(const GenerationId& id) {
-  return fmt::format("{}.{}", id.counter, number_of(id.proposer));
+  return fmt::format("{}.{}", id.number, number_of(id.proposer));
 }
 
 std::string name_of(PeerId id) { return peer_name(id); }

@@ -4,7 +4,7 @@ import time
 from swarm import Swarm, attack, ratio, wait_until
 from wire import MOST
 
-HIGH = 2**45  # The counter of a ballot above those of honest peers.
+HIGH = 10**5  # The number of a ballot above those of honest peers.
 WATCHED_S = 4
 
 
@@ -20,9 +20,9 @@ class Proposer:
         for link in self.links:
             link.send(message, **fields)
 
-    def propose(self, counter=HIGH):
+    def propose(self, number=HIGH):
         """Proposes a generation to all. For each peer the newest version that it promised to start from."""
-        ballot = {"counter": counter, "proposer": self.id}
+        ballot = {"number": number, "proposer": self.id}
         self.tell("Propose", ballot=ballot)
         promises = [link.receive("Promise", seconds=1) for link in self.links]
         return ballot, [promise and promise["answer"]["version"] for promise in promises]
@@ -128,13 +128,13 @@ def source_stolen(binary):
 
 @attack
 def ballots_often(binary):
-    """Proposes a generation every 0.1 s and never finishes one. Peers must keep 80 % of their steps."""
+    """Proposes a generation every 0.1 s for 20 s and never finishes one. Peers must keep 80 % of their steps."""
     with lockstep(binary) as swarm:
         before, proposer = sum(swarm.pace(3)), Proposer(swarm)
         steps, began, proposals = sum(peer.step() for peer in swarm.peers), time.monotonic(), 0
-        while time.monotonic() - began < 6:
+        while time.monotonic() - began < 20:
             proposals += 1
-            proposer.tell("Propose", ballot={"counter": HIGH + (proposals << 32), "proposer": proposer.id})
+            proposer.tell("Propose", ballot={"number": HIGH + 1000 * proposals, "proposer": proposer.id})
             time.sleep(0.1)
         during = (sum(peer.step() for peer in swarm.peers) - steps) / (time.monotonic() - began)
         for link in proposer.links:
@@ -147,10 +147,10 @@ def ballots_often(binary):
 
 
 def counted_out(binary, message):
-    """Sends a ballot with the largest counter to all, after which ballots must still rise: one peer is restarted."""
+    """Sends a ballot with the largest number to all, after which ballots must still rise: one peer is restarted."""
     with lockstep(binary) as swarm:
         proposer = Proposer(swarm)
-        proposer.tell(message, ballot={"counter": MOST, "proposer": proposer.id})
+        proposer.tell(message, ballot={"number": MOST, "proposer": proposer.id})
         trains = swarm.trains(10)
         swarm[3].kill()
         swarm.start(3, "--resume", wait_for=1)
@@ -164,13 +164,13 @@ def counted_out(binary, message):
 
 @attack
 def ballot_largest(binary):
-    """Proposes one generation with the largest counter there is, and falls silent. Peers must train again within 10 s,
+    """Proposes one generation with the largest number there is, and falls silent. Peers must train again within 10 s,
     also after the restart of one, and ballots must not go backwards."""
     return counted_out(binary, "Propose")
 
 
 @attack
 def ballot_preempted(binary):
-    """Claims to have answered a ballot with the largest counter there is. Peers must train again within 10 s, also
+    """Claims to have answered a ballot with the largest number there is. Peers must train again within 10 s, also
     after the restart of one, and ballots must not go backwards."""
     return counted_out(binary, "Preempted")

@@ -342,6 +342,9 @@ class Agreeing {
 
   void carry_out(std::size_t i, const Effects& out) {
     Peer& peer = peers_[i];
+    for (const Fact& fact : out.facts) {
+      if (std::holds_alternative<UnsoundMessage>(fact)) fail(i, "calls a sound message unsound");
+    }
     for (const Outgoing& outgoing : out.messages) {
       if (const auto* confirm = std::get_if<Promise>(&outgoing.message)) {
         if (confirm->ballot < peer.answered) fail(i, "answers an older ballot");

@@ -191,7 +191,7 @@ TEST_CASE(
   Agreement second(PeerId{2}, 0, {});
   Effects out;
   second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
-  const GenerationId ballot{1, PeerId{1}};
+  const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
   second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
   out = {};
   second.disturb(Time(0s), {PeerId{3}}, out);
@@ -208,8 +208,8 @@ TEST_CASE(
   REQUIRE(second.generation() != nullptr);
   // These come from a peer that is not in the generation, and from an earlier generation.
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{3}}}), planner, out);
-  second.receive(Time(0s), PeerId{1}, Message(EndGeneration{{0, PeerId{1}}, {PeerId{1}}}), planner,
-                 out);
+  second.receive(Time(0s), PeerId{1}, Message(EndGeneration{{.proposer = PeerId{1}}, {PeerId{1}}}),
+                 planner, out);
   CHECK(second.generation() != nullptr);
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{1}}}), planner, out);
   CHECK(second.generation() == nullptr);
@@ -252,7 +252,7 @@ TEST_CASE("nobody begins a generation whose way to sum it does not know", "[unit
     Agreement second(PeerId{2}, 0, {});
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
-    const GenerationId ballot{1, PeerId{1}};
+    const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
     second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},
@@ -275,11 +275,11 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
     return StageAssignment{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
   };
   const auto begins = [](std::vector<StageAssignment> assignments) {
-    const StagePlanner planner({1, 1}, {});
+    const StagePlanner planner({1, 1}, 8, {});
     Agreement second(PeerId{2}, 0, {});
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
-    const GenerationId ballot{1, PeerId{1}};
+    const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
     second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},

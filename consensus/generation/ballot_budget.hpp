@@ -1,0 +1,54 @@
+// How often each peer may interrupt the others by ballots.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/state_hash.hpp"
+#include "base/time.hpp"
+
+namespace gv {
+
+/// A ballot makes all its peers stand still, so one key must not call them as it likes. Each may
+/// interrupt us `burst` times at once, and once more in every `interval` after that. Faults make
+/// sound peers call many ballots, but these end in generations, and are then given back. A peer
+/// over its budget is not punished: it is answered later. Pure.
+class BallotBudget {
+ public:
+  static constexpr int burst = 8;
+  static constexpr Duration interval = std::chrono::seconds(1);
+
+  /// Whether `peer` may interrupt us now, which is counted.
+  bool take(Time now, PeerId peer) {
+    Time& full_at = full_at_.try_emplace(peer, now).first->second;
+    full_at = std::max(full_at, now);
+    if (full_at - now > (burst - 1) * interval) return false;
+    full_at += interval;
+    return true;
+  }
+  /// The newest interruption by `peer` was of use.
+  void give_back(PeerId peer) {
+    const auto found = full_at_.find(peer);
+    if (found != full_at_.end()) found->second -= interval;
+  }
+  /// The peer has less than half of its budget left, so its ballots are not waited for.
+  bool is_low(Time now, PeerId peer) const {
+    const auto found = full_at_.find(peer);
+    return found != full_at_.end() && found->second - now > burst / 2 * interval;
+  }
+  /// Forgets the peers with a whole budget.
+  void tick(Time now) {
+    std::erase_if(full_at_, [&](const auto& entry) { return entry.second <= now; });
+  }
+
+  friend bool operator==(const BallotBudget&, const BallotBudget&) = default;
+  void add_to(StateHash& hash) const { hash.add(full_at_); }
+
+ private:
+  std::map<PeerId, Time> full_at_;  ///< When each peer has its whole budget again.
+};
+
+}  // namespace gv

@@ -1,0 +1,67 @@
+// Counts accusers.
+#include "consensus/generation/exclusion.hpp"
+
+#include <algorithm>
+
+namespace gv {
+
+bool Exclusion::refuse(Time now, PeerId peer) {
+  if (peer == self_) return false;
+  return until_[self_].insert_or_assign(peer, now + lasts_).second;
+}
+
+void Exclusion::hear(Time now, PeerId from, const std::vector<PeerId>& refused) {
+  until_.erase(from);
+  for (const PeerId peer : refused) {
+    if (peer != from) until_[from][peer] = now + lasts_;
+  }
+}
+
+bool Exclusion::tick(Time now) {
+  conduct_.tick(now);
+  bool changed = false;
+  for (auto& [accuser, accused] : until_) {
+    const auto over = std::erase_if(accused, [&](const auto& one) { return one.second <= now; });
+    changed = changed || (over > 0 && accuser == self_);
+  }
+  std::erase_if(until_, [](const auto& entry) { return entry.second.empty(); });
+  return changed;
+}
+
+Time Exclusion::deadline() const {
+  Time first = never;
+  for (const auto& [accuser, accused] : until_) {
+    for (const auto& [peer, until] : accused) first = std::min(first, until);
+  }
+  return first;
+}
+
+std::vector<PeerId> Exclusion::own() const {
+  std::vector<PeerId> peers;
+  const auto found = until_.find(self_);
+  if (found == until_.end()) return peers;
+  for (const auto& [peer, until] : found->second) peers.push_back(peer);
+  return peers;
+}
+
+bool Exclusion::refuses(PeerId accuser, PeerId accused) const {
+  const auto found = until_.find(accuser);
+  return found != until_.end() && found->second.contains(accused);
+}
+
+bool Exclusion::is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers) const {
+  if (until_.empty()) return false;
+  const auto accusers =
+      std::ranges::count_if(peers, [&](PeerId accuser) { return refuses(accuser, peer); });
+  return 3 * static_cast<std::size_t>(accusers) > peers.size();
+}
+
+bool Exclusion::is_left_out(PeerId peer, const std::vector<PeerId>& present,
+                            const std::vector<PeerId>& peers) const {
+  if (until_.empty()) return false;
+  return is_refused_by_many(peer, peers) || std::ranges::any_of(present, [&](PeerId other) {
+           return refuses(peer, other) && !is_refused_by_many(other, peers);
+         });
+}
+
+}  // namespace gv

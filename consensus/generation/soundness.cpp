@@ -1,0 +1,83 @@
+// The rules that all ballots keep.
+#include "consensus/generation/soundness.hpp"
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+namespace gv {
+namespace {
+
+/// No config asks for more steps.
+constexpr std::uint64_t steps_max = 1'000'000'000'000;
+
+bool has_repeats(std::vector<PeerId> peers) {
+  std::ranges::sort(peers);
+  return std::ranges::adjacent_find(peers) != peers.end();
+}
+
+std::string problem(const ModelVersion& version, const GenerationPlanner& planner) {
+  if (version.step > steps_max) return "it knows of more steps than any run has";
+  if (version.samples > version.step * planner.samples_max()) {
+    return "it knows of more samples than so many steps have";
+  }
+  return "";
+}
+
+std::string problem(PeerId from, const Propose& message) {
+  return message.ballot.proposer == from ? "" : "it proposes a ballot of another peer";
+}
+
+std::string problem(PeerId /*from*/, const Promise& message, const GenerationPlanner& planner) {
+  const Answer& answer = message.answer;
+  if (answer.speed < 0) return "it promises with a speed below 0";
+  if (std::string bad = problem(answer.version, planner); !bad.empty()) return bad;
+  for (const StageHolding& holding : answer.holdings) {
+    if (std::string bad = problem(holding.version, planner); !bad.empty()) return bad;
+  }
+  if (std::string bad = planner.problem(answer); !bad.empty()) return bad;
+  return planner.problem(answer.revision);
+}
+
+std::string problem(PeerId from, const Install& message, const GenerationPlanner& planner) {
+  const Generation& generation = message.generation;
+  const std::size_t peers = generation.order.size();
+  if (generation.id.proposer != from) return "it installs a generation of another proposer";
+  if (generation.sources.size() != peers || generation.shares.size() != peers) {
+    return "not every peer of the generation it installs has a source and a share";
+  }
+  if (peers == 0) return "";  // All peers leave.
+  if (has_repeats(generation.order)) return "the generation it installs names a peer twice";
+  const bool is_closed = std::ranges::all_of(
+      generation.sources, [&](PeerId source) { return generation.contains(source); });
+  if (!is_closed) return "a source is not in the generation it installs";
+  if (std::string bad = problem(generation.version, planner); !bad.empty()) return bad;
+  if (std::string bad = planner.problem(generation); !bad.empty()) return bad;
+  return planner.problem(generation.revision);
+}
+
+std::string problem(PeerId /*from*/, const EndGeneration& message) {
+  return has_repeats(message.blamed) ? "it blames a peer twice" : "";
+}
+
+std::string problem(PeerId /*from*/, const Refusals& message) {
+  return has_repeats(message.peers) ? "it refuses a peer twice" : "";
+}
+
+}  // namespace
+
+std::string unsoundness(PeerId from, const Message& message, const GenerationPlanner& planner) {
+  return std::visit(
+      [&](const auto& known) -> std::string {
+        if constexpr (requires { problem(from, known, planner); }) {
+          return problem(from, known, planner);
+        } else if constexpr (requires { problem(from, known); }) {
+          return problem(from, known);
+        } else {
+          return "";
+        }
+      },
+      message);
+}
+
+}  // namespace gv
