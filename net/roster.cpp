@@ -45,7 +45,6 @@ std::string Roster::problem(Member& member) const {
   if (found == peers_.end()) return {};
   const AuthorizedPeer& known = found->second;
   if (!is_peer_name(member.name)) return "the name of " + known.name + " in it is not a name";
-  if (member.key != known.key) return "the key of " + known.name + " in it is another one";
   if (!is_address_or_empty(member.address)) {
     return "the address of " + known.name + " in it cannot be dialled";
   }
@@ -64,14 +63,6 @@ std::string Roster::admit(Message& message) const {
     if (!unsound.empty()) return unsound;
   }
   return {};
-}
-
-bool Roster::is_known(std::string_view line) const {
-  const std::size_t at = line.find('@');
-  if (at == std::string_view::npos || !is_address(line.substr(at + 1))) return false;
-  const std::string_view name = line.substr(0, at);
-  return std::ranges::any_of(
-      peers_, [&](const auto& entry) { return entry.first != self_ && entry.second.name == name; });
 }
 
 }  // namespace gv

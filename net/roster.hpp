@@ -29,8 +29,8 @@ class Roster {
   /// Descriptions of peers that are not on the list are left alone, as no part reads them.
   std::string admit(Message& message) const;
 
-  /// Whether a line "NAME@HOST:PORT" can be dialled and names another peer of the list.
-  bool is_known(std::string_view line) const;
+  /// Whether this is another peer of the list.
+  bool is_other(PeerId peer) const { return peer != self_ && peers_.contains(peer); }
 
  private:
   std::string problem(Member& member) const;

@@ -145,6 +145,14 @@ std::optional<PeerId> PairExchange::take_turned_away() {
   return std::exchange(state_->turned_away, std::nullopt);
 }
 
+void PairExchange::blame(Time now, PeerId peer, Reason reason, Effects& out) {
+  state_->blame(now, peer, reason, out);
+}
+
+bool PairExchange::is_quarantined(Time now, PeerId peer) const {
+  return state_->is_quarantined(now, peer);
+}
+
 bool PairExchange::in_flight() const { return state_->flight.has_value(); }
 
 const PairExchange::Counts& PairExchange::counts() const { return state_->counts; }

@@ -101,6 +101,11 @@ class PairExchange {
   /// The first peer since the last call whose offer we refused because we were busy.
   std::optional<PeerId> take_turned_away();
 
+  /// Counts an unsound model of `peer`, as after an exchange. The third begins a quarantine.
+  void blame(Time now, PeerId peer, Reason reason, Effects& out);
+  /// Nothing is exchanged with that peer now, because of its models.
+  bool is_quarantined(Time now, PeerId peer) const;
+
   bool in_flight() const;
   const Counts& counts() const;
 

@@ -325,13 +325,15 @@ void PairExchange::State::offend(Time now, Reason reason, Effects& out) {
   const PeerId partner = flight->partner;
   out.tell(
       ModelRefused{.peer = partner, .reason = reason, .norm = flight->comparison.their_norm()});
-  Conduct& theirs = conduct[partner];
-  if (++theirs.offences >= options.offences_max) {
-    theirs = {.offences = 0, .quarantined_until = now + options.quarantine};
-    out.tell(
-        PeerQuarantined{.peer = partner, .reason = reason, .seconds = seconds(options.quarantine)});
-  }
+  blame(now, partner, reason, out);
   abort(reason, true, out);
+}
+
+void PairExchange::State::blame(Time now, PeerId peer, Reason reason, Effects& out) {
+  Conduct& theirs = conduct[peer];
+  if (++theirs.offences < options.offences_max) return;
+  theirs = {.offences = 0, .quarantined_until = now + options.quarantine};
+  out.tell(PeerQuarantined{.peer = peer, .reason = reason, .seconds = seconds(options.quarantine)});
 }
 
 void PairExchange::State::commit(Time now, Effects& out) {

@@ -128,6 +128,7 @@ struct PairExchange::State {
   void drop_undecided(Reason reason, Effects& out);
   void whole(Time now, Effects& out);
   void offend(Time now, Reason reason, Effects& out);
+  void blame(Time now, PeerId peer, Reason reason, Effects& out);
   void commit(Time now, Effects& out);
   void resume(Time now, Reason otherwise, Effects& out);
 

@@ -20,12 +20,12 @@ constexpr int greetings_max = 6;  ///< To a new link; the last wait is 32 probe 
 }  // namespace
 
 void Membership::State::push_pull(PeerId to, bool reply, Effects& out) {
-  PushPull message{.reply = reply, .members = {self.member}};
+  PushPull message{.reply = reply, .members = {told(self)}};
   for (const auto& [peer, entry] : others) {
     if (message.members.size() == push_pull_members) {
       out.send(to, std::exchange(message, PushPull{.reply = false, .members = {}}));
     }
-    message.members.push_back(entry.member);
+    message.members.push_back(told(entry));
   }
   out.send(to, std::move(message));
 }
@@ -79,7 +79,7 @@ void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
   rng.shuffle(std::span(peers));
   if (peers.size() > introductions_max) peers.resize(introductions_max);
   for (const PeerId peer : peers) {
-    out.send(peer, Ping{++sequence, self.member.progress, {self.member}});
+    out.send(peer, Ping{++sequence, self.member.progress, {told(self)}});
   }
 }
 
@@ -117,7 +117,7 @@ void Membership::State::remind(Time now, PeerId from, Effects& out) {
   if (is_live(entry.member.state)) return;
   if (entry.reminded_at != Time{} && now < entry.reminded_at + options.probe_timeout) return;
   entry.reminded_at = now;
-  out.send(from, PushPull{.reply = true, .members = {self.member, entry.member}});
+  out.send(from, PushPull{.reply = true, .members = {told(self), told(entry)}});
 }
 
 void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out) {
@@ -129,7 +129,7 @@ void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
     return rumor.id == id() && rumor.state != MemberState::alive;
   });
-  if (accused) rumors.push_back(self.member);
+  if (accused) rumors.push_back(told(self));
   out.send(from, Ack{ping.sequence, id(), self.member.progress, std::move(rumors)});
 }
 
@@ -181,6 +181,7 @@ Membership::Membership(Member self, std::vector<PeerId> authorized, Options opti
                    .rng = rng}) {
   state_->authorized.insert(state_->id());
   state_->view.insert(state_->id());
+  state_->renew_statement();
 }
 
 Membership::Membership(const Membership& other) = default;
@@ -195,7 +196,7 @@ void Membership::add_to(StateHash& hash) const { hash.add(*state_); }
 
 void Membership::contact(Time now, PeerId peer, Effects& out) {
   if (!state_->authorized.contains(peer) || peer == state_->id()) return;
-  state_->absorb_stall(now);
+  state_->begin(now);
   state_->unheard.erase(peer);
   state_->greet(now, peer, out);
   state_->due = std::max(now, state_->deadline());
@@ -208,7 +209,7 @@ void Membership::receive(Time now, PeerId from, const Message& message, Effects&
     return;
   }
   if (state.self.member.state == MemberState::left) return;
-  state.absorb_stall(now);
+  state.begin(now);
   std::visit(
       [&](const auto& known) {
         if constexpr (requires { state.on(now, from, known, out); }) {
@@ -225,7 +226,7 @@ void Membership::receive(Time now, PeerId from, const Message& message, Effects&
 void Membership::tick(Time now, Effects& out) {
   State& state = *state_;
   if (state.self.member.state == MemberState::left) return;
-  state.absorb_stall(now);
+  state.begin(now);
   if (state.probe) state.continue_probe(now, out);
   // A death makes the view smaller, which can end other suspicions. Repeat until no other peer
   // dies.
@@ -291,7 +292,7 @@ Time Membership::deadline() const {
 void Membership::leave(Time now, Effects& out) {
   State& state = *state_;
   if (state.self.member.state == MemberState::left) return;
-  state.absorb_stall(now);
+  state.begin(now);
   state.self.member.state = MemberState::left;
   announce(out);
 }
@@ -299,7 +300,7 @@ void Membership::leave(Time now, Effects& out) {
 void Membership::announce(Effects& out) {
   State& state = *state_;
   for (const PeerId peer : state.live_others()) {
-    out.send(peer, Ping{++state.sequence, state.self.member.progress, {state.self.member}});
+    out.send(peer, Ping{++state.sequence, state.self.member.progress, {State::told(state.self)}});
   }
 }
 
@@ -322,7 +323,11 @@ void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& ou
   state.due = std::max(now, state.deadline());
 }
 
-void Membership::set_progress(const Progress& progress) { state_->self.member.progress = progress; }
+void Membership::set_progress(const Progress& progress) {
+  State& state = *state_;
+  state.self.member.progress = progress;
+  if (progress.phase != state.self.stated.phase) state.renew_statement();
+}
 
 const Member& Membership::self() const { return state_->self.member; }
 
@@ -333,6 +338,12 @@ std::vector<Member> Membership::members() const {
   for (const auto& [peer, entry] : state_->others) members.push_back(entry.member);
   std::ranges::sort(members, {}, &Member::id);
   return members;
+}
+
+std::vector<Member> Membership::statements() const {
+  std::vector<Member> statements;
+  for (const auto& [peer, entry] : state_->others) statements.push_back(State::told(entry));
+  return statements;
 }
 
 const Member* Membership::find(PeerId peer) const {

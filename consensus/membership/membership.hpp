@@ -76,6 +76,9 @@ class Membership {
   /// All known members, also those that are dead or have left, and ourselves, sorted by id.
   std::vector<Member> members() const;
 
+  /// The other members as they are told to others: what they state, with their signatures.
+  std::vector<Member> statements() const;
+
   /// The member, or null if unknown. Valid until the next call that is not const.
   const Member* find(PeerId peer) const;
 

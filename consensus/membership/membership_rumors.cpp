@@ -1,15 +1,9 @@
 // Rumours, suspicions and deaths of members, and how a member corrects them.
-#include <string>
+#include <utility>
 
 #include "consensus/membership/membership_state.hpp"
 
 namespace gv {
-namespace {
-
-/// No peer raises its incarnation by this much at once; a rumour that says so is not believed.
-constexpr std::uint64_t incarnation_jump_max = 1u << 20;
-
-}  // namespace
 
 void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects& out) {
   if (!is_live(entry.member.state)) return;
@@ -45,12 +39,20 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   bool refuted = false;
   std::vector<PeerId> met;
   for (const Member& rumor : members) {
+    if (!authorized.contains(rumor.id)) continue;
+    if (is_forged(rumor)) {
+      // Peers pass on only what they have checked, so the sender is at fault. The rest of what it
+      // says is not worth the time of checking it.
+      out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
+      break;
+    }
     if (rumor.id == id()) {
       refuted = hear_of_self(rumor, out) || refuted;
-    } else if (authorized.contains(rumor.id)) {
-      const bool known = others.contains(rumor.id);
+    } else if (others.contains(rumor.id)) {
       hear_of(now, from, rumor, out);
-      if (!known && rumor.id != from && others.contains(rumor.id)) met.push_back(rumor.id);
+    } else {
+      meet(now, from, rumor, out);
+      if (rumor.id != from && others.contains(rumor.id)) met.push_back(rumor.id);
     }
   }
   if (refuted) introduce(live_others(), out);
@@ -58,19 +60,31 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   introduce(std::move(met), out);
 }
 
+/// True of what we state ourselves, now or earlier in this process.
+bool Membership::State::is_ours(const Member& rumor) const {
+  const Member& me = self.member;
+  return is_later_statement(me, rumor) ||
+         (!is_later_statement(rumor, me) && rumor.signature == me.signature);
+}
+
+/// True if the peer has not signed what is said in its name. A statement that we have, or an older
+/// one, changes nothing and is not checked again.
+bool Membership::State::is_forged(const Member& rumor) const {
+  const auto found = others.find(rumor.id);
+  const bool is_news =
+      rumor.id == id() ? !is_ours(rumor)
+                       : found == others.end() || is_later_statement(rumor, found->second.member);
+  return is_news && !is_signed(rumor, *signer);
+}
+
 /// Corrects a wrong rumour about us with a higher incarnation. True if it said that we are gone.
 bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   Member& me = self.member;
-  if (me.state == MemberState::left) return false;
-  if (rumor.incarnation < me.incarnation ||
-      rumor.incarnation > me.incarnation + incarnation_jump_max) {
-    return false;
-  }
-  const bool wrong = rumor.state != MemberState::alive || rumor.address != me.address ||
-                     rumor.layout_hash != me.layout_hash || rumor.name != me.name;
-  // An incarnation above ours comes from an earlier process with this key.
-  if (!wrong && rumor.incarnation == me.incarnation) return false;
+  if (me.state == MemberState::left || rumor.incarnation < me.incarnation) return false;
+  // A later statement than ours is of an earlier process with this key.
+  if (is_ours(rumor) && rumor.state == MemberState::alive) return false;
   me.incarnation = rumor.incarnation + 1;
+  renew_statement();
   spread(self);
   const bool accused = rumor.state == MemberState::suspect || rumor.state == MemberState::dead;
   if (accused) {
@@ -80,60 +94,67 @@ bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   return accused;
 }
 
+/// Enters a peer that we have not heard of.
+void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects& out) {
+  if (others.size() + 1 >= options.members_max) return;
+  // A third party's rumour that an unknown peer is gone is not worth a place in the table.
+  if (!is_live(rumor.state)) return;
+  Entry& entry = others[rumor.id];
+  entry.member = rumor;
+  entry.stated = rumor.progress;
+  set_state(entry, MemberState::alive);
+  spread(entry);
+  // A newcomer is placed at random in the probe order, so that it is not always probed last.
+  probe_order.insert(
+      probe_order.begin() + static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
+      rumor.id);
+  out.tell(MemberJoined{.peer = rumor.id, .address = rumor.address, .view = view.size()});
+  if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
+}
+
+/// Takes over what the peer states, of which the signature is checked. Its state stays.
+void Membership::State::take_statement(Entry& entry, const Member& rumor) {
+  const Member before = std::exchange(entry.member, rumor);
+  entry.stated = rumor.progress;
+  entry.member.state = before.state;
+  entry.member.accuser = before.accuser;
+  // Over its own link the peer may have told us of more steps already.
+  const bool is_same_life = rumor.incarnation == before.incarnation;
+  if (is_same_life && rumor.progress.step <= before.progress.step) {
+    entry.member.progress = before.progress;
+  }
+}
+
 void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effects& out) {
-  const auto found = others.find(rumor.id);
-  if (found == others.end()) {
-    if (others.size() + 1 >= options.members_max) return;
-    // The peer itself could not correct a third party's rumour that is so far ahead of it.
-    if (rumor.id != from && rumor.incarnation > incarnation_jump_max) return;
-    // A third party's rumour that an unknown peer is gone is not worth a place in the table.
-    if (!is_live(rumor.state)) return;
-    Entry& entry = others[rumor.id];
-    entry.member = rumor;
-    set_state(entry, MemberState::alive);
-    spread(entry);
-    // A newcomer is placed at random in the probe order, so that it is not always probed last.
-    probe_order.insert(
-        probe_order.begin() + static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
-        rumor.id);
-    out.tell(MemberJoined{.peer = rumor.id, .address = rumor.address, .view = view.size()});
-    if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
-    return;
-  }
-  Entry& entry = found->second;
+  Entry& entry = others.at(rumor.id);
   Member& known = entry.member;
-  if (rumor.incarnation < known.incarnation ||
-      rumor.incarnation > known.incarnation + incarnation_jump_max) {
-    return;
-  }
-  const bool newer = rumor.incarnation > known.incarnation;
+  if (rumor.incarnation < known.incarnation) return;
+  const bool is_raised = rumor.incarnation > known.incarnation;
+  const bool is_later = is_later_statement(rumor, known);
   // A member's report of itself is believed in full; a report by others counts as suspicion.
   const bool own_word = from == rumor.id;
+  const MemberState before = known.state;
+  // A peer held for gone comes back only by saying that it is alive.
+  if (is_later && (is_live(before) || own_word || rumor.state == MemberState::alive)) {
+    take_statement(entry, rumor);
+  }
   if (rumor.state == MemberState::left && own_word) {
-    if (known.state != MemberState::left) {
-      known.incarnation = rumor.incarnation;
-      declare(now, entry, MemberState::left, out);
-    }
+    if (before != MemberState::left) declare(now, entry, MemberState::left, out);
     return;
   }
-  if (rumor.state == MemberState::alive) {
-    if (!newer) {
-      if (own_word || rumor.progress.step > known.progress.step) known.progress = rumor.progress;
-      return;
-    }
-    const MemberState before = known.state;
-    known = rumor;
-    set_state(entry, MemberState::alive);
-    spread(entry);
-    if (before == MemberState::suspect) {
-      out.tell(MemberRefuted{.peer = rumor.id});
-    } else if (!is_live(before)) {
-      out.tell(MemberReturned{.peer = rumor.id, .address = rumor.address, .view = view.size()});
-    }
+  if (rumor.state != MemberState::alive) {
+    suspect(now, entry, accuser_of(from, rumor), out);
     return;
   }
-  if (newer && is_live(known.state)) known.incarnation = rumor.incarnation;
-  suspect(now, entry, accuser_of(from, rumor), out);
+  if (!is_raised) return;
+  known.accuser = rumor.accuser;
+  set_state(entry, MemberState::alive);
+  spread(entry);
+  if (before == MemberState::suspect) {
+    out.tell(MemberRefuted{.peer = rumor.id});
+  } else if (!is_live(before)) {
+    out.tell(MemberReturned{.peer = rumor.id, .address = rumor.address, .view = view.size()});
+  }
 }
 
 /// The peer that found it unreachable, not the one that passes the rumour on: only independent

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consensus/membership/membership.hpp"
+#include "consensus/membership/statement.hpp"
 
 namespace gv {
 
@@ -20,7 +21,8 @@ struct Membership::State {
 
   /// A member with our private notes about it.
   struct Entry {
-    Member member;
+    Member member;      ///< With the newest progress: a peer tells it unsigned over its own link.
+    Progress stated{};  ///< The progress that its signature is for.
     std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
     Time suspected_at{};
     Time gone_at{};              ///< When it died or left.
@@ -57,6 +59,7 @@ struct Membership::State {
   std::set<PeerId> authorized;
   Options options;
   const Signer* signer;
+  Time stated_at{};  ///< When we last renewed our statement.
   Rng rng;
   std::map<PeerId, Entry> others;
   std::set<PeerId> unwell;  ///< The others that are not alive; usually few.
@@ -74,7 +77,7 @@ struct Membership::State {
   Time due = never;
   int health = 0;
 
-  static constexpr std::size_t field_count = 18;
+  static constexpr std::size_t field_count = 19;
 
   static bool is_live(MemberState state) {
     return state == MemberState::alive || state == MemberState::suspect;
@@ -87,7 +90,10 @@ struct Membership::State {
   void set_state(Entry& entry, MemberState state);
   std::map<PeerId, Entry>::iterator forget(std::map<PeerId, Entry>::iterator entry);
   void absorb_stall(Time now);
+  void renew_statement();
+  void begin(Time now);
   void spread(Entry& entry);
+  static Member told(const Entry& entry);
   void set_transmissions(Entry& entry, int left);
   std::vector<Member> rumors_for(PeerId to);
   void push_pull(PeerId to, bool reply, Effects& out);
@@ -100,8 +106,12 @@ struct Membership::State {
   void declare(Time now, Entry& entry, MemberState state, Effects& out);
 
   void hear(Time now, PeerId from, const std::vector<Member>& members, Effects& out);
+  bool is_ours(const Member& rumor) const;
+  bool is_forged(const Member& rumor) const;
   bool hear_of_self(const Member& rumor, Effects& out);
+  void meet(Time now, PeerId from, const Member& rumor, Effects& out);
   void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
+  static void take_statement(Entry& entry, const Member& rumor);
   PeerId accuser_of(PeerId from, const Member& rumor) const;
   void introduce(std::vector<PeerId> peers, Effects& out);
   void greet(Time now, PeerId peer, Effects& out);

@@ -8,6 +8,8 @@ namespace gv {
 namespace {
 
 constexpr std::size_t rumors_max = 8;  ///< Carried by one probe or answer.
+/// Least time between two of our statements that differ in progress alone.
+constexpr Duration renewal_period = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -89,6 +91,27 @@ void Membership::State::absorb_stall(Time now) {
   judge_health(1);
 }
 
+/// Signs what we say of ourselves now.
+void Membership::State::renew_statement() {
+  self.stated = self.member.progress;
+  restate(self.member, *signer);
+}
+
+/// Does what each input begins with.
+void Membership::State::begin(Time now) {
+  absorb_stall(now);
+  if (self.stated == self.member.progress || now < stated_at + renewal_period) return;
+  stated_at = now;
+  renew_statement();
+}
+
+/// A member as we tell others of it.
+Member Membership::State::told(const Entry& entry) {
+  Member member = entry.member;
+  member.progress = entry.stated;
+  return member;
+}
+
 void Membership::State::spread(Entry& entry) {
   const double n = static_cast<double>(others.size() + 1);
   set_transmissions(entry, 4 * static_cast<int>(std::ceil(std::log10(n + 1))));
@@ -108,7 +131,7 @@ std::vector<Member> Membership::State::rumors_for(PeerId to) {
   std::vector<Member> rumors;
   const auto about = others.find(to);
   if (about != others.end() && about->second.member.state != MemberState::alive) {
-    rumors.push_back(about->second.member);
+    rumors.push_back(told(about->second));
   }
   std::vector<Entry*> fresh;
   for (const auto& [told, peer] : news) {
@@ -123,7 +146,7 @@ std::vector<Member> Membership::State::rumors_for(PeerId to) {
   }
   for (Entry* entry : fresh) {
     if (rumors.size() == rumors_max) break;
-    rumors.push_back(entry->member);
+    rumors.push_back(told(*entry));
     set_transmissions(*entry, entry->transmissions_left - 1);
   }
   return rumors;

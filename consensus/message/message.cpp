@@ -63,6 +63,10 @@ std::string_view to_string(Reason reason) {
       return "leaving";
     case Reason::resting:
       return "resting";
+    case Reason::forged:
+      return "forged";
+    case Reason::doubtful:
+      return "doubtful";
   }
   return "unknown";
 }

@@ -13,6 +13,7 @@
 
 #include "base/ids.hpp"
 #include "base/one_of.hpp"
+#include "consensus/message/signer.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "consensus/message/transfer_id.hpp"
 
@@ -42,9 +43,11 @@ enum class Reason : std::uint8_t {
   unreachable,       ///< No way to open a bulk lane between the two.
   leaving,           ///< Shutting down.
   resting,           ///< Exchanges with this peer take long, and it has had its share of our time.
+  forged,            ///< What is said in a peer's name does not have its signature.
+  doubtful,          ///< A model far from those of other peers, or beyond all steps made.
 };
 
-constexpr Reason last_value(Reason) { return Reason::resting; }
+constexpr Reason last_value(Reason) { return Reason::doubtful; }
 std::string_view to_string(Reason reason);
 
 // ---- Membership (SWIM: Das, Gupta, Motivala 2002; Lifeguard: Dadgar, Phillips, Currey 2018) ----
@@ -82,17 +85,20 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
-/// One peer as other peers know it.
+/// One peer as others know it and tell of it. Most of it is the peer's own statement, and believed
+/// only with its signature (membership/statement); of its state and accuser others speak for
+/// themselves. Its name and key are those of the receiver's allow-list.
 struct Member {
   PeerId id{};
-  std::string name;                    ///< As in the allow-list; at most 64 bytes.
-  std::array<std::uint8_t, 32> key{};  ///< Public key; `id` is derived from it.
-  std::string address;                 ///< Control link "host:port"; empty: cannot be dialled.
-  std::uint64_t incarnation = 0;       ///< Raised only by the peer itself.
+  std::string name;               ///< As in the allow-list; at most 64 bytes.
+  std::string address;            ///< Stated: control link "host:port"; empty: cannot be dialled.
+  std::uint64_t incarnation = 0;  ///< Stated: raised when others hold the peer for gone.
   MemberState state = MemberState::alive;
   PeerId accuser{};               ///< The peer that suspects it, if it is suspected.
-  std::uint64_t layout_hash = 0;  ///< Of its model; 0 while unknown.
-  Progress progress;
+  std::uint64_t layout_hash = 0;  ///< Stated: of its model; 0 while unknown.
+  std::uint64_t version = 0;      ///< Stated: counts its statements.
+  Progress progress;              ///< Stated, and renewed every few seconds.
+  Signature signature{};          ///< The peer's, over what it states.
 
   friend bool operator==(const Member&, const Member&) = default;
 };
@@ -218,6 +224,24 @@ struct TransferAccepted {
   std::uint64_t elements = 0;
   ModelVersion version;
   std::uint64_t offset = 0;  ///< Where they begin: as requested for the same version, otherwise 0.
+};
+
+/// Random projections of a model, from which follows how far two models are from each other.
+using SketchValues = std::array<float, 64>;
+
+/// How far is your model from one that I have downloaded? Only `id.owner` sends it.
+struct SketchRequest {
+  TransferId id;           ///< Of the download.
+  std::uint64_t seed = 0;  ///< Of the projections; drawn when the model was there.
+  std::uint64_t layout_hash = 0;
+};
+
+/// The sender's model in the projections of a request.
+struct SketchReply {
+  TransferId id;
+  std::uint64_t step = 0;  ///< Of that model.
+  float spread = 0;        ///< The sender's usual distance from other models; 0: not known.
+  SketchValues values{};
 };
 
 // ---- Agreement on a generation, and checks while one runs ----
@@ -393,7 +417,7 @@ using MessageVariant =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
                  Install, EndGeneration, Refusals, StatusRequest, StatusReply, ProbeAck, Complete,
-                 Audit>;
+                 Audit, SketchRequest, SketchReply>;
 
 /// Any message. Only message.cpp compiles how one is copied, moved and destroyed: for a variant of
 /// this many types that took every file which sends a message a second of compiling.

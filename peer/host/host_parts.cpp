@@ -111,12 +111,12 @@ void Host::make_node(StartingPoint& point) {
   if (lent_) peer.memory = lent_.get();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
-                       .key = options_.identity.public_key,
                        .address = control_->advertised(),
                        .layout_hash = point.model.layout.hash()},
                 authorized_ids(), session_,
                 node_options(options_.config, point.model, std::move(peer)), signer_,
-                Rng(session_));
+                // The session is told to others, who must not know what this peer draws.
+                Rng(random_number()));
 }
 
 void Host::start_worker(std::unique_ptr<Replica> replica) {

@@ -1,36 +1,80 @@
-// The cache of known members on disk.
+// The cache of known members on disk: a frame of the wire for each, in base64.
 #include "peer/host/member_cache.hpp"
 
-#include <fstream>
-#include <utility>
+#include <sodium.h>
 
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "net/wire.hpp"
 #include "peer/host/replace_file.hpp"
 
 namespace gv {
 namespace {
 
 constexpr std::size_t lines_max = 4096;
+constexpr std::size_t line_bytes_max = 4096;  ///< Of one that we wrote, at most some 1200.
+constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
+
+std::string to_line(const Member& member) {
+  const std::vector<std::byte> frame = encode(Frame(Message(PushPull{.members = {member}})));
+  std::string text(sodium_base64_encoded_len(frame.size(), base64_variant), '\0');
+  sodium_bin2base64(text.data(), text.size(), reinterpret_cast<const unsigned char*>(frame.data()),
+                    frame.size(), base64_variant);
+  text.pop_back();  // The zero byte at its end.
+  return member.name + "@" + member.address + " " + text;
+}
+
+/// Other processes, earlier versions and damage may have written the line too.
+std::optional<Member> from_line(std::string_view line, const Roster& roster, const Signer& signer) {
+  const std::string_view text = line.substr(std::min(line.find(' '), line.size() - 1) + 1);
+  std::vector<std::byte> frame(line_bytes_max);
+  std::size_t length = 0;
+  if (sodium_base642bin(reinterpret_cast<unsigned char*>(frame.data()), frame.size(), text.data(),
+                        text.size(), nullptr, &length, nullptr, base64_variant) != 0) {
+    return std::nullopt;
+  }
+  Decoded decoded = decode(std::span(frame).first(length));
+  auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
+  auto* said = message != nullptr ? std::get_if<PushPull>(message) : nullptr;
+  if (said == nullptr || said->members.size() != 1 || !roster.admit(*message).empty()) {
+    return std::nullopt;
+  }
+  Member& member = said->members.front();
+  if (!roster.is_other(member.id) || member.address.empty() || !is_signed(member, signer)) {
+    return std::nullopt;
+  }
+  return std::move(member);
+}
 
 }  // namespace
 
 MemberCache::MemberCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-std::vector<std::string> MemberCache::read(const Roster& roster) const {
-  std::vector<std::string> addresses;
+std::vector<Member> MemberCache::read(const Roster& roster, const Signer& signer) const {
+  std::vector<Member> members;
   std::ifstream in(file_);
   std::string line;
   for (std::size_t lines = 0; lines < lines_max && std::getline(in, line); ++lines) {
-    // Other processes, earlier versions and damage may have written it too.
-    if (roster.is_known(line)) addresses.push_back(line);
+    if (line.empty() || line.size() > line_bytes_max) continue;
+    if (auto member = from_line(line, roster, signer)) members.push_back(*std::move(member));
   }
-  return addresses;
+  return members;
 }
 
-void MemberCache::write(const std::vector<std::string>& addresses) {
+void MemberCache::write(const std::map<PeerId, Member>& members) {
+  std::vector<std::string> addresses;
+  for (const auto& [peer, member] : members) {
+    addresses.push_back(member.name + "@" + member.address);
+  }
   // An empty list says that we are alone now, not that known peers will never be back.
   if (addresses.empty() || addresses == written_) return;
   std::string text;
-  for (const std::string& address : addresses) text += address + '\n';
+  for (const auto& [peer, member] : members) text += to_line(member) + '\n';
   if (replace_file(file_, text)) written_ = addresses;
 }
 

@@ -29,13 +29,13 @@ constexpr Duration join_deadline = std::chrono::seconds(30);
 /// Other peers may speak up for this long, after the first that has other settings.
 constexpr Duration settings_wait = std::chrono::seconds(3);
 
+}  // namespace
+
 std::uint64_t random_number() {
   std::uint64_t value = 0;
   randombytes_buf(&value, sizeof value);
   return value;
 }
-
-}  // namespace
 
 bool is_membership(const Message& message) {
   return std::holds_alternative<Ping>(message) || std::holds_alternative<PingRequest>(message) ||
@@ -106,6 +106,7 @@ void Host::tell_people(const Fact& fact) {
 void Host::note(const Fact& fact) {
   log_.write(now(), fact);
   note_quarantine(fact);
+  hold_against(fact);
   tell_people(fact);
 }
 
@@ -128,6 +129,16 @@ void Host::note_quarantine(const Fact& fact) {
       feed([&](Time t, NodeEffects& out) { node_->refuse(t, peer, out); });
     });
   }
+}
+
+/// Counts against a peer's key what the node found wrong with its messages.
+void Host::hold_against(const Fact& fact) {
+  const auto* refused = std::get_if<MessageRefused>(&fact);
+  if (refused == nullptr || refused->reason != Reason::forged) return;
+  // Not at once: we are in the middle of a message of that link.
+  asio::post(io_, [this, peer = refused->peer] {
+    control_->offend(peer, "a statement in the name of a peer that has not signed it");
+  });
 }
 
 /// Keeps lanes in step with what a fact says of their peer. Returns whether the members changed.
@@ -212,22 +223,19 @@ void Host::arm() {
 }
 
 void Host::sync_addresses() {
-  for (const Member& member : node_->membership().members()) {
-    if (member.id == self_) continue;
+  for (const Member& member : node_->membership().statements()) {
     // A dead peer may run again when we restart, and others may know only it.
     if (member.state == MemberState::left) {
-      cached_.erase(member.name);
+      cached_.erase(member.id);
     } else if (!member.address.empty()) {
-      cached_[member.name] = member.name + "@" + member.address;
+      cached_[member.id] = member;
     }
     std::string& address = addresses_[member.id];
     if (address == member.address) continue;
     address = member.address;
     control_->set_address(member.id, address);
   }
-  std::vector<std::string> known;
-  for (const auto& [name, address] : cached_) known.push_back(address);
-  cache_.write(known);
+  cache_.write(cached_);
 }
 
 std::string Host::save(const Replica& replica) const {
@@ -251,7 +259,7 @@ void Host::reload_authorized() {
   signer_.authorize(options_.authorized);
   control_->authorize(options_.authorized);
   std::erase_if(cached_,
-                [this](const auto& entry) { return !control_->roster().is_known(entry.second); });
+                [this](const auto& entry) { return !control_->roster().is_other(entry.first); });
   log_.write(now(), AllowListRead{});
   feed([this](Time t, NodeEffects& out) { node_->authorize(t, authorized_ids(), out); });
 }
@@ -380,11 +388,11 @@ int Host::run(std::unique_ptr<Learner> learner) {
 /// Dials the peers we were told to join and those we knew before; false if there are none.
 bool Host::join_others() {
   for (const std::string& address : options_.join) control_->join(address);
-  const std::vector<std::string> cached =
-      options_.resume ? cache_.read(control_->roster()) : std::vector<std::string>();
-  for (const std::string& address : cached) {
-    control_->join(address);
-    cached_[address.substr(0, address.find('@'))] = address;
+  const std::vector<Member> cached =
+      options_.resume ? cache_.read(control_->roster(), signer_) : std::vector<Member>();
+  for (const Member& member : cached) {
+    control_->join(member.name + "@" + member.address);
+    cached_[member.id] = member;
   }
   return !options_.join.empty() || !cached.empty();
 }

@@ -35,6 +35,9 @@ namespace gv {
 /// Messages of the membership go over links alone, where it is judged what they say of peers.
 bool is_membership(const Message& message);
 
+/// From the system's randomness.
+std::uint64_t random_number();
+
 /// A peer on this machine: all its real parts, and the loop in which they run.
 class Host {
  public:
@@ -89,6 +92,7 @@ class Host {
   void note(const Fact& fact);
   void tell_people(const Fact& fact);
   void note_quarantine(const Fact& fact);
+  void hold_against(const Fact& fact);
   bool follow_peer(const Fact& fact);
   void arm();
   std::size_t others() const;
@@ -135,8 +139,8 @@ class Host {
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
   Armed armed_;
   MemberCache cache_;
-  std::map<std::string, std::string> cached_;  ///< Lines of the cache, by name.
-  std::map<PeerId, Quarantine> quarantined_;   ///< With those that are over, until their next one.
+  std::map<PeerId, Member> cached_;           ///< Peers in the cache.
+  std::map<PeerId, Quarantine> quarantined_;  ///< With those that are over, until their next one.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;

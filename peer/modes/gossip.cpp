@@ -17,6 +17,13 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
+/// Reviews have numbers beyond those of all downloads, so that no message is taken for one of
+/// these.
+constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
+
+/// A sketch takes a pass over the model, so a peer gets one per this time.
+constexpr Duration sketch_period = std::chrono::milliseconds(250);
+
 /// Draws for a partner that is not resting; half of the peers may rest.
 constexpr int draws_max = 8;
 
@@ -41,6 +48,10 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       fetch_(self, session,
              {.layout_hash = course.layout_hash,
               .elements = course.elements + options_.population.rest_elements()}),
+      reviews_{.session = session, .last = reviews_from},
+      review_({.layout_hash = course.layout_hash,
+               .norm_cap = static_cast<double>(options_.exchange.norm_cap)}),
+      review_draws_(rng_.fork("review")),
       server_({.layout_hash = course.layout_hash}),
       population_(options_.population, rng_),
       trigger_({.kind = options_.trigger,
@@ -133,6 +144,8 @@ void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effect
 void GossipMode::receive_about_state(Time now, PeerId from, const Message& message, Effects& out) {
   fetch_.receive(now, from, message, fetch_values_, out);
   server_.receive(from, message, out);
+  review_.receive(from, message);
+  if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
   const auto* request = std::get_if<StateRequest>(&message);
   // A model has no stages; a peer that asks for some would take the places of others.
   if (request == nullptr || request->id.stage != 0) return;
@@ -158,8 +171,77 @@ StateServer::State GossipMode::own_state() {
 
 void GossipMode::fetch_from(Time now, std::vector<PeerId> sources, Effects& out) {
   fetch_values_.resize(course_.options().elements + options_.population.rest_elements());
+  std::erase_if(sources, [&](PeerId peer) { return exchange_.is_quarantined(now, peer); });
+  sources_ = sources;
   fetch_.want(now, std::move(sources), std::nullopt, out);
   collect();
+}
+
+/// A model is on its way to us, or waits to be judged or adopted.
+bool GossipMode::is_fetching() const {
+  return fetch_.is_waiting() || doubtful_.has_value() || fetched_.has_value();
+}
+
+/// Peers that can say how far their models are from that of `source`, in random order.
+std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& members) {
+  std::vector<PeerId> witnesses;
+  for (const PeerId peer : members.view().peers()) {
+    if (peer != self_ && peer != source && is_usable(members.find(peer))) witnesses.push_back(peer);
+  }
+  review_draws_.shuffle(std::span(witnesses));
+  return witnesses;
+}
+
+/// Takes a download over when other peers find it near their models. Its steps are believed as far
+/// as another peer has come too.
+void GossipMode::review_download(Time now, const Membership& members, Effects& out) {
+  if (!doubtful_) return;
+  const PeerId source = doubtful_->source;
+  if (!review_.is_under_way()) {
+    const std::span values = std::span(doubtful_->values).first(course_.options().elements);
+    review_.begin(now, reviews_.next_state(self_), values, witnesses_of(source, members),
+                  review_draws_.next(), out);
+  }
+  review_.tick(now, out);
+  const auto verdict = review_.take(now);
+  if (!verdict) return;
+  if (verdict->problem == Reason::none) {
+    fetched_ = std::exchange(doubtful_, std::nullopt);
+    if (verdict->step) fetched_->step = std::min(fetched_->step, *verdict->step);
+    return;
+  }
+  doubtful_.reset();
+  out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
+  // Silence of the witnesses is not the fault of the source.
+  if (verdict->problem != Reason::timed_out) exchange_.blame(now, source, verdict->problem, out);
+  std::vector<PeerId> left = std::exchange(sources_, {});
+  std::erase(left, source);
+  fetch_from(now, std::move(left), out);
+}
+
+/// Tells a peer that has downloaded a model how ours looks in the directions that it has drawn.
+void GossipMode::answer(Time now, PeerId from, const SketchRequest& request, Effects& out) {
+  const SnapshotPtr& snapshot = exchange_.snapshot();
+  const auto last = sketched_.find(from);
+  Reason problem = Reason::none;
+  if (request.id.owner != from) {
+    problem = Reason::stale;
+  } else if (request.layout_hash != course_.options().layout_hash) {
+    problem = Reason::unknown_layout;
+  } else if (!snapshot) {
+    problem = Reason::not_ready;
+  } else if (last != sketched_.end() && now < last->second + sketch_period) {
+    return;  // It asks again.
+  }
+  if (problem != Reason::none) {
+    out.send(from, Refuse{request.id, problem});
+    return;
+  }
+  sketched_[from] = now;
+  out.send(from, SketchReply{.id = request.id,
+                             .step = snapshot->step,
+                             .spread = static_cast<float>(last_distance_),
+                             .values = sketch_of(snapshot->values, request.seed)});
 }
 
 void GossipMode::lane_lost(Time now, PeerId peer, Effects& out) {
@@ -180,6 +262,8 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
   exchange_.peer_gone(now, peer, out);
   server_.forget(peer);
   fetch_.peer_gone(now, peer, out);
+  review_.peer_gone(peer);
+  sketched_.erase(peer);
   collect();
 }
 
@@ -195,9 +279,9 @@ void GossipMode::collect() {
   const std::optional<PeerId> turned_away = exchange_.take_turned_away();
   if (!owed_) owed_ = turned_away;
   if (const auto arrival = fetch_.take()) {
-    fetched_ = DownloadedModel{.source = arrival->source,
-                               .values = std::exchange(fetch_values_, {}),
-                               .step = arrival->version.step};
+    doubtful_ = DownloadedModel{.source = arrival->source,
+                                .values = std::exchange(fetch_values_, {}),
+                                .step = arrival->version.step};
   }
   if (!fetch_.is_waiting()) fetch_values_ = {};
 }
@@ -300,7 +384,7 @@ std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
 }
 
 void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
-  if (fetch_.is_waiting() || fetched_) return;
+  if (is_fetching()) return;
   const auto partner = partner_to_copy(members.view());
   if (!partner || !is_usable(members.find(*partner))) return;
   if (!population_.is_worth_copying(*partner, members, course_.options().layout_hash)) return;
@@ -353,7 +437,7 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
-  if (course_.phase() == Phase::joining || course_.is_leaving() || fetch_.is_waiting() ||
+  if (course_.phase() == Phase::joining || course_.is_leaving() || is_fetching() ||
       !should_fetch(members))
     return;
   out.tell(CatchingUp{.step = step_});
@@ -366,8 +450,8 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   server_.tick(now);
   fetch_.tick(now, out);
   collect();
-  if (course_.phase() == Phase::joining && !course_.is_leaving() && !fetched_ &&
-      !fetch_.is_waiting()) {
+  review_download(now, members, out);
+  if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching()) {
     const View& view = members.view();
     const bool somebody_trains = std::ranges::any_of(view.peers(), [&](PeerId peer) {
       const Member* member = members.find(peer);
@@ -384,7 +468,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   }
   course_.end_lingering(now);
   // The source of the copy is lost: go on with our own model.
-  if (!fetch_.is_waiting() && !fetched_) population_.give_up();
+  if (!is_fetching()) population_.give_up();
   if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
 }
 
@@ -480,9 +564,9 @@ void GossipMode::leave(Time now, Effects&) {
 
 Time GossipMode::deadline() const {
   if (!course_.is_running()) return never;
-  Time earliest = std::min({exchange_.deadline(), fetch_.deadline(), server_.deadline()});
-  if (course_.phase() == Phase::joining && !course_.is_leaving() && !fetched_ &&
-      !fetch_.is_waiting()) {
+  Time earliest =
+      std::min({exchange_.deadline(), fetch_.deadline(), review_.deadline(), server_.deadline()});
+  if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching()) {
     earliest = std::min(earliest, course_.barrier_deadline());
   }
   // While a job runs, only its end is waited for.

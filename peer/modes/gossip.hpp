@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "consensus/message/effects.hpp"
 #include "consensus/topology/pairing.hpp"
 #include "consensus/topology/topology.hpp"
+#include "consensus/transfer/model_review.hpp"
 #include "consensus/transfer/state_download.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/exchange_trigger.hpp"
@@ -81,9 +83,10 @@ class GossipMode final : public Mode {
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
   const Population& population() const { return population_; }
-  /// Entries that exchanges and downloads keep: at most 6 for each peer ever met, and 35.
+  /// Entries that exchanges and downloads keep: at most 8 for each peer ever met, and 39.
   std::size_t held() const {
-    return exchange_.held() + fetch_.held() + server_.held() + (fetched_ ? 1 : 0);
+    return exchange_.held() + fetch_.held() + server_.held() + review_.held() + sources_.size() +
+           sketched_.size() + (fetched_ ? 1 : 0);
   }
 
  private:
@@ -91,6 +94,10 @@ class GossipMode final : public Mode {
   void receive_about_state(Time now, PeerId from, const Message& message, Effects& out);
   StateServer::State own_state();
   void fetch_from(Time now, std::vector<PeerId> sources, Effects& out);
+  bool is_fetching() const;
+  std::vector<PeerId> witnesses_of(PeerId source, const Membership& members);
+  void review_download(Time now, const Membership& members, Effects& out);
+  void answer(Time now, PeerId from, const SketchRequest& request, Effects& out);
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool may_adopt();
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
@@ -113,6 +120,12 @@ class GossipMode final : public Mode {
   PairExchange exchange_;
   StateDownload fetch_;
   std::vector<float> fetch_values_;  ///< What `fetch_` has so far.
+  std::vector<PeerId> sources_;      ///< Those of the download that were not refused.
+  TransferNumbers reviews_;
+  ModelReview review_;
+  Rng review_draws_;
+  std::optional<DownloadedModel> doubtful_;  ///< Downloaded, and under review.
+  std::map<PeerId, Time> sketched_;          ///< When each peer was last sent a sketch.
   StateServer server_;
   std::uint64_t states_served_ = 0;
   Population population_;

@@ -77,8 +77,11 @@ FactText text(const SelfRefuted& f) {
       .numbers = numbers("incarnation", f.incarnation)};
 }
 FactText text(const MessageRefused&) {
-  return {.info = {"message_refused", "a message of {peer} is refused: {reason}",
-                   "Only peers on the allow-list are heard.", ""}};
+  return {.info = {
+              "message_refused", "a message of {peer} is refused: {reason}",
+              "Only peers on the allow-list are heard, and only what a peer has signed is believed "
+              "in its name.",
+              ""}};
 }
 FactText text(const OfferRefused&) {
   return {.info = {"offer_refused", "an exchange that {peer} offered is refused: {reason}",
@@ -114,7 +117,8 @@ FactText text(const ExchangeCommitted& f) {
 }
 FactText text(const ModelRefused& f) {
   return {.info = {"model_refused", "the model of {peer} is refused: {reason}",
-                   "Its values are not finite or far larger than ours.",
+                   "Its values are not finite, far larger than ours, or far from the models of "
+                   "other peers.",
                    "Look at the training of that peer; its learning rate may be too high."},
           .numbers = numbers("norm", f.norm)};
 }

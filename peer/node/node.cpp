@@ -69,6 +69,8 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const ProbeAck& m) { for_mode(m); },
                  [&](const Complete& m) { for_mode(m); },
                  [&](const Audit& m) { for_mode(m); },
+                 [&](const SketchRequest& m) { for_mode(m); },
+                 [&](const SketchReply& m) { for_mode(m); },
              },
              envelope.message);
   settle(now, out);

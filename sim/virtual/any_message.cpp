@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "base/fields.hpp"
+#include "consensus/membership/statement.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "sim/virtual/simulator.hpp"
@@ -57,12 +58,11 @@ void visit_fields(T& value, const Look& look) {
   look(value);
 }
 
-/// What a roster makes of a member: its list's name and key, and an address that can be dialled.
+/// What a roster makes of a member: its list's name, and an address that can be dialled.
 void admit(Member& member, const std::vector<PeerId>& peers) {
   if (!std::ranges::binary_search(peers, member.id)) return;
   const std::string number = std::to_string(number_of(member.id));
   member.name = "peer-" + number;
-  member.key = {};
   if (!member.address.starts_with("virtual:")) member.address = "virtual:" + number;
   member.incarnation = std::min(member.incarnation, incarnation_max);
 }
@@ -298,6 +298,15 @@ void claim_step(Message& message, PeerId self, std::uint64_t step) {
         if constexpr (requires { known.progress; }) known.progress.step = step;
       },
       message);
+}
+
+void sign_own(Message& message, PeerId self, const Signer& signer) {
+  const auto look = [&](auto& field) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, Member>) {
+      if (field.id == self) restate(field, signer);
+    }
+  };
+  std::visit([&](auto& known) { visit_fields(known, look); }, message);
 }
 
 }  // namespace gv

@@ -49,4 +49,7 @@ bool passes_the_wire(const Message& message);
 /// Puts every report that the peer makes of its own training at that step.
 void claim_step(Message& message, PeerId self, std::uint64_t step);
 
+/// Signs what the message states of the peer itself, as its key can whatever that is.
+void sign_own(Message& message, PeerId self, const Signer& signer);
+
 }  // namespace gv

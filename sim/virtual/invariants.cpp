@@ -320,7 +320,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   at_most(node.membership().view().size(), n, "its view");
   at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
   if (const GossipMode* gossip = node.as<GossipMode>()) {
-    at_most(gossip->held(), 6 * (n - 1) + 35, "the memories of its exchanges");
+    at_most(gossip->held(), 8 * (n - 1) + 39, "the memories of its exchanges");
   }
   if (const MixingMode* mixing = node.as<MixingMode>()) {
     at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");
@@ -354,8 +354,8 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
            fmt::format("peer-{} counts {} in, which is not on its list", peer, to_string(member)));
     }
   }
-  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer can keep it
-  // alive by rumours.
+  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer that is
+  // asked to reach it for another can say that it did.
   if (world.hostile_count() > 0) return;
   for (const auto& [gone, since] : gone_) {
     const Time now = world.now();

@@ -56,12 +56,12 @@ Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_w
       root(Rng(options.seed).fork("world")),
       link_draws(root.fork("links")),
       disk_draws(root.fork("disks")),
+      signing_secret(root.fork("signatures").next()),
       link_faults(options.scenario),
       hostile(hostile_peers(options.scenario, options.peers, options.seed),
               options.node.mixing.rule, options.node.course.run_seed) {
-  const std::uint64_t secret = root.fork("signatures").next();
   for (PeerNumber number = 0; number < options.peers; ++number) {
-    signers.emplace_back(id_of(number), secret);
+    signers.emplace_back(id_of(number), signing_secret);
   }
 }
 
@@ -392,6 +392,7 @@ std::size_t Simulator::hostile_count() const { return world_->saboteurs.size(); 
 void Simulator::revoke(PeerNumber number) { world_->revoke(number); }
 
 const WorldCounts& Simulator::counts() const { return world_->counts; }
+StandInSigner Simulator::signer(PeerId peer) const { return {peer, world_->signing_secret}; }
 const Simulator::Options& Simulator::options() const { return world_->options; }
 std::uint64_t Simulator::trace_hash() const { return world_->hash; }
 void Simulator::heal() { world_->heal(); }

@@ -14,6 +14,7 @@
 #include "peer/node/node.hpp"
 #include "sim/scenario.hpp"
 #include "sim/virtual/disk.hpp"
+#include "sim/virtual/stand_in_signer.hpp"
 
 namespace gv {
 
@@ -137,6 +138,8 @@ class Simulator {
   std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
+  /// Signs as that peer does, which a hostile peer can do for itself alone.
+  StandInSigner signer(PeerId peer) const;
 
   /// The peer's own clock now.
   Time local(PeerNumber number) const;

@@ -19,7 +19,6 @@
 #include "sim/virtual/link.hpp"
 #include "sim/virtual/saboteur.hpp"
 #include "sim/virtual/simulator.hpp"
-#include "sim/virtual/stand_in_signer.hpp"
 
 namespace gv {
 
@@ -157,6 +156,7 @@ struct Simulator::World {
   Rng link_draws;
   Rng disk_draws;
   Time now{};
+  std::uint64_t signing_secret;        ///< Of all stand-ins for signatures.
   std::vector<StandInSigner> signers;  ///< By peer.
   std::vector<VirtualPeer> peers;
   std::vector<Machine> machines;

@@ -14,7 +14,7 @@ constexpr Duration resent_after = std::chrono::milliseconds(200);
 /// Approximate bytes of a message on a link; exact sizes would need the wire format.
 std::size_t wire_bytes(const Message& message) {
   constexpr std::size_t head = 64;
-  constexpr std::size_t member = 110;
+  constexpr std::size_t member = 150;
   return std::visit(
       [](const auto& known) -> std::size_t {
         if constexpr (requires { known.rumors; }) {
@@ -96,6 +96,7 @@ void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
 /// What a saboteur sends leaves over the same links as all else.
 void Simulator::World::commit(PeerNumber from, Deeds deeds) {
   for (Outgoing& outgoing : deeds.messages) {
+    sign_own(outgoing.message, id_of(from), signers[from]);
     send(from, number_of(outgoing.to), std::move(outgoing.message));
   }
   for (Transfer& transfer : deeds.transfers) transmit(from, std::move(transfer));

@@ -10,11 +10,15 @@ TRUSTED = "[network]\ntrusted = true\n"
 CLAIMED = 2**60
 
 
+def table_of(link):
+    """The entries in a peer's table of members, with the signatures of those that they describe."""
+    link.send("PushPull", reply=True, members=[link.key.member()])
+    return (link.receive("PushPull", seconds=3) or {"members": []})["members"]
+
+
 def layout_of(link):
     """The hash of the model's layout, from the table of a peer."""
-    link.send("PushPull", reply=True, members=[link.key.member()])
-    table = link.receive("PushPull", seconds=3)
-    hashes = [member["layout_hash"] for member in (table or {"members": []})["members"] if member["layout_hash"]]
+    hashes = [member["layout_hash"] for member in table_of(link) if member["layout_hash"]]
     if not hashes:
         raise Failed("no layout in the table of members")
     return hashes[0]
@@ -90,8 +94,9 @@ def claim_third(binary):
         link, victim = swarm.insider(0), swarm[1]
         layout = layout_of(link)
         highest, end = 0, time.monotonic() + 3
-        link.send("PushPull", members=[victim.key.member(address=victim.address, incarnation=0, layout_hash=layout,
-                                                         progress=progress(2**61))])
+        lie = victim.key.member(liar=link.key, address=victim.address, incarnation=0, version=1000, layout_hash=layout,
+                                progress=progress(2**61))
+        link.send("PushPull", members=[lie])
         while time.monotonic() < end:
             for member in swarm[0].status().get("members", []):
                 highest = max(highest, member["step"])

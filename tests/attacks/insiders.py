@@ -8,7 +8,7 @@ import types
 
 import zmq
 
-from downloads import layout_of, progress
+from downloads import layout_of, progress, table_of
 from swarm import Swarm, attack, counted, ratio, wait_until
 from wire import Insider, frame, token
 
@@ -176,15 +176,13 @@ def suspect(binary):
     """Says for 8 s, in the name of others, that a living peer is suspected. It must never be declared dead."""
     with Swarm(binary, peers=3).start_all() as swarm:
         links, victim = [swarm.insider(i) for i in (0, 2)], swarm[1]
-        accusers, end, raised = (swarm[0].key.id, swarm[2].key.id, swarm.insiders[0].id), time.monotonic() + 8, 0
+        accusers, end = (swarm[0].key.id, swarm[2].key.id, swarm.insiders[0].id), time.monotonic() + 8
         while time.monotonic() < end:
-            known = [m["incarnation"] for m in swarm[0].status().get("members", []) if m["name"] == "p1"]
-            for accuser in accusers:
-                rumour = victim.key.member(address=victim.address, state=1, accuser=accuser,
-                                           incarnation=max(known, default=0) + raised)
+            # What the victim states of itself cannot be made up, but can be passed on with an accusation.
+            stated = next((entry for entry in table_of(links[0]) if entry["id"] == victim.key.id), None)
+            for accuser in accusers if stated else ():
                 for link in links:
-                    link.send("Ping", sequence=1, rumors=[rumour])
-            raised += 1
+                    link.send("Ping", sequence=1, rumors=[stated | {"state": 1, "accuser": accuser}])
             time.sleep(0.2)
         dead = [event["name"] for i in (0, 2) for event in swarm[i].events("member_dead") if event["name"] == "p1"]
         suspected = sum(event.get("name") == "p1" for i in (0, 2) for event in swarm[i].events("member_suspected"))
@@ -193,11 +191,13 @@ def suspect(binary):
 
 @attack
 def undead(binary):
-    """Kills two peers, and keeps one of them alive by rumours with ever higher incarnations. The others must hold it dead
-    within 10 s, and rumours must not raise it again."""
-    with Swarm(binary, settings=WATCHFUL).start_all() as swarm:
+    """Kills two peers, and keeps one of them alive by rumours: with ever higher incarnations, and by what it stated itself
+    before. The others must hold it dead within 10 s, and rumours must not raise it again."""
+    with Swarm(binary, settings=WATCHFUL, insiders=2).start_all() as swarm:
         links, (victim, other) = [swarm.insider(i) for i in (0, 2)], (swarm[1], swarm[3])
+        others = [swarm.insider(i, swarm.insiders[1]) for i in (0, 2)]
         layout = layout_of(links[0])
+        stated = next(entry for entry in table_of(others[0]) if entry["id"] == victim.key.id)
         for peer in (victim, other):
             peer.kill()
         incarnation, began, took = 100, time.monotonic(), {}
@@ -209,10 +209,11 @@ def undead(binary):
         def spread():
             nonlocal incarnation
             incarnation += 1
-            rumour = victim.key.member(address=victim.address, incarnation=incarnation, layout_hash=layout,
-                                       progress=progress(1000))
-            for link in links:
+            rumour = victim.key.member(liar=links[0].key, address=victim.address, incarnation=incarnation,
+                                       layout_hash=layout, progress=progress(1000))
+            for link, other_link in zip(links, others):
                 link.send("Ping", sequence=1, rumors=[rumour])
+                other_link.send("Ping", sequence=1, rumors=[stated])
             time.sleep(0.1)
 
         while time.monotonic() - began < 10 and len(took) < 2:

@@ -16,7 +16,8 @@ import zmq
 import zmq.utils.z85
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HEADERS = ("consensus/message/message.hpp", "consensus/message/transfer_id.hpp", "consensus/message/snapshot.hpp",
+HEADERS = ("consensus/message/message.hpp", "consensus/message/transfer_id.hpp", "consensus/message/snapshot.hpp", "consensus/message/signer.hpp",
+           "consensus/membership/statement.hpp",
            "net/control_links.hpp", "net/wire.hpp")
 NUMBERS = {"std::uint8_t": "B", "std::uint16_t": "H", "std::uint32_t": "I", "std::uint64_t": "Q", "std::int64_t": "q",
            "float": "f", "bool": "?", "PeerId": "Q"}
@@ -24,6 +25,8 @@ NUMBERS = {"std::uint8_t": "B", "std::uint16_t": "H", "std::uint32_t": "I", "std
 ORDERS = {"TransferId": ("kind", "owner", "session", "number", "stage")}
 HELLO, INVITE, FIRST_MESSAGE = 1, 2, 16
 MOST = 2**64 - 1
+STATEMENT_DOMAIN = re.search(r'statement_domain\[\] = "(.*)"',
+                             (ROOT / "consensus/membership/statement.hpp").read_text())[1]
 
 
 def declarations():
@@ -133,9 +136,12 @@ class Key:
         self.curve_secret = bytes(self.signing.to_curve25519_private_key())
         self.id = struct.unpack("<Q", hashlib.blake2b(public, digest_size=32).digest()[:8])[0]
 
-    def member(self, **fields):
-        """The entry of this key in a table of members."""
-        return {"id": self.id, "name": self.name, "key": self.public, "incarnation": 1} | fields
+    def member(self, liar=None, **fields):
+        """The entry of this key in a table of members: with its signature, or as a liar with another key makes it up."""
+        member = {"id": self.id, "name": self.name, "incarnation": 1, "version": 1} | fields
+        stated = {field: member.get(field) for field in STRUCTS["Statement"]}
+        signed = pack("std::string", STATEMENT_DOMAIN) + pack("Statement", stated)
+        return {"signature": (liar or self).signing.sign(signed).signature} | member
 
 
 class Insider:

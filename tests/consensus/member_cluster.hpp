@@ -19,6 +19,7 @@
 
 #include "base/rng.hpp"
 #include "consensus/membership/membership.hpp"
+#include "consensus/membership/statement.hpp"
 #include "peer/node/facts.hpp"
 #include "tests/facts.hpp"
 #include "tests/signers.hpp"
@@ -43,10 +44,10 @@ inline Member member_of(int index, MemberState state = MemberState::alive,
   Member member;
   member.id = peer_of(index);
   member.name = "p" + std::to_string(index);
-  member.key[0] = static_cast<std::uint8_t>(index);
   member.address = "host" + std::to_string(index) + ":1";
   member.incarnation = incarnation;
   member.state = state;
+  restate(member, signer_of(member.id));
   return member;
 }
 
@@ -271,6 +272,7 @@ class Cluster {
   void start(int peer) {
     Node& node = nodes_[index(peer)];
     Member self = member_of(peer);
+    self.version = 0;
     self.address = "host" + std::to_string(peer) + ":" + std::to_string(node.incarnation + 1);
     const Rng rng = rng_.fork(static_cast<std::uint64_t>(node.incarnation * 1000 + peer));
     node.membership =

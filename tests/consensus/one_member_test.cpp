@@ -163,30 +163,105 @@ TEST_CASE("a member's own word alone makes it left", "[membership][unit]") {
   CHECK_FALSE(lone.membership.view().contains(peer_of(2)));
 }
 
-TEST_CASE("an incarnation far in the future is not believed", "[membership][unit]") {
+TEST_CASE("nothing in a peer's name is believed without its signature", "[membership][unit]") {
   Lone lone(4);
+  Member claim = member_of(2);
+  claim.progress.step = 1000;
+  Member address = member_of(2);
+  address.address = "elsewhere:1";
+  address.version = 7;
+  Member life = member_of(2, MemberState::alive, 3);
+  life.incarnation = 50;
+  Member other_key = member_of(2, MemberState::alive, 9);
+  other_key.signature = signer_of(peer_of(1)).sign({});
+  Member layout = member_of(2, MemberState::suspect, 1);
+  layout.layout_hash = 77;
+  Member ourselves = member_of(0, MemberState::alive, 1);
+  ourselves.address = "elsewhere:1";
+  claim.version = 2;
   const std::vector<Member> before = lone.membership.members();
-  constexpr std::uint64_t far = std::uint64_t{1} << 40;
-  for (const MemberState state : {MemberState::alive, MemberState::dead}) {
-    lone.hear(1, member_of(2, state, far));
-    lone.hear(1, member_of(0, state, far));
+  for (const Member& forged : {claim, address, life, other_key, layout, ourselves}) {
+    lone.out = {};
+    // What follows a forgery in the same message is not believed either.
+    lone.receive(1, PushPull{.members = {forged, member_of(3, MemberState::alive, 4)}});
+    CHECK(lone.membership.members() == before);
+    REQUIRE(lone.out.facts.size() == 1);
+    const auto* refused = std::get_if<MessageRefused>(&lone.out.facts[0]);
+    REQUIRE(refused != nullptr);
+    CHECK(refused->peer == peer_of(1));
+    CHECK(refused->reason == Reason::forged);
   }
+}
+
+TEST_CASE("a dead peer is not kept alive by others that speak in its name", "[membership][unit]") {
+  Lone lone(4);
+  Member rumor = member_of(2);
+  lone.hear(1, member_of(2, MemberState::suspect));
+  for (int second = 1; second <= 120; ++second) {
+    lone.live_for(1, true);
+    ++rumor.incarnation;
+    lone.hear(1, rumor);
+  }
+  CHECK(lone.state(2) == MemberState::dead);
+  CHECK_FALSE(lone.membership.view().contains(peer_of(2)));
+}
+
+TEST_CASE("an old statement that is told again changes nothing", "[membership][unit]") {
+  Lone lone(4);
+  Member first = member_of(2);
+  Member second = first;
+  second.progress.step = 80;
+  restate(second, signer_of(second.id));
+  lone.hear(3, second);
+  CHECK(lone.membership.find(peer_of(2))->progress.step == 80);
+  const std::vector<Member> before = lone.membership.members();
+  lone.hear(1, first);
   CHECK(lone.membership.members() == before);
 }
 
-TEST_CASE("a third party cannot make an unknown peer known with an incarnation far in the future",
+TEST_CASE("what a peer says over its own link goes no further than its signature",
           "[membership][unit]") {
-  Membership membership(member_of(0), peers_below(3), quiet(), signer_of(peer_of(0)), Rng(1));
-  Effects out;
-  const auto hear = [&](int from, const Member& rumor) {
-    membership.receive(at_seconds(1), peer_of(from), PushPull{.members = {rumor}}, out);
-  };
-  constexpr std::uint64_t far = std::uint64_t{1} << 40;
-  hear(1, member_of(2, MemberState::alive, far));
-  CHECK(membership.find(peer_of(2)) == nullptr);
-  hear(2, member_of(2));
-  REQUIRE(membership.find(peer_of(2)) != nullptr);
-  CHECK(membership.find(peer_of(2))->incarnation == 0);
+  Lone lone(4);
+  lone.receive(2, Ping{.sequence = 1, .progress = {.step = 500}, .rumors = {}});
+  CHECK(lone.membership.find(peer_of(2))->progress.step == 500);
+  lone.out = {};
+  lone.receive(1, PushPull{.reply = true});
+  const auto& told = std::get<PushPull>(lone.out.messages.back().message).members;
+  const auto about = std::ranges::find(told, peer_of(2), &Member::id);
+  REQUIRE(about != told.end());
+  CHECK(about->progress.step == 0);
+  CHECK(is_signed(*about, signer_of(peer_of(0))));
+}
+
+TEST_CASE("our statement is renewed every five seconds at most while only steps change",
+          "[membership][unit]") {
+  Lone lone(4);
+  Progress progress{.step = 0, .steps_per_second = 1, .phase = Phase::training};
+  const std::uint64_t before = lone.membership.self().version;
+  lone.membership.set_progress(progress);
+  const std::uint64_t at_start = lone.membership.self().version;
+  CHECK(at_start == before + 1);  // A change of phase is stated at once.
+  for (int tenth = 1; tenth <= 300; ++tenth) {
+    progress.step += 10;
+    lone.membership.set_progress(progress);
+    lone.now += std::chrono::milliseconds(100);
+    lone.hear(1, member_of(1));
+  }
+  const std::uint64_t made = lone.membership.self().version - at_start;
+  CHECK(made >= 5);
+  CHECK(made <= 7);
+}
+
+TEST_CASE("a peer that was started again overrules what its earlier process stated",
+          "[membership][unit]") {
+  Lone lone(4);
+  Member earlier = member_of(0);
+  earlier.address = "where it was:1";
+  earlier.version = 12;
+  restate(earlier, signer_of(peer_of(0)));
+  lone.hear(1, earlier);
+  CHECK(lone.membership.self().incarnation == 1);
+  CHECK(is_later_statement(lone.membership.self(), earlier));
 }
 
 TEST_CASE("what was said of an earlier incarnation no longer counts", "[membership][unit]") {

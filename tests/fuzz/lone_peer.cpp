@@ -98,7 +98,6 @@ LonePeer::LonePeer(const PeerKind& kind, std::size_t number)
   for (std::size_t i = 0; i < listed_peers; ++i) authorized.push_back(listed_id(i));
   node_ = std::make_unique<Node>(Member{.id = listed_id(number),
                                         .name = listed(number).name,
-                                        .key = key_of(number),
                                         .address = "127.0.0.1:" + std::to_string(5000 + number),
                                         .layout_hash = options.course.layout_hash},
                                  std::move(authorized), session + number, options,

@@ -2,6 +2,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <string>
 
 #include "base/check.hpp"
@@ -12,6 +14,7 @@
 #include "peer/host/settings_revision_file.hpp"
 #include "tests/fuzz/scratch.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/signers.hpp"
 
 namespace gv::fuzz {
 namespace {
@@ -24,28 +27,44 @@ std::vector<AuthorizedPeer> three_peers() {
           {.name = "c", .key = key_of(3), .address = "[::1]:1"}};
 }
 
-// ---- The members that a peer knew ----
-
-void feed_member_cache(std::span<const std::byte> bytes) {
-  static MemoryFile file;
-  static const Roster roster(three_peers()[0], three_peers());
-  file.write(bytes);
-  for (const std::string& line : MemberCache(file.path()).read(roster)) {
-    check(is_address(line.substr(line.find('@') + 1)), "only addresses are dialled");
-  }
-}
-
-std::vector<Bytes> member_cache_seeds() {
-  return {bytes_of("b-2@host:9000\nc@[::1]:1\nanna@127.0.0.1:5\n"), bytes_of("c@h:70000\n@\n")};
-}
-
-// ---- The settings that a swarm has switched to ----
-
 std::filesystem::path made_folder() {
   std::string pattern = "/tmp/grapevine-fuzz-XXXXXX";
   check(::mkdtemp(pattern.data()) != nullptr, "there is room for a folder");
   return pattern;
 }
+
+// ---- The members that a peer knew ----
+
+PeerId roster_owner() { return peer_id(key_of(1)); }
+
+void feed_member_cache(std::span<const std::byte> bytes) {
+  static MemoryFile file;
+  static const Roster roster(three_peers()[0], three_peers());
+  file.write(bytes);
+  for (const Member& member : MemberCache(file.path()).read(roster, signer_of(roster_owner()))) {
+    check(is_address(member.address), "only addresses are dialled");
+    check(is_signed(member, signer_of(roster_owner())), "only signed statements are believed");
+  }
+}
+
+std::vector<Bytes> member_cache_seeds() {
+  std::map<PeerId, Member> members;
+  for (const AuthorizedPeer& peer : three_peers()) {
+    if (peer.address.empty()) continue;
+    Member member{.id = peer_id(peer.key), .name = peer.name, .address = peer.address};
+    restate(member, signer_of(member.id));
+    members[member.id] = member;
+  }
+  const std::filesystem::path folder = made_folder();
+  MemberCache(folder / "members").write(members);
+  std::ifstream in(folder / "members", std::ios::binary);
+  const std::string written{std::istreambuf_iterator<char>(in), {}};
+  std::filesystem::remove_all(folder);
+  return {bytes_of(written), bytes_of("b-2@host:9000\nc@[::1]:1 AAAA\n"),
+          bytes_of("c@h:70000\n@\n")};
+}
+
+// ---- The settings that a swarm has switched to ----
 
 void feed_settings_revision(std::span<const std::byte> bytes) {
   static const std::filesystem::path folder = made_folder();

@@ -24,12 +24,13 @@ Member member(std::uint64_t n) {
   m.id = PeerId{0x1122334455667788 + n};
   m.accuser = PeerId{0x99 + n};
   m.name = "node-" + std::to_string(n);
-  m.key.fill(static_cast<std::uint8_t>(n + 1));
   m.address = "10.0.0.1:7400";
   m.incarnation = 3 + n;
   m.state = MemberState::suspect;
   m.layout_hash = 0xabcdef;
+  m.version = 5 + n;
   m.progress = {77, 12.5F, Phase::training, Trial{0.02F, 0.9F, 0.31F}};
+  m.signature.fill(static_cast<std::uint8_t>(n + 1));
   return m;
 }
 
@@ -111,6 +112,8 @@ std::vector<Frame> one_of_each() {
       Message(ProbeAck{id}),
       Message(Complete{ballot, 8, true}),
       Message(Audit{.ballot = ballot, .step = 64, .fingerprint = 0x0123456789abcdef}),
+      Message(SketchRequest{.id = id, .seed = 14, .layout_hash = 15}),
+      Message(SketchReply{.id = id, .step = 16, .spread = 2.5F, .values = {marker, -1.5F}}),
   };
 }
 
@@ -349,16 +352,16 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
   for (int value = 0; value < 256; ++value) {
     Bytes refuse = encode(Message(Refuse{}));
     refuse.back() = static_cast<std::byte>(value);
-    CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::resting)));
+    CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::doubtful)));
 
-    // A member ends with state, accuser (8 bytes), layout hash (8), step (8), rate (4), phase and
-    // whether there is a trial.
+    // A member ends with state, accuser (8 bytes), layout hash (8), version (8), step (8), rate
+    // (4), phase, whether there is a trial, and the signature (64).
     Bytes nack = encode(Message(Nack{1, {Member{}}}));
-    const std::size_t end = nack.size();
+    const std::size_t end = nack.size() - 64;
     nack[end - 2] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(Phase::done)));
     nack[end - 2] = std::byte{0};
-    nack[end - 31] = static_cast<std::byte>(value);
+    nack[end - 39] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(MemberState::left)));
   }
 }

@@ -6,7 +6,9 @@
 #include <utility>
 #include <variant>
 
+#include "consensus/membership/statement.hpp"
 #include "net/allow_list.hpp"
+#include "net/key_signer.hpp"
 
 namespace gv {
 
@@ -15,7 +17,7 @@ Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
   const LoadedKeyPair own = load_key_pair(swarm.folder(number) / "key");
   const LoadedKeyPair server = load_key_pair(swarm.folder(target) / "key");
   if (!own.problems.empty() || !server.problems.empty()) throw std::runtime_error("no keys");
-  key_ = own.pair.public_key;
+  key_ = own.pair;
   socket_.set(zmq::sockopt::linger, 0);
   dial_as(socket_, curve_keys(own.pair), server.pair.public_key);
   socket_.connect("tcp://" + swarm.status(target)["self"].value("listening", ""));
@@ -63,7 +65,11 @@ std::vector<Frame> Insider::take() {
   return frames;
 }
 
-Member Insider::self() const { return {.id = peer_id(key_), .name = name_, .key = key_}; }
+Member Insider::self(const std::string& address) const {
+  Member self{.id = peer_id(key_.public_key), .name = name_, .address = address};
+  restate(self, KeySigner(key_, {}));
+  return self;
+}
 
 Hello Insider::hello(const std::string& advertise) const {
   return {.name = name_, .advertise = advertise, .session = 1, .agreement = agreement_};

@@ -28,7 +28,7 @@ class Insider {
   std::vector<Frame> take();
 
   /// What an honest peer would say about itself.
-  Member self() const;
+  Member self(const std::string& address = "") const;
   Hello hello(const std::string& advertise = "") const;
 
   zmq::socket_t& socket() { return socket_; }
@@ -37,7 +37,7 @@ class Insider {
   zmq::context_t context_;
   zmq::socket_t socket_;
   std::string name_;
-  PublicKey key_{};
+  KeyPair key_;
   std::vector<std::pair<std::string, std::string>> agreement_;
 };
 

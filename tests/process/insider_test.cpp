@@ -55,8 +55,7 @@ TEST_CASE("an address in a rumour that cannot be dialled ends no peer and is not
   REQUIRE(swarm.exchanges_go_on(0));
   Insider insider(swarm, 2, 0);
   REQUIRE(insider.join());
-  Member member = insider.self();
-  member.address = "x y z";
+  const Member member = insider.self("x y z");
   insider.send(Message(PushPull{.reply = true, .members = {member}}));
   CHECK(has_event_about(swarm, 0, "unsound_message", "peer-2"));
   for (const std::size_t number : {0U, 1U}) {
@@ -72,7 +71,7 @@ TEST_CASE("the links of a key are cut for a while after its third unsound messag
   Insider insider(swarm, 2, 0);
   REQUIRE(insider.join());
   Member other_key = insider.self();
-  other_key.key[0] ^= 1;
+  other_key.signature[0] ^= 1;
   Member other_name = insider.self();
   other_name.name = "a\033[2Jb";
   for (const Member& unsound : {other_key, other_name, other_key}) {
@@ -174,7 +173,14 @@ TEST_CASE("a cache of members that others have written to does not keep a peer f
   REQUIRE(swarm.exchanges_go_on(0));
   swarm.signal(0, SIGTERM);
   REQUIRE(swarm.wait_for_end(0, 20s).exit_code == 0);
+  std::ifstream members(swarm.folder(0) / "members");
+  std::string sound;
+  REQUIRE(std::getline(members, sound));
+  REQUIRE(sound.starts_with("peer-1@127.0.0.1:"));
+  std::string forged = sound;
+  forged[sound.size() / 2] = forged[sound.size() / 2] == 'A' ? 'B' : 'A';
   std::ofstream(swarm.folder(0) / "members", std::ios::app)
+      << forged + "\n"
       << "peer-1@x y z\nno-port-here\nstranger@127.0.0.1:1\n@\n" + std::string(5000, 'x') + "\n";
   swarm.start(0, {.extra = {"--resume"}});
   CHECK(swarm.exchanges_go_on(0));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/membership/statement.hpp"
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"
@@ -315,6 +316,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
     Member copy = world.peer(1).node->membership().self();
     copy.address = "virtual:elsewhere";
     ++copy.incarnation;
+    restate(copy, world.signer(copy.id));
     const CourseOptions& course = world.options().node.course;
     for (const PeerNumber to : {0U, 2U, 3U, 4U}) {
       const TransferId id{copy.id, 4711, ++number};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "consensus/membership/statement.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -20,8 +21,10 @@ std::string broken(const Invariants& invariants) {
 }
 
 /// A peer's message about itself.
-Message alive(PeerId id, std::uint64_t incarnation) {
-  return PushPull{false, {Member{.id = id, .name = "ghost", .incarnation = incarnation}}};
+Message alive(const Simulator& world, PeerId id, std::uint64_t incarnation) {
+  Member self{.id = id, .name = "ghost", .incarnation = incarnation};
+  restate(self, world.signer(id));
+  return PushPull{false, {self}};
 }
 
 }  // namespace
@@ -39,7 +42,7 @@ TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
       NodeEffects effects;
       world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);
     }
-    world.send_from_outside(stranger, 0, alive(stranger, 1));
+    world.send_from_outside(stranger, 0, alive(world, stranger, 1));
     CHECK(broken(invariants) == (let_in ? "no ghost" : "nothing"));
   }
 }
@@ -55,7 +58,7 @@ TEST_CASE("a peer that left and is still counted in minutes later is found out",
     std::uint64_t incarnation = 100;
     for (Time at(10s); at < Time(110s); at += 1s) {
       world.run(at);
-      if (haunted) world.send_from_outside(id_of(3), 0, alive(id_of(3), ++incarnation));
+      if (haunted) world.send_from_outside(id_of(3), 0, alive(world, id_of(3), ++incarnation));
     }
     INFO((invariants.violation() ? invariants.violation()->what : ""));
     CHECK(broken(invariants) == (haunted ? "no ghost" : "nothing"));

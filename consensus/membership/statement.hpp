@@ -1,0 +1,35 @@
+// What a peer states of itself, with the signature without which others do not pass it on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "consensus/message/message.hpp"
+#include "consensus/message/signer.hpp"
+
+namespace gv {
+
+/// What is signed of a Member, in the domain `statement_domain`. A change of the fields needs
+/// another version of both the domain and the wire.
+struct Statement {
+  PeerId id{};
+  std::string address;
+  std::uint64_t incarnation = 0;
+  std::uint64_t layout_hash = 0;
+  std::uint64_t version = 0;
+  Progress progress;
+};
+
+inline constexpr char statement_domain[] = "grapevine statement 1";
+
+/// Makes the next version of our own statement from what `self` says now, and signs it.
+void restate(Member& self, const Signer& signer);
+
+/// True if the peer itself has signed what `member` states.
+bool is_signed(const Member& member, const Signer& signer);
+
+/// True if a peer made the statement `a` after the statement `b`. A peer that was started again
+/// may begin with lower numbers; when it hears of its earlier statement it raises its incarnation.
+bool is_later_statement(const Member& a, const Member& b);
+
+}  // namespace gv

@@ -1,0 +1,109 @@
+// Requests for sketches, and the judgement of a model by the answers.
+#include "consensus/transfer/model_review.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <variant>
+
+namespace gv {
+
+void ModelReview::begin(Time now, const TransferId& id, std::span<const float> model,
+                        const std::vector<PeerId>& witnesses, std::uint64_t seed, Effects& out) {
+  review_ = Review{.request = {.id = id, .seed = seed, .layout_hash = options_.layout_hash},
+                   .sketch = sketch_of(model, seed),
+                   .witnesses = {},
+                   .has_witnesses = !witnesses.empty(),
+                   .again_at = now + options_.again_after,
+                   .until = now + options_.patience};
+  for (const PeerId peer : witnesses) {
+    if (review_->witnesses.size() < options_.asked) review_->witnesses.push_back({peer, {}});
+  }
+  ask(out);
+}
+
+void ModelReview::ask(Effects& out) const {
+  for (const Witness& witness : review_->witnesses) {
+    if (!witness.answer) out.send(witness.peer, review_->request);
+  }
+}
+
+void ModelReview::receive(PeerId from, const Message& message) {
+  const TransferId* id = transfer_of(message);
+  if (!review_ || id == nullptr || *id != review_->request.id) return;
+  const auto witness = std::ranges::find(review_->witnesses, from, &Witness::peer);
+  if (witness == review_->witnesses.end()) return;
+  if (const auto* answer = std::get_if<SketchReply>(&message)) {
+    if (!witness->answer) witness->answer = *answer;
+  } else if (std::holds_alternative<Refuse>(message)) {
+    review_->witnesses.erase(witness);
+  }
+}
+
+void ModelReview::peer_gone(PeerId peer) {
+  if (!review_) return;
+  std::erase_if(review_->witnesses,
+                [&](const Witness& known) { return known.peer == peer && !known.answer; });
+}
+
+void ModelReview::tick(Time now, Effects& out) {
+  if (!review_ || now < review_->again_at) return;
+  review_->again_at = now + options_.again_after;
+  ask(out);
+}
+
+Time ModelReview::deadline() const {
+  return review_ ? std::min(review_->again_at, review_->until) : never;
+}
+
+std::size_t ModelReview::answers() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      review_->witnesses, [](const Witness& witness) { return witness.answer.has_value(); }));
+}
+
+auto ModelReview::take(Time now) -> std::optional<Verdict> {
+  if (!review_) return std::nullopt;
+  const bool is_decided = answers() >= std::min(options_.needed, review_->witnesses.size());
+  if (!is_decided && now < review_->until) return std::nullopt;
+  const Verdict found = verdict();
+  review_.reset();
+  return found;
+}
+
+auto ModelReview::verdict() const -> Verdict {
+  Verdict found;
+  std::vector<const SketchReply*> replies;
+  for (const Witness& witness : review_->witnesses) {
+    if (!witness.answer) continue;
+    replies.push_back(&*witness.answer);
+    found.step = std::max(found.step.value_or(0), witness.answer->step);
+  }
+  if (!replies.empty()) {
+    found.problem = problem_with(replies);
+  } else if (review_->has_witnesses) {
+    found.problem = Reason::timed_out;
+  }
+  return found;
+}
+
+Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies) const {
+  double nearest = std::numeric_limits<double>::infinity();
+  double spread = 0;
+  double norm = 1;
+  for (const SketchReply* reply : replies) {
+    nearest = std::min(nearest, distance_between(review_->sketch, reply->values));
+    norm = std::max(norm, norm_of(reply->values));
+    spread = std::max(spread, static_cast<double>(reply->spread));
+    for (const SketchReply* other : replies) {
+      spread = std::max(spread, distance_between(reply->values, other->values));
+    }
+  }
+  const double own_norm = norm_of(review_->sketch);
+  if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * norm)) {
+    return Reason::norm_exceeded;
+  }
+  // A spread of 0 says that no witness has compared its model yet.
+  if (spread > 0 && !(nearest <= options_.tolerance * spread)) return Reason::doubtful;
+  return Reason::none;
+}
+
+}  // namespace gv

@@ -1,0 +1,88 @@
+// Asks other peers how far a downloaded model is from theirs, so that one voice alone is not
+// believed.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/time.hpp"
+#include "consensus/message/effects.hpp"
+#include "consensus/transfer/sketch.hpp"
+
+namespace gv {
+
+/// The judgement of one downloaded model at a time, where the models of peers are near each other
+/// and not equal. The seed of the sketches is drawn after the download, so that its source cannot
+/// know the directions. A model is sound if the nearest of the witnesses' models is within
+/// `tolerance` times the spread: the largest of what witnesses report, and of the distances between
+/// them. Cost: a message to each witness and its answer, one round trip. Pure.
+///
+/// Without other peers the source is believed. A single witness may lie as well as the source may:
+/// then the model is refused, and the next source is no better off.
+class ModelReview {
+ public:
+  struct Options {
+    std::uint64_t layout_hash = 0;
+    double tolerance = 4;    ///< Times the spread.
+    double norm_cap = 10;    ///< Times the norm of each witness's model; 0: off.
+    std::size_t asked = 4;   ///< Witnesses asked.
+    std::size_t needed = 2;  ///< Answers that are enough.
+    Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
+    /// After this long the answers that came have to do; without any, the model is refused.
+    Duration patience = std::chrono::seconds(2);
+  };
+
+  explicit ModelReview(const Options& options) : options_(options) {}
+
+  /// Begins with the model that the transfer `id` has brought. `witnesses` are other peers than its
+  /// source, in random order; `seed` is random, and no other peer can have known it.
+  void begin(Time now, const TransferId& id, std::span<const float> model,
+             const std::vector<PeerId>& witnesses, std::uint64_t seed, Effects& out);
+  /// The model is not wanted any more.
+  void stop() { review_.reset(); }
+
+  /// Handles answers; ignores all else.
+  void receive(PeerId from, const Message& message);
+  void peer_gone(PeerId peer);
+  void tick(Time now, Effects& out);
+  Time deadline() const;
+
+  bool is_under_way() const { return review_.has_value(); }
+  struct Verdict {
+    Reason problem = Reason::none;      ///< What is wrong with the model; none: it is sound.
+    std::optional<std::uint64_t> step;  ///< The most steps of a witness, if there is one.
+  };
+  /// Once it is decided. Returned once, and the review is over.
+  std::optional<Verdict> take(Time now);
+
+  /// Witnesses kept.
+  std::size_t held() const { return review_ ? review_->witnesses.size() : 0; }
+
+ private:
+  struct Witness {
+    PeerId peer{};
+    std::optional<SketchReply> answer;
+  };
+  struct Review {
+    SketchRequest request;
+    SketchValues sketch{};
+    std::vector<Witness> witnesses;  ///< Without those that cannot answer.
+    bool has_witnesses = false;      ///< There were some.
+    Time again_at{};
+    Time until{};
+  };
+
+  void ask(Effects& out) const;
+  std::size_t answers() const;
+  Verdict verdict() const;
+  Reason problem_with(const std::vector<const SketchReply*>& replies) const;
+
+  Options options_;
+  std::optional<Review> review_;
+};
+
+}  // namespace gv

@@ -1,0 +1,144 @@
+// Sketches of models, and what the answers of witnesses say of a downloaded one.
+#include "consensus/transfer/model_review.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using Model = std::vector<float>;
+
+constexpr PeerId source{1};
+constexpr PeerId near{2};
+constexpr PeerId other{3};
+constexpr PeerId third{4};
+constexpr std::size_t elements = 3000;
+
+/// A model of norm 10, and others at a known distance from it in random directions.
+Model moved(const Model& from, double distance, std::uint64_t seed) {
+  Rng rng(seed);
+  Model step(from.size());
+  double squares = 0;
+  for (float& value : step) {
+    value = static_cast<float>(rng.normal());
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    step[i] = from[i] + step[i] * static_cast<float>(distance / std::sqrt(squares));
+  }
+  return step;
+}
+
+Model trained() { return moved(Model(elements), 10, 1); }
+
+struct Judged {
+  explicit Judged(const Model& model, const std::vector<PeerId>& witnesses = {near, other}) {
+    review.begin(Time{}, id, model, witnesses, seed, out);
+  }
+
+  void answer(PeerId from, const Model& model, float spread, std::uint64_t step = 70) {
+    review.receive(from, SketchReply{id, step, spread, sketch_of(model, seed)});
+  }
+  std::optional<Reason> problem(Time now = Time{}) {
+    const auto verdict = review.take(now);
+    return verdict ? std::optional(verdict->problem) : std::nullopt;
+  }
+
+  TransferId id = state_id(PeerId{9}, 5, 1);
+  std::uint64_t seed = 4711;
+  Effects out;
+  ModelReview review{{.layout_hash = 3}};
+};
+
+}  // namespace
+
+TEST_CASE("a sketch shows norms and distances within a third", "[unit]") {
+  const Model model = trained();
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const SketchValues sketch = sketch_of(model, seed);
+    // Four standard deviations of 1 / sqrt(2 * 64) each.
+    CHECK(norm_of(sketch) == Approx(10).epsilon(0.36));
+    const SketchValues moved_on = sketch_of(moved(model, 0.5, 100 + seed), seed);
+    CHECK(distance_between(sketch, moved_on) == Approx(0.5).epsilon(0.36));
+  }
+  CHECK(distance_between(sketch_of(model, 1), sketch_of(model, 1)) == 0);
+  CHECK(distance_between(sketch_of(model, 1), sketch_of(model, 2)) > 1);
+}
+
+TEST_CASE("a model near those of two witnesses is sound after one round trip", "[unit]") {
+  const Model model = trained();
+  Judged judged(model);
+  REQUIRE(judged.out.messages.size() == 2);
+  CHECK(std::get<SketchRequest>(judged.out.messages[0].message).seed == judged.seed);
+  CHECK_FALSE(judged.problem());
+  judged.answer(near, moved(model, 1, 2), 1, 60);
+  CHECK_FALSE(judged.problem());
+  judged.answer(other, moved(model, 2, 3), 1, 80);
+  const auto verdict = judged.review.take(Time{});
+  REQUIRE(verdict);
+  CHECK(verdict->problem == Reason::none);
+  CHECK(verdict->step == 80U);
+  CHECK_FALSE(judged.review.is_under_way());
+}
+
+TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
+  const Model honest = trained();
+  Judged judged(Model(elements, 0.18F));  // Of about the same norm.
+  judged.answer(near, moved(honest, 0.5, 2), 0.7F);
+  judged.answer(other, moved(honest, 0.5, 3), 0.7F);
+  CHECK(judged.problem() == Reason::doubtful);
+}
+
+TEST_CASE("a model that is much longer than those of the witnesses is refused for that", "[unit]") {
+  const Model honest = trained();
+  Judged judged(moved(honest, 1e6, 4));
+  judged.answer(near, honest, 1e9F);  // Even if a witness says that models are anywhere.
+  judged.answer(other, honest, 1);
+  CHECK(judged.problem() == Reason::norm_exceeded);
+}
+
+TEST_CASE("one witness is enough where there is no other, and none where there are none",
+          "[unit]") {
+  const Model honest = trained();
+  for (const bool is_sound : {true, false}) {
+    Judged judged(is_sound ? honest : Model(elements, 0.18F), {near});
+    judged.answer(near, moved(honest, 0.5, 2), 1);
+    CHECK(judged.problem() == (is_sound ? Reason::none : Reason::doubtful));
+  }
+  Judged alone(Model(elements, 0.18F), {});
+  CHECK(alone.out.messages.empty());
+  CHECK(alone.problem() == Reason::none);
+}
+
+TEST_CASE("silent witnesses are asked again, and in the end those that answered have to do",
+          "[unit]") {
+  const Model model = trained();
+  Judged judged(model, {near, other, third});
+  CHECK(judged.review.deadline() == Time{} + std::chrono::milliseconds(500));
+  judged.answer(near, model, 1);
+  judged.out = {};
+  judged.review.tick(Time{} + std::chrono::milliseconds(500), judged.out);
+  CHECK(judged.out.messages.size() == 2);
+  CHECK_FALSE(judged.problem(Time{} + std::chrono::milliseconds(1999)));
+  CHECK(judged.problem(Time{} + std::chrono::seconds(2)) == Reason::none);
+  Judged unheard(model);
+  CHECK(unheard.problem(Time{} + std::chrono::seconds(2)) == Reason::timed_out);
+}
+
+TEST_CASE("a witness that cannot answer is not waited for, and strangers are none", "[unit]") {
+  const Model model = trained();
+  Judged judged(model, {near, other});
+  judged.answer(source, Model(elements), 1e9F);
+  judged.review.receive(near, Refuse{judged.id, Reason::not_ready});
+  CHECK_FALSE(judged.problem());
+  judged.review.receive(other, SketchReply{state_id(PeerId{9}, 5, 2), 1, 1, {}});  // Of another.
+  CHECK_FALSE(judged.problem());
+  judged.answer(other, model, 1);
+  CHECK(judged.problem() == Reason::none);
+}
+
+}  // namespace gv

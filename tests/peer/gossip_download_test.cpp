@@ -1,0 +1,153 @@
+// A newcomer to a gossip, whose other peers are played by the test: which model it takes over.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <vector>
+
+#include "consensus/membership/statement.hpp"
+#include "consensus/transfer/sketch.hpp"
+#include "peer/modes/gossip.hpp"
+#include "tests/facts.hpp"
+#include "tests/signers.hpp"
+
+namespace gv {
+namespace {
+
+using Model = std::vector<float>;
+
+constexpr std::size_t elements = 512;
+constexpr std::uint64_t layout = 33;
+constexpr PeerId self{1};
+constexpr PeerId hostile{2};
+constexpr PeerId honest{3};
+constexpr PeerId honest_too{4};
+
+Member trains(PeerId peer, std::uint64_t step) {
+  Member member{.id = peer,
+                .name = "peer",
+                .address = "virtual:1",
+                .layout_hash = layout,
+                .progress = {.step = step, .steps_per_second = 10, .phase = Phase::training}};
+  restate(member, signer_of(peer));
+  return member;
+}
+
+struct Newcomer {
+  explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps)
+      : mode(self, 7, {.steps = 100000, .layout_hash = layout, .elements = elements}, {}, Rng(1)),
+        members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
+                {self, hostile, honest, honest_too}, {}, signer_of(self), Rng(1)) {
+    PushPull table;
+    for (const auto& [peer, step] : steps) table.members.push_back(trains(peer, step));
+    members.receive(now, steps.begin()->first, table, out);
+    mode.start(now, 0, true);
+    tick();
+  }
+
+  void tick() { mode.tick(now, members, out, jobs); }
+
+  /// The first message of that kind to that peer since the last call.
+  template <class M>
+  std::optional<M> sent(PeerId to) {
+    for (const Outgoing& outgoing : out.messages) {
+      if (const auto* message = std::get_if<M>(&outgoing.message); message && outgoing.to == to) {
+        return *message;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// The peer sends this model to the newcomer, which has asked for one.
+  void serve(PeerId from, const Model& model, std::uint64_t step) {
+    const auto request = sent<StateRequest>(from);
+    REQUIRE(request);
+    out = {};
+    mode.receive(now, from,
+                 TransferAccepted{.id = request->id,
+                                  .layout_hash = layout,
+                                  .elements = elements,
+                                  .version = {.step = step}},
+                 members, out);
+    mode.receive_block(now, from, Block{request->id, 0, std::as_bytes(std::span(model))}, out);
+    tick();
+  }
+
+  /// The model that the first job begins with; null if it goes on with its own.
+  const DownloadedModel* adopted() const {
+    const auto* task = jobs.empty() ? nullptr : first_of<task::AdoptModel>(jobs.front().tasks);
+    return task != nullptr ? &task->model : nullptr;
+  }
+
+  void bear_witness(PeerId from, const Model& model, std::uint64_t step) {
+    const auto request = sent<SketchRequest>(from);
+    REQUIRE(request);
+    mode.receive(now, from, SketchReply{request->id, step, 0.5F, sketch_of(model, request->seed)},
+                 members, out);
+    tick();
+  }
+
+  Time now{};
+  GossipMode mode;
+  Membership members;
+  Effects out;
+  std::vector<Job> jobs;
+};
+
+Model model_of(float value) { return Model(elements, value); }
+
+}  // namespace
+
+TEST_CASE("a newcomer takes no model from one voice and goes on with the next source") {
+  Newcomer newcomer({{hostile, 1ULL << 60}, {honest, 900}, {honest_too, 800}});
+  newcomer.serve(hostile, model_of(5), 1ULL << 60);
+  CHECK(newcomer.jobs.empty());
+  // The source has no say in the judgement of its model.
+  CHECK_FALSE(newcomer.sent<SketchRequest>(hostile));
+  newcomer.bear_witness(honest, model_of(1), 900);
+  newcomer.bear_witness(honest_too, model_of(1.001F), 800);
+  CHECK(newcomer.jobs.empty());
+  const auto refused = std::ranges::find_if(newcomer.out.facts, [](const Fact& fact) {
+    return std::holds_alternative<ModelRefused>(fact);
+  });
+  REQUIRE(refused != newcomer.out.facts.end());
+  CHECK(std::get<ModelRefused>(*refused).peer == hostile);
+  CHECK(std::get<ModelRefused>(*refused).reason == Reason::doubtful);
+
+  newcomer.serve(honest, model_of(1), 900);
+  newcomer.bear_witness(honest_too, model_of(1.001F), 800);
+  // A hostile witness alone cannot keep it from joining.
+  newcomer.bear_witness(hostile, model_of(-7), 1ULL << 60);
+  REQUIRE(newcomer.adopted() != nullptr);
+  CHECK(newcomer.adopted()->source == honest);
+  CHECK(newcomer.adopted()->values == model_of(1));
+  CHECK(newcomer.adopted()->step == 900);
+}
+
+TEST_CASE("no step is believed that only the source of a model claims") {
+  Newcomer newcomer({{hostile, 50000}, {honest, 900}, {honest_too, 800}});
+  newcomer.serve(hostile, model_of(1), 50000);  // With the model of an honest peer.
+  newcomer.bear_witness(honest, model_of(1), 900);
+  newcomer.bear_witness(honest_too, model_of(1.001F), 800);
+  REQUIRE(newcomer.adopted() != nullptr);
+  CHECK(newcomer.adopted()->step == 900);
+}
+
+TEST_CASE("the only other peer is believed, since no third can be asked") {
+  Newcomer newcomer({{honest, 900}});
+  newcomer.serve(honest, model_of(1), 900);
+  REQUIRE(newcomer.adopted() != nullptr);
+  CHECK(newcomer.adopted()->step == 900);
+}
+
+TEST_CASE("a newcomer whose sources all fail trains from the beginning") {
+  Newcomer newcomer({{hostile, 2000}, {honest, 900}});
+  newcomer.serve(hostile, model_of(5), 2000);
+  newcomer.bear_witness(honest, model_of(1), 900);
+  newcomer.serve(honest, model_of(1), 900);
+  newcomer.bear_witness(hostile, model_of(5), 2000);
+  REQUIRE(newcomer.jobs.size() == 1);
+  CHECK(newcomer.adopted() == nullptr);
+  CHECK(newcomer.mode.course().phase() == Phase::training);
+}
+
+}  // namespace gv
