@@ -1,0 +1,83 @@
+// A small world of peers that agree on generations and sum in lockstep.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/generation/agreement.hpp"
+#include "tests/explore/wire.hpp"
+
+namespace gv::explore {
+
+/// The bound of a world of agreements.
+struct AgreementBound {
+  static constexpr std::size_t peers = 3;
+  Faults faults;
+  std::uint64_t steps = 2;    ///< Collectives of each peer.
+  std::uint64_t ballots = 3;  ///< Of all peers alive.
+};
+
+/// Peers with the production agreement and a planner that does what all modes do: all that answered
+/// go on from the newest version. Messages take any time and overtake each other. Collectives are
+/// their outcome alone: one can finish at a peer once all of its generation have begun it, and a
+/// state that is needed has come once its source has it.
+///
+/// Reductions, and why no broken law is missed by them. Each peer has a clock of its own, which
+/// only its own timers move, and any set timer may fire next: so every order of timers and arrivals
+/// that clocks allow is there, and more. A peer sleeps through the moments at which it only repeats
+/// a question, unless a message was lost: other repetitions are the duplicates of the bound. Times
+/// more than 4 s ago are hashed alike, as no rule looks further back than 10 patiences, which are 3
+/// s. The patience is fixed, and the measured average behind it is set to zero. A peer joins the
+/// collective of its generation at once, which only lets more finish.
+class AgreementWorld {
+ public:
+  explicit AgreementWorld(const AgreementBound& bound);
+
+  std::vector<Move> moves() const;
+  void apply(const Move& move);
+  const std::string& broken() const { return broken_; }
+  bool is_outside() const;
+  std::uint64_t hash() const;
+  std::string text(const Move& move) const;
+
+ private:
+  static constexpr std::size_t n = AgreementBound::peers;
+  /// A collective: the key of its generation, and its step.
+  using Collective = std::pair<std::uint64_t, std::uint64_t>;
+  struct Peer {
+    std::optional<Agreement> agreement;  ///< Empty: it is dead.
+    Time now{};                          ///< By its own clock.
+    std::uint64_t key = 0;               ///< Of the generation it is in; 0: none.
+    bool knows_of_crash = false;
+  };
+  enum Act : std::size_t { finish, fetch, invite, repeat };
+
+  void wake(std::size_t number, bool to_repeat);
+  template <class Call>
+  void feed(std::size_t number, Call call);
+  void settle(std::size_t number);
+  void begin(std::size_t number, const Generation& generation);
+  bool can_finish(std::size_t number) const;
+  bool can_fetch(std::size_t number) const;
+  bool can_invite(std::size_t number) const;
+  void do_act(std::size_t number, std::size_t what);
+  void join(std::size_t number);
+  void check_results();
+  std::vector<PeerId> candidates(std::size_t number) const;
+
+  const AgreementBound* bound_;
+  std::array<Peer, n> peers_;
+  Wire wire_;
+  Faults faults_;
+  std::map<std::uint64_t, std::uint64_t> generations_;  ///< The hash of each, by key.
+  std::map<Collective, std::uint32_t> begun_;           ///< Peers that have joined, as bits.
+  std::map<Collective, ModelVersion> results_;
+  std::string broken_;
+};
+
+}  // namespace gv::explore

@@ -1,0 +1,68 @@
+// A small world of a newcomer that downloads a state from sources which change it and die.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/state_server.hpp"
+#include "tests/explore/wire.hpp"
+
+namespace gv::explore {
+
+/// The bound of a world of downloads.
+struct TransferBound {
+  Faults faults;
+  int changes = 1;  ///< Of the sources' states, by all together.
+  int wants = 2;    ///< Downloads that the newcomer begins.
+};
+
+/// Peer 0 downloads, 1 and 2 serve; all with the production code. A state has three values, sent in
+/// three blocks, and both sources begin with the same version. The newcomer begins a download, of
+/// any version or of the first one alone, whenever none is under way, and may give it up at any
+/// time to begin another. Its clock is moved by its own timer alone, which may fire at any time.
+class TransferWorld {
+ public:
+  explicit TransferWorld(const TransferBound& bound);
+
+  std::vector<Move> moves() const;
+  void apply(const Move& move);
+  const std::string& broken() const { return broken_; }
+  bool is_outside() const { return false; }
+  std::uint64_t hash() const;
+  std::string text(const Move& move) const;
+
+ private:
+  static constexpr std::size_t elements = 3;
+  struct Source {
+    std::optional<StateServer> server;  ///< Empty: it is dead.
+    ModelVersion version;
+    bool is_known_dead = false;
+  };
+  enum Act : std::size_t { want_any, want_first, give_up, change };
+
+  void carry_out(std::size_t number, Effects& out);
+  template <class Call>
+  void download(Call call);
+  void give(std::size_t to, std::size_t from, const Message& message);
+  void give_block(std::size_t to, std::size_t from, const Block& block);
+  void do_act(const Move& move);
+  Source& source(std::size_t number) { return sources_[number - 1]; }
+
+  const TransferBound* bound_;
+  StateDownload download_;
+  std::vector<float> memory_ = std::vector<float>(elements);
+  std::array<Source, 2> sources_;
+  Wire wire_;
+  Faults faults_;
+  int changes_left_ = 0;
+  int wants_left_ = 0;
+  std::optional<ModelVersion> wanted_;
+  Time now_{};
+  std::string broken_;
+};
+
+}  // namespace gv::explore
