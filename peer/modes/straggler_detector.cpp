@@ -14,8 +14,11 @@ constexpr double stall_factor = 4;
 constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
 
-/// Long enough for several questions and answers, some of them lost and some of them late.
-Duration answers_within(Duration patience) { return 6 * patience; }
+/// A peer that answers none of this many questions is taken for silent.
+constexpr int questions = 12;
+
+/// Long enough for answers to most of the questions, some of them lost and some of them late.
+Duration answers_within(Duration patience) { return 3 * patience; }
 
 }  // namespace
 
@@ -66,7 +69,7 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
     check_again_at_ = now;
   }
   if (now >= check_again_at_) {  // Messages get lost; a live peer hears one of several.
-    check_again_at_ = now + patience / 2;
+    check_again_at_ = now + answers_within(patience) / questions;
     for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }
   if (now < *checked_at_ + answers_within(patience)) return std::nullopt;
