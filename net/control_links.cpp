@@ -494,7 +494,7 @@ void ControlLinks::offend(PeerId peer, const std::string& why) { impl_->offend(p
 
 void ControlLinks::quarantine(PeerId peer) {
   if (impl_->is_quarantined(peer) || !impl_->links.contains(peer)) return;
-  impl_->conduct.quarantine(impl_->time_now(), peer);
+  impl_->conduct.quarantine(steady_time(), peer);
   impl_->cut(peer);
 }
 

@@ -370,7 +370,7 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
 /// An answer came now. A late peer gets more time in the next ballot, but one that stood still for
 /// a minute does not make us wait for minutes.
 void Agreement::measure(Time now) {
-  const double took = seconds(std::min(now - proposed_at_, patience()));
+  const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
 }
 

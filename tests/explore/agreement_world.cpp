@@ -31,6 +31,10 @@ class NewestVersion : public GenerationPlanner {
     }
     return start;
   }
+  std::uint64_t samples_max() const override { return 1 << 20; }
+  std::string problem(const Generation&) const override { return ""; }
+  std::string problem(const Answer&) const override { return ""; }
+  std::string problem(const SettingsRevision&) const override { return ""; }
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override {
     const auto rank = std::ranges::find(start.order, self) - start.order.begin();
     const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;

@@ -23,7 +23,7 @@ const ModelVersion newest{.step = 5, .samples = 80, .lineage = 9};
 
 /// A generation in which we get the state, or that of stage 1, from `source`.
 Generation from(PeerId source, std::uint64_t counter, const ModelVersion& version = newest) {
-  return {.id = {counter, source},
+  return {.id = {.number = counter, .proposer = source},
           .order = {first, second, self},
           .sources = {first, second, source},
           .shares = {1, 1, 1},

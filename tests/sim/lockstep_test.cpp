@@ -204,8 +204,11 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
   const std::size_t elements = 100;
   AllReduceOptions options;
   options.compression.codec = Codec::fp16;
-  const Generation generation{
-      .id = {1, PeerId{1}}, .order = peers, .sources = peers, .shares = {8, 8, 16}, .version = {}};
+  const Generation generation{.id = {.number = 1, .proposer = PeerId{1}},
+                              .order = peers,
+                              .sources = peers,
+                              .shares = {8, 8, 16},
+                              .version = {}};
   std::deque<Collective> parts;
   std::deque<std::pair<PeerId, Transfer>> sent;
   const auto post = [&](PeerId from, Effects& out) {
