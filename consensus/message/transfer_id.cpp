@@ -1,4 +1,4 @@
-// How the names of blocks are packed into numbers.
+// Packs the names of blocks into numbers and unpacks them.
 #include "consensus/message/transfer_id.hpp"
 
 namespace gv {
