@@ -38,14 +38,14 @@ GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t
 /// Results of at least this many bytes do not stay in a processor's cache until they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// Copies, reading each value once, and returns whether all are finite.
+/// Copies, reading each value once. True if all are finite.
 bool copy_finite(float* to, std::span<const float> from) {
   std::ranges::copy(from, to);
   return is_finite({to, from.size()});
 }
 
-/// The same past the cache, which would otherwise first fetch the memory that is overwritten.
-/// Measured from a block in the cache: twice as fast.
+/// The same, but writes past the cache, which would otherwise first fetch the memory that is
+/// overwritten. Measured with the source in the cache: twice as fast.
 bool copy_finite_past_cache(float* to, std::span<const float> from) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
@@ -73,7 +73,6 @@ bool is_receipt(const ReduceStep& step) { return step.kind != ReduceStep::Kind::
 
 }  // namespace
 
-// 24 bits of the collective, 8 of the bucket, 12 of the round, 20 of the segment.
 AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation,
                      float weight, std::shared_ptr<const Floats> input, Vector work)
     : options_(options),
@@ -102,7 +101,8 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
         if (!overlap(earlier.what.range, what.range)) continue;
         const bool was_sent = !is_receipt(earlier.what);
         if (!was_sent || !sends_input(earlier)) step.first_touch = false;
-        // A copy of a sum comes only after what it was made of was sent.
+        // Only an addition waits for an earlier send. A final copy cannot arrive before the values
+        // that it was made of were sent.
         if (was_sent && what.kind != ReduceStep::Kind::add) continue;
         if (was_sent) earlier.is_added_to_later = true;
         step.after.push_back(i);
@@ -124,7 +124,7 @@ std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) co
   return steps;
 }
 
-/// How far a step may go: as far as all the earlier steps that it waits for have come.
+/// The element up to which a step may go: all earlier steps that it waits for have passed it.
 std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   std::size_t end = step.what.range.end;
   for (const std::size_t i : step.after) {
@@ -167,7 +167,7 @@ void AllReduce::ready(std::size_t number, Effects& out) {
   for (std::size_t i = 0; i < bucket.steps.size(); ++i) go_on(number, i, out);
 }
 
-/// Lets a step go as far as it can now, and then the steps that wait for it.
+/// Advances a step as far as it can go now, and then the steps that wait for it.
 void AllReduce::go_on(std::size_t number, std::size_t index, Effects& out) {
   Bucket& bucket = buckets_[number];
   Step& step = bucket.steps[index];
@@ -216,8 +216,8 @@ bool AllReduce::sends_input(const Step& step) const {
   return step.first_touch && weight_ == 1 && options_.wire.is_plain();
 }
 
-/// The elements from the step's position to `end`, in the form in which they travel. They are lent
-/// and not copied, unless they may change before they have arrived.
+/// The elements from the step's position to `end`, in the form in which they travel. Their memory
+/// is shared and not copied, unless they may change before they have arrived.
 Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
   if (!options_.wire.is_plain()) return coded_payload(step, end, piece);
   const std::shared_ptr<const Floats> owner = sends_input(step) ? input_ : work_;
@@ -256,7 +256,7 @@ Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceN
   return {std::move(bytes), all};
 }
 
-/// Decodes the elements from `begin` on; false if the bytes are not exactly their code.
+/// Decodes the elements from `begin` on. False if the bytes do not encode exactly these elements.
 bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
                      std::span<float> values) const {
   std::size_t coded = values.size();
@@ -401,8 +401,8 @@ bool AllReduce::involves(PeerId peer) const {
   });
 }
 
-/// Merges the next received elements of a step into the result. Each is read once, as its sender
-/// may change lent memory at any time, and judged by what it makes of the result.
+/// Merges the next received elements of a step into the result. Each is read only once, because its
+/// sender may change shared memory at any time. So the check for finite values looks at the result.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;

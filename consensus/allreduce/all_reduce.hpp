@@ -60,11 +60,11 @@ class AllReduce {
   AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
 
-  /// Says that the input of this bucket is there. To be called once for each bucket, in any order.
+  /// The input of this bucket is ready. Must be called once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
 
-  /// The memory that a block under way should be read into; empty if it may lie anywhere else. The
-  /// answer changes once the block is no longer needed.
+  /// The memory into which a block under way should be read; empty if the block may lie anywhere.
+  /// The answer changes once the block is no longer needed.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
@@ -73,11 +73,11 @@ class AllReduce {
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
-  /// The first peer whose values are not finite, or make our sum so. From then on nothing is sent
-  /// or received, so that a sum which is not finite gets no further than the first sound peer.
+  /// The first peer whose values make our result not finite. From then on nothing is sent or
+  /// received, so that a sum which is not finite gets no further than the first sound peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
-  /// The sum, once it is done.
+  /// The sum, once done() is true.
   const Vector& result() const { return work_; }
 
   /// True if we send a piece to `peer` or receive one from it.
@@ -88,7 +88,7 @@ class AllReduce {
   /// Bytes of all transfers requested so far.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
-  /// A copy goes on in memory of its own, and shares the input, which is the caller's.
+  /// A copy of this object works in its own memory and shares the caller's input.
   friend class Fields;
   static constexpr std::size_t field_count = 14;
   friend bool operator==(const AllReduce& a, const AllReduce& b) { return equal_states(a, b); }
@@ -101,7 +101,7 @@ class AllReduce {
     bool is_added_to_later = false;   ///< A later step adds to the elements that this one sends.
     std::vector<std::size_t> after;   ///< Earlier steps that it waits for, element by element.
     std::vector<std::size_t> before;  ///< Later steps that wait for this one.
-    /// Its elements are gathered: whatever bits a compressor writes, not values to be summed.
+    /// Its elements are gathered and not summed. They may be any bits that a compressor writes.
     bool is_gathered = false;
   };
   struct Bucket {
@@ -112,7 +112,7 @@ class AllReduce {
   /// Bucket, step and segment of a block that arrived too early.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
   struct Early {
-    std::span<const float> values;  ///< Empty: it was read directly into its place in the result.
+    std::span<const float> values;  ///< Empty: read directly into its place in the result.
     std::shared_ptr<const void> owner;
   };
 

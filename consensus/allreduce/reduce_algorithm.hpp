@@ -39,7 +39,8 @@ enum class ReduceAlgorithm : std::uint8_t {
 };
 
 /// All algorithms, in the order of their numbers. Configs, the command line, choices and drawn
-/// worlds go through this list, so that one more is a row of the table in reduce_plan.cpp.
+/// worlds go through this list, so a new algorithm needs only a row in the table in
+/// reduce_plan.cpp.
 std::span<const ReduceAlgorithm> reduce_algorithms();
 
 /// The algorithm's name in configs.

@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// What peers have reported of their outgoing links.
+/// The costs that peers have reported for their outgoing links.
 class LinkTable {
  public:
   /// Believes the reports of `from`. Wrong reports can lead to a slow order but do no other harm:
@@ -36,7 +36,7 @@ struct MeasuredLink {
   LinkCost cost;
 };
 
-/// How collectives are made.
+/// How collectives are carried out.
 struct ReduceChoice {
   std::vector<PeerId> order;  ///< The position is the rank.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
@@ -44,7 +44,7 @@ struct ReduceChoice {
   std::optional<MeasuredLink> slowest;
 };
 
-/// What is summed, and how long that takes at present.
+/// The size of the vector to sum, the site, and how long a collective takes at present.
 struct ReduceNeeds {
   std::size_t elements = 0;
   std::optional<ReduceAlgorithm> algorithm;  ///< The algorithm to use; empty: any.
@@ -54,7 +54,7 @@ struct ReduceNeeds {
 
 /// Seconds predicted for a sum. Each phase takes as long as its busiest peer, which sends or
 /// receives one message after the other; all phases together take at least the processors' work. An
-/// unmeasured link costs what is assumed for it; with `measured_only` the result is then empty.
+/// unmeasured link has the assumed cost of the site; with `measured_only` the result is then empty.
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only);
 

@@ -1,4 +1,4 @@
-// The ways to sum a vector over ranks: the plan of each, what it costs, and the table of them all.
+// The all-reduce algorithms: the plan and the cost of each, and the table of all of them.
 #include "consensus/allreduce/reduce_plan.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Kind = ReduceStep::Kind;
 
-/// A list of steps under construction; a step over nothing is no step.
+/// A list of steps under construction. Steps over an empty range are left out.
 struct Plan {
   std::vector<ReduceStep> steps;
 
@@ -26,8 +26,8 @@ struct Plan {
 std::size_t floor_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n)) - 1; }
 std::size_t ceil_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
 
-/// Starting with its own chunk, a rank passes on to the right what it has just summed; chunk c is
-/// complete at rank c-1, and then goes round once more.
+/// Starting with its own chunk, a rank passes to the right the chunk that it has just summed. Chunk
+/// c is complete at rank c-1, and then goes round once more.
 void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t right = (rank + 1) % ranks;
   const std::size_t left = (rank + ranks - 1) % ranks;
@@ -66,8 +66,8 @@ void plan_folded(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
   if (rank < folded) plan.append(Kind::send, rank + 1, all, core_rounds + 1);
 }
 
-/// The ranks halve what they are responsible for with partners 1, 2, 4, ... away, then double what
-/// they know on the way back.
+/// With partners 1, 2, 4, ... away, the ranks halve the range that they are responsible for. On the
+/// way back they double the range whose sum they know.
 void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = floor_log2(ranks);
   plan_folded(plan, ranks, rank, elements, 2 * levels, [&](std::size_t place, auto rank_at) {
@@ -139,8 +139,8 @@ void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
   }
 }
 
-/// In a round the ranks exchange all that they have summed with partners 1, 2, 4, ... away, and
-/// both partners add it up. So after the last round each of them has the sum.
+/// In each round a rank exchanges its partial sum with a partner 1, 2, 4, ... away, and both add
+/// the two. After the last round every rank has the sum.
 void plan_butterfly(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = floor_log2(ranks);
   plan_folded(plan, ranks, rank, elements, levels, [&](std::size_t place, auto rank_at) {
@@ -152,7 +152,7 @@ void plan_butterfly(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t
   });
 }
 
-/// Bytes that a rank sends where it sends and receives a vector's (n-1)/n twice.
+/// Bytes that a rank sends if it sends and receives (n-1)/n of a vector twice.
 double both_ways(double bytes, double n) { return 2 * bytes * (n - 1) / n; }
 
 /// Every rank sends 2(n-1) messages of a chunk each.
@@ -197,7 +197,7 @@ ReduceCost butterfly_cost(std::size_t ranks, double bytes) {
           .mean_bytes = bytes * messages};
 }
 
-/// What tells one algorithm from another.
+/// The properties of one algorithm.
 struct Row {
   ReduceAlgorithm algorithm;
   std::string_view name;
@@ -207,9 +207,9 @@ struct Row {
   /// The messages of the first half of the rounds do not wait for each other, nor do the others.
   bool has_two_phases;
   double byte_factor;
-  /// What a processor spends on a byte of a message, at both ends together, through sockets and
-  /// where memory is shared. Fitted for 2, 4 and 8 peers on two processors, between two kinds of
-  /// them, which differ by more than the algorithms do.
+  /// Processor time for each byte of a message, at both ends together, through sockets and through
+  /// shared memory. Fitted for 2, 4 and 8 peers on two processors. The values lie between those of
+  /// two kinds of processor, which differ by more than the algorithms do.
   double socket_byte_s;
   double memory_byte_s;
   /// The most ranks that it is chosen for: peers hold a limited number of connections.

@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// One thing a rank does. A rank's steps are a list. A step processes an element, from the front
-/// on, as soon as all earlier steps of the list that touch this element have processed it.
+/// One action of a rank, in the list of its steps. A step processes its elements from the front on,
+/// each as soon as all earlier steps of the list that touch it have processed it.
 struct ReduceStep {
   enum class Kind {
     send,  ///< Send the current values of `range` to `peer`.
@@ -37,7 +37,7 @@ std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks
 /// rank gets it unchanged. The same rules hold, but nothing is added.
 std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank);
 
-/// What an all-reduce of 4-byte values costs by the formulas of ReduceAlgorithm, which ignore that
+/// The cost of an all-reduce of 4-byte values by the formulas of ReduceAlgorithm, which ignore that
 /// ranges are whole elements.
 struct ReduceCost {
   double rounds = 0;          ///< In a round every rank sends and receives at most one message.
@@ -50,10 +50,10 @@ struct ReduceCost {
 
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements);
 
-/// The phase that the messages of a round belong to.
+/// The phase to which the messages of a round belong.
 std::size_t phase_of(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t round);
 
-/// What a message costs on a link: a fixed time, and a time for each byte.
+/// The cost of a message on a link: a fixed time, and a time for each byte.
 struct LinkCost {
   double latency_s = 0;
   double seconds_per_byte = 0;
@@ -65,13 +65,13 @@ inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0
 inline constexpr LinkCost host_link{.latency_s = 5e-6, .seconds_per_byte = 0.2e-9};
 inline constexpr LinkCost memory_link{.latency_s = 5e-6, .seconds_per_byte = 0.05e-9};
 
-/// Where a sum is made.
+/// The hosts and links on which a sum is computed.
 struct ReduceSite {
   LinkCost link = network_link;  ///< Of any link that was not measured.
   /// On the fullest host; 0: so few that a sum never waits for processors.
   double peers_per_processor = 0;
   bool is_one_host = false;    ///< All peers are on one host and stay awake while they wait.
-  bool shares_memory = false;  ///< All peers read each other's blocks where they lie.
+  bool shares_memory = false;  ///< All peers read each other's blocks in place, without a copy.
 };
 
 /// The cost of a byte on a link relative to the ring and the tree. It is larger where pieces arrive
@@ -96,11 +96,11 @@ double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 
-/// With more ranks no peer is told to send directly: each would need a connection with every other,
-/// and peers hold only a limited number of them.
+/// With more ranks `direct` is not chosen: each peer would need a connection with every other, and
+/// peers hold only a limited number of them.
 inline constexpr std::size_t direct_ranks_max = 32;
 
-/// Whether an algorithm is fit for this number of ranks.
+/// True if an algorithm suits this number of ranks.
 bool fits(ReduceAlgorithm algorithm, std::size_t ranks);
 
 /// The algorithm with the least predicted time where all links are alike; of equals the first in

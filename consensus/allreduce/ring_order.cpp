@@ -32,7 +32,7 @@ class Links {
         if (std::isfinite(at(from, to))) slowest = std::max(slowest, at(from, to));
       }
     }
-    // No link costs more than any ring of links.
+    // A missing link costs more than any ring without one.
     const double none = (slowest > 0 ? slowest : 1) * static_cast<double>(2 * peers);
     for (double& cost : cost_) cost = std::min(cost, none);
   }
@@ -199,15 +199,15 @@ bool reverse_segments(Ring& ring, const Links& links, double least_gain) {
   return improved;
 }
 
-/// A local optimum of the sum under both kinds of moves.
+/// Improves a ring to a local optimum of the sum under both kinds of moves.
 void improve(Ring& ring, const Links& links) {
-  // Gains below rounding could go in circles.
+  // Gains below rounding errors could make the search go in circles.
   const double least_gain = 1e-12 * cost_of(ring, links, sum);
   while (move_segments(ring, links, least_gain) || reverse_segments(ring, links, least_gain)) {
   }
 }
 
-/// Swaps three neighbouring segments end for end: the smallest change that neither kind of move
+/// Reverses the order of three neighbouring segments: the smallest change that neither kind of move
 /// undoes (the double bridge of Martin, Otto and Felten 1991).
 void kick(Ring& ring, Rng& rng) {
   std::size_t cuts[4];

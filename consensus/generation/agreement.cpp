@@ -22,9 +22,9 @@ constexpr int patience_with_the_good = 4;
 constexpr int patience_with_decisions = 6;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
-/// Sound peers never miss this many ballots of the others.
+/// A sound peer never misses this many ballots of the others.
 constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
-/// Sound peers never miss this many settings revisions while they run.
+/// A sound peer never misses this many settings revisions while it runs.
 constexpr std::uint64_t revisions_ahead_max = 64;
 /// The largest number of a settings revision that a newcomer believes.
 constexpr std::uint64_t first_revision_max = std::uint64_t{1} << 32;
@@ -58,7 +58,7 @@ void Agreement::set_candidates(Time now, std::vector<PeerId> present) {
   if (still_since_ && !generation_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
 }
 
-/// Others name whom they like, so only those are kept that could take part.
+/// A message may blame any id, so ids that could not take part anyway are dropped.
 void Agreement::blame(PeerId peer) {
   const bool is_there = std::ranges::find(present_, peer) != present_.end();
   if (peer != self_ && is_there) blamed_.insert(peer);
@@ -99,7 +99,7 @@ bool Agreement::is_spoilt() const {
          });
 }
 
-/// Whether a generation began without us because we refuse one of its peers, which most do not.
+/// True if a generation began without us because we refuse one of its peers and too few others do.
 bool Agreement::must_rest() const {
   const bool are_left_out = last_generation_ && !own_.leaves;
   return are_left_out && std::ranges::any_of(last_generation_->order, [this](PeerId peer) {
@@ -123,9 +123,9 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
   if (!still) stand_still(now);
 }
 
-/// The next ballot comes at once, as the cause that ended the generation may be over. After two
-/// generations in a row without a finished collective, at most one begins in a patience. Otherwise
-/// peers would do nothing but agree, as often as links allow.
+/// The next ballot may begin at once, because the cause that ended the generation may be over.
+/// After two generations in a row without a finished collective, at most one begins per patience.
+/// Otherwise the peers might do nothing but hold ballots.
 void Agreement::stand_still(Time now) {
   still_since_ = now;
   if (generation_) {
@@ -139,8 +139,9 @@ void Agreement::stand_still(Time now) {
   ask_again_at_ = never;
 }
 
-/// The largest number of a ballot that more than a third of all peers have reported. With fewer
-/// hostile peers than that, a sound one is among them, so no claim alone can run up the numbers.
+/// The largest number such that more than a third of all candidates have reported a ballot at least
+/// as large. With at most a third of them hostile, one reporter is sound, so hostile claims alone
+/// cannot run up the numbers.
 std::uint64_t Agreement::vouched() const {
   std::vector<std::uint64_t> numbers{newest_seen_};
   for (const PeerId peer : candidates_) {
@@ -170,7 +171,7 @@ Time Agreement::own_turn() const {
     if (peer == self_) break;
     if (!blamed_.contains(peer) && !exclusion_.is_left_out(peer, present_, present_)) ++before;
   }
-  // What we refuse others may not, and they propose without us.
+  // If the next generation would leave us out, all others propose first.
   if (exclusion_.is_left_out(self_, present_, present_)) {
     before = static_cast<int>(candidates_.size());
   }
@@ -341,7 +342,7 @@ void Agreement::receive(Time now, PeerId from, const Message& message,
       message);
 }
 
-/// The proposer whose decision we wait for has sent none that we can take.
+/// Blames the proposer whose decision we wait for: it has sent none that we can accept.
 void Agreement::give_up_on_proposer(Time now) {
   const PeerId proposer = promised_.proposer;
   stand_still(now);
@@ -367,8 +368,8 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   confirm(out);
 }
 
-/// An answer came now. A late peer gets more time in the next ballot, but one that stood still for
-/// a minute does not make us wait for minutes.
+/// Measures an answer that arrived now. A late peer gets more time in the next ballot, but one that
+/// stood still for a minute does not make us wait for minutes.
 void Agreement::measure(Time now) {
   const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
@@ -428,7 +429,8 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   begin(now, start, out);
 }
 
-/// A generation with an excluded peer, without what we answered, or with older settings.
+/// True if `start` contains an excluded peer, asks for a state that we do not have, or has settings
+/// that are older or too far ahead.
 bool Agreement::is_refused(const Generation& start, const GenerationPlanner& planner) const {
   const bool goes_back = last_ && start.revision < last_->revision &&
                          last_->revision.number <= start.revision.number + revisions_ahead_max;

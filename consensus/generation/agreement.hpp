@@ -42,14 +42,14 @@ class Agreement {
   /// cannot be confused.
   Agreement(PeerId self, std::uint64_t session, Options options);
 
-  /// The version of our replica. Not to be called while standing still.
+  /// Sets the version of our replica. Must not be called while standing still.
   void set_version(const ModelVersion& version) { own_.version = version; }
   const ModelVersion& version() const { return own_.version; }
-  /// Samples a second that we compute, for the shares; 0: not known yet.
+  /// Sets how many samples we compute a second, for the shares; 0: not known yet.
   void set_speed(double samples_per_second) { own_.speed = static_cast<float>(samples_per_second); }
-  /// Our measurements of links from us, at most `link_reports_max`.
+  /// Sets our measurements of the links from us, at most `link_reports_max`.
   void set_links(std::vector<LinkReport> links) { own_.links = std::move(links); }
-  /// The stages of a pipeline whose state we have, at most `stage_holdings_max`.
+  /// Sets the pipeline stages whose state we have, at most `stage_holdings_max`.
   void set_holdings(std::vector<StageHolding> holdings) { own_.holdings = std::move(holdings); }
   const std::vector<StageHolding>& holdings() const { return own_.holdings; }
   /// In a pipeline: from now on we take no part and hand over the stages that we hold.
@@ -66,24 +66,23 @@ class Agreement {
   /// The newest revision we have heard of. The running generation may use an older one.
   const SettingsRevision& revision() const { return own_.revision; }
 
-  /// The peers that could take part now, ourselves included, sorted. Of these, excluded ones are no
-  /// candidates.
+  /// Sets the peers that could take part now, ourselves included, sorted. All of them except
+  /// excluded peers become candidates.
   void set_candidates(Time now, std::vector<PeerId> present);
   const std::vector<PeerId>& candidates() const { return candidates_; }
 
-  /// From now on we do not work with `peer` for a while, and tell all so. The caller ends a
-  /// generation that contains it.
-  /// True if that is new.
+  /// Refuses to work with `peer` for a while and tells all candidates. If the running generation
+  /// contains the peer, the caller must end it. Returns true if the refusal is new.
   bool refuse(Time now, PeerId peer, Effects& out);
   /// How long a refusal lasts.
   Duration refusal() const { return exclusion_.lasts(); }
-  /// We refuse the peer, or more than a third of all peers do.
+  /// True if we refuse the peer, or more than a third of all peers do.
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
-  /// A generation with the running one's peers would leave out `peer`.
+  /// True if a new generation of the running one's peers would leave out `peer`.
   bool is_left_out(PeerId peer) const {
     return generation_ && exclusion_.is_left_out(peer, generation_->order, present_);
   }
-  /// A peer of the running generation is excluded, so it has to end.
+  /// True if the running generation has to end because one of its peers is excluded.
   bool is_spoilt() const;
 
   /// Ends the running generation for all its peers. Peers in `blamed` (may be empty) get only a
@@ -95,10 +94,10 @@ class Agreement {
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
-  /// Handles Propose, Promise, Preempted, Install, EndGeneration and Refusals. An unsound one
-  /// changes nothing and is told as UnsoundMessage, for its sender to pay. A sound one that asks
-  /// for too much is only refused: a ballot far above those that peers report, more interruptions
-  /// than the sender's budget, or a settings revision far above ours.
+  /// Handles Propose, Promise, Preempted, Install, EndGeneration and Refusals. An unsound message
+  /// is reported as UnsoundMessage and counts against its sender. A sound one that asks for too
+  /// much is only ignored: a ballot far above those that peers report, more interruptions than the
+  /// sender's budget, or a settings revision far above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
@@ -152,14 +151,14 @@ class Agreement {
   PeerId self_;
   std::uint32_t session_;
   Options options_;
-  Answer own_;                   ///< What we would answer to a ballot now.
-  std::vector<PeerId> present_;  ///< All that could take part, excluded peers too.
+  Answer own_;                   ///< Our answer to a ballot now.
+  std::vector<PeerId> present_;  ///< The peers that could take part, including excluded ones.
   std::vector<PeerId> candidates_;
   Exclusion exclusion_;
   std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
   GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot we took part in or believe in.
-  std::map<PeerId, std::uint64_t> reported_;  ///< Number of the newest ballot each peer told us of.
+  std::map<PeerId, std::uint64_t> reported_;  ///< Largest ballot number in each peer's messages.
   BallotBudget budget_;
   bool interrupted_ = false;  ///< The ballot we promised ended a running generation.
   std::optional<Generation> generation_;

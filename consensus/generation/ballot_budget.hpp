@@ -1,4 +1,4 @@
-// How often each peer may interrupt the others by ballots.
+// Limits how often each peer may interrupt the others with ballots.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace gv {
 
-/// A ballot makes all its peers stand still, so one key must not call them as it likes. Each may
+/// A ballot makes all its peers stand still, so no key may call ballots without limit. Each may
 /// interrupt us `burst` times at once, and once more in every `interval` after that. Faults make
-/// sound peers call many ballots, but these end in generations, and are then given back. A peer
-/// over its budget is not punished: it is answered later. Pure.
+/// sound peers call many ballots, but these end in generations and are then given back. A peer over
+/// its budget is not punished, only answered later. Pure.
 class BallotBudget {
  public:
   static constexpr int burst = 8;
   static constexpr Duration interval = std::chrono::seconds(1);
 
-  /// Whether `peer` may interrupt us now, which is counted.
+  /// Spends one interruption from the budget of `peer`. False if none is left.
   bool take(Time now, PeerId peer) {
     Time& full_at = full_at_.try_emplace(peer, now).first->second;
     full_at = std::max(full_at, now);
@@ -29,17 +29,17 @@ class BallotBudget {
     full_at += interval;
     return true;
   }
-  /// The newest interruption by `peer` was of use.
+  /// Gives `peer` back its newest interruption, which was useful.
   void give_back(PeerId peer) {
     const auto found = full_at_.find(peer);
     if (found != full_at_.end()) found->second -= interval;
   }
-  /// The peer has less than half of its budget left, so its ballots are not waited for.
+  /// True if the peer has less than half of its budget left. We then do not wait for its ballots.
   bool is_low(Time now, PeerId peer) const {
     const auto found = full_at_.find(peer);
     return found != full_at_.end() && found->second - now > burst / 2 * interval;
   }
-  /// Forgets the peers with a whole budget.
+  /// Forgets the peers whose budget is full.
   void tick(Time now) {
     std::erase_if(full_at_, [&](const auto& entry) { return entry.second <= now; });
   }
@@ -48,7 +48,7 @@ class BallotBudget {
   void add_to(StateHash& hash) const { hash.add(full_at_); }
 
  private:
-  std::map<PeerId, Time> full_at_;  ///< When each peer has its whole budget again.
+  std::map<PeerId, Time> full_at_;  ///< When the budget of each peer is full again.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Counts accusers.
+// Keeps each peer's refusals until they expire and counts the accusers of a peer.
 #include "consensus/generation/exclusion.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which peers we refuse to work with, which ones the others refuse, and who takes no part for that.
+// Which peers we refuse to work with, which ones others refuse, and which are therefore left out.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace gv {
 
-/// Refusals of peers, each with its end. A peer refuses another only for what it has seen itself,
-/// and says so to all over its own links. A peer is excluded if we refuse it, or if more than a
-/// third of all peers do. Otherwise those that refuse it take no part themselves. With fewer than a
-/// third of hostile peers no accusation excludes a sound one, as one sound peer would have to be
-/// among its accusers (consensus/README.md). Pure.
+/// Refusals of peers, each with a time limit. A peer refuses another only for what it has seen
+/// itself, and tells all others over its own links. A peer is excluded if we refuse it, or if more
+/// than a third of all peers do. Otherwise the peers that refuse it take no part themselves. If at
+/// most a third of all peers are hostile, they cannot exclude a sound peer: one sound peer would
+/// have to be among its accusers (consensus/README.md). Pure.
 class Exclusion {
  public:
   explicit Exclusion(PeerId self, Duration lasts = std::chrono::minutes(1))
@@ -26,15 +26,15 @@ class Exclusion {
 
   Duration lasts() const { return lasts_; }
 
-  /// Counts an unsound message of `peer`. True if we refuse the peer from now on.
+  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer.
   bool offend(Time now, PeerId peer) { return conduct_.offend(now, peer) && refuse(now, peer); }
-  /// We have reason not to work with `peer` for a while. True if that is new.
+  /// Refuses `peer` from now on for `lasts()`. True if the refusal is new.
   bool refuse(Time now, PeerId peer);
-  /// `from` refuses exactly these peers.
+  /// Replaces the refusals of `from` by these.
   void hear(Time now, PeerId from, const std::vector<PeerId>& refused);
-  /// Forgets what is over. True if a refusal of ours is.
+  /// Drops expired refusals. True if one of ours has expired.
   bool tick(Time now);
-  /// When the next refusal is over.
+  /// When the next refusal expires.
   Time deadline() const;
 
   /// The peers that we refuse, by id.
@@ -44,10 +44,10 @@ class Exclusion {
   bool is_excluded(PeerId peer, const std::vector<PeerId>& peers) const {
     return refuses(self_, peer) || is_refused_by_many(peer, peers);
   }
-  /// More than a third of `peers` refuse `peer`.
+  /// True if more than a third of `peers` refuse `peer`.
   bool is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers) const;
-  /// Whether `peer` takes no part in a generation of `present` peers, because it is refused by many
-  /// of `peers` or refuses one of the others that is not.
+  /// True if a generation of the peers in `present` leaves out `peer`: many of `peers` refuse it,
+  /// or it refuses one of `present` that few of `peers` refuse.
   bool is_left_out(PeerId peer, const std::vector<PeerId>& present,
                    const std::vector<PeerId>& peers) const;
 
@@ -58,7 +58,7 @@ class Exclusion {
   PeerId self_;
   Duration lasts_;
   Conduct conduct_;
-  std::map<PeerId, std::map<PeerId, Time>> until_;  ///< By accuser and accused.
+  std::map<PeerId, std::map<PeerId, Time>> until_;  ///< Ends of refusals, by accuser and accused.
 };
 
 }  // namespace gv

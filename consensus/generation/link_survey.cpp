@@ -18,7 +18,7 @@ constexpr std::size_t large_bytes_min = 16 * 1024;
 /// No memory is faster than this.
 constexpr double bytes_per_second_max = 20e9;
 
-/// A probe that takes longer is given up for the next.
+/// A probe that takes longer is given up when the next one is due.
 constexpr Duration probe_max = std::chrono::seconds(1);
 
 /// About as many bytes as the busiest link carries in a ring, within the bounds of a block.
@@ -66,8 +66,8 @@ void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usu
   const std::size_t ranks = order_.size();
   const std::size_t round = (operation - 1) / (ranks - 1);
   const std::size_t places = 1 + (operation - 1) % (ranks - 1);
-  // Two peers that would probe each other take turns, as an answer would wait behind the other's
-  // block.
+  // Two peers that would probe each other take turns. Otherwise an answer would wait behind the
+  // other peer's block.
   if (2 * places == ranks && (round % 2 == 0) != (rank_ < places)) return;
   const Duration quiet = usual > Duration{} ? std::min(usual, quiet_max) : quiet_max;
   probe_ = Probe{
@@ -107,7 +107,7 @@ void LinkSurvey::receive(Time now, PeerId from, const ProbeAck& message, Effects
   }
 }
 
-/// Ends the probe under way, which takes at least `seconds`.
+/// Ends the probe under way and records that it takes at least `seconds`.
 void LinkSurvey::give_up(double seconds) {
   Known& known = known_[probe_->to];
   if (!probe_->large) known.small.add(seconds);

@@ -18,23 +18,23 @@ namespace gv {
 
 /// Measures the links from one peer to every other in its generation. A ring uses few links, so it
 /// cannot show the speed of the others. In each of a generation's first collectives every peer
-/// therefore sends one other a small block and, once that was answered, a large one. All send to
-/// the peer the same number of ranks after them, so that no peer gets two. Half of the small
-/// block's time is the latency; the additional time of the large one is that of its bytes. The
-/// fastest of the newest four measurements counts, because any disturbance makes them slower. Pure.
+/// therefore sends one other a small block and, once that was answered, a large one. Each sends to
+/// the peer the same number of ranks after it, so no peer gets two. Half of the small block's time
+/// is the latency; the additional time of the large one is that of its bytes. The fastest of the
+/// newest four measurements counts, because disturbances only make them slower. Pure.
 class LinkSurvey {
  public:
   /// Measurements of each link in a generation.
   static constexpr std::size_t rounds = 4;
-  /// The longest time that a sum waits for an unanswered probe; it also waits no longer than sums
-  /// take.
+  /// The longest that a collective waits for an unanswered probe. It also waits no longer than a
+  /// collective usually takes.
   static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
   /// A large block has as many bytes as a link carries in a sum of `elements` floats, but at most
-  /// those of one block.
+  /// `block_bytes_usual`.
   LinkSurvey(PeerId self, std::size_t elements);
 
-  /// Begins a generation. Nothing is measured with more than 65 peers.
+  /// Begins a generation. With more than 65 peers no links are measured.
   void begin(const std::vector<PeerId>& order, std::uint64_t generation_key);
   void end();
 
@@ -48,11 +48,11 @@ class LinkSurvey {
   void receive(Time now, PeerId from, const ProbeAck& message, Effects& out);
   /// The lane to the peer broke, and any probe on it is lost.
   void lane_lost(PeerId peer);
-  /// There is no lane to the peer.
+  /// No lane to the peer can be opened. It is reported as a link with 0 bytes a second.
   void lane_refused(PeerId peer);
 
-  /// Other blocks should wait until this time so that they do not disturb the probe under way. In
-  /// the past if there is none.
+  /// Other blocks should wait until this time so that they do not disturb the probe under way. With
+  /// no probe under way this is in the past.
   Time quiet_until() const { return probe_ ? probe_->quiet_until : Time::min(); }
 
   /// The number of collectives, after a generation's first, that measure the links of `peers`
@@ -69,7 +69,7 @@ class LinkSurvey {
   friend bool operator==(const LinkSurvey& a, const LinkSurvey& b) { return equal_states(a, b); }
 
  private:
-  /// The newest measurements of one kind, in seconds; infinity where there is none.
+  /// The newest measurements of one kind, in seconds. Unused places hold infinity.
   struct Samples {
     std::array<double, rounds> seconds = none();
     std::size_t next = 0;
@@ -96,7 +96,7 @@ class LinkSurvey {
 
   PeerId self_;
   std::shared_ptr<const std::vector<std::byte>> bytes_;
-  std::vector<PeerId> order_;  ///< Empty: nothing is measured.
+  std::vector<PeerId> order_;  ///< Empty while no links are measured.
   std::size_t rank_ = 0;
   std::uint64_t generation_key_ = 0;
   std::optional<Probe> probe_;

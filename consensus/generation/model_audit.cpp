@@ -1,4 +1,4 @@
-// Counts the peers with equal fingerprints.
+// Finds the largest group of peers with equal fingerprints.
 #include "consensus/generation/model_audit.hpp"
 
 #include <algorithm>

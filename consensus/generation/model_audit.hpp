@@ -13,10 +13,10 @@
 namespace gv {
 
 /// Equal versions should mean equal bits, but memory may fail, and a peer that forwards pieces of a
-/// sum may change them. At regular steps each peer tells all others the fingerprint of its
+/// sum may change them. At regular steps each peer sends all others the fingerprint of its
 /// parameters. A peer whose fingerprint differs from the majority's is odd; of equally large groups
 /// the one with the lowest rank counts as the majority. This does not show which peer caused the
-/// difference. Pure. Costs a message to each peer and a pass over the parameters in `every` steps.
+/// difference. Pure. Costs a message to each peer and a pass over the parameters per `every` steps.
 class ModelAudit {
  public:
   static constexpr std::uint64_t every = 64;  ///< Steps between two audits.
@@ -30,8 +30,9 @@ class ModelAudit {
   void begin(const std::vector<PeerId>& order);
   void end() { begin({}); }
 
-  /// Notes that `from` (or we ourselves) had these parameters before that collective. Once all
-  /// peers have told theirs, returns the odd peers, by rank; otherwise returns nothing.
+  /// Notes the fingerprint of the parameters that `from` (maybe ourselves) had before that
+  /// collective. Returns the odd peers, by rank, once the fingerprints of all peers are known, and
+  /// nullopt before. Ignores peers outside the generation.
   std::optional<std::vector<PeerId>> tell(PeerId from, std::uint64_t operation,
                                           std::uint64_t fingerprint);
 
@@ -43,7 +44,7 @@ class ModelAudit {
   using Told = std::map<PeerId, std::uint64_t>;
 
   std::vector<PeerId> order_;
-  std::map<std::uint64_t, Told> told_;  ///< Fingerprints of the newest few audits, by step.
+  std::map<std::uint64_t, Told> told_;  ///< Fingerprints of the newest audits, by collective.
 };
 
 }  // namespace gv

@@ -14,33 +14,34 @@ namespace gv {
 /// The answers of all peers, by id.
 using Answers = std::map<PeerId, Answer>;
 
-/// Plans the next generation from the answers to a ballot, and judges the plan of another peer. The
-/// agreement itself knows neither algorithms nor stages. Pure: all peers with equal answers and
-/// equal pasts plan alike.
+/// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The
+/// agreement itself knows neither algorithms nor stages. Pure: equal answers and an equal `last`
+/// give equal plans.
 class GenerationPlanner {
  public:
   virtual ~GenerationPlanner() = default;
 
   /// Plans which peers take part, from which model on, and how: everything except the id and the
-  /// settings. `last` is the newest generation that this peer was in, or null. Empty if no peer
-  /// could go on.
+  /// settings. `last` is the newest generation that this peer was in, or null. Returns nullopt if
+  /// no peer could go on.
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
-  /// The most samples that all peers together contribute in an optimiser step.
+  /// The most samples that all peers together can contribute to one optimiser step.
   virtual std::uint64_t samples_max() const = 0;
-  /// What in another peer's generation no sound peer of this run would install: a sentence without
-  /// a full stop, or empty. Its peers are all different, and each has a share and one of them as
-  /// its source.
+  /// Why no sound peer of this run would install `generation`: a sentence without a full stop,
+  /// empty if it is sound. The caller has checked that its peers are all different and that each
+  /// has a share and a source among them.
   virtual std::string problem(const Generation& generation) const = 0;
-  /// Likewise what no sound peer would answer.
+  /// Why no sound peer would give this answer, in the same form.
   virtual std::string problem(const Answer& answer) const = 0;
-  /// Likewise which settings no sound peer would switch to. Without a mode that can switch: all.
+  /// Why no sound peer would switch to these settings, in the same form. The default is for modes
+  /// that cannot switch.
   virtual std::string problem(const SettingsRevision& revision) const {
     return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
   }
 
-  /// Whether `self`, which is in `start.order` and answered `own` in the ballot, has what a sound
-  /// `start` asks of it.
+  /// True if `self`, which is in `start.order` and answered `own` in the ballot, has the state that
+  /// the sound generation `start` expects from it.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
 };
 

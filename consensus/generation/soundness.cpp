@@ -1,4 +1,4 @@
-// The rules that all ballots keep.
+// The rules that every message of a ballot obeys.
 #include "consensus/generation/soundness.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// No config asks for more steps.
+/// The most steps that any config asks for.
 constexpr std::uint64_t steps_max = 1'000'000'000'000;
 
 bool has_repeats(std::vector<PeerId> peers) {

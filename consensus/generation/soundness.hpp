@@ -1,4 +1,4 @@
-// What is unsound about a message of a ballot, whatever the state of its receiver.
+// Checks the messages of a ballot, independently of the receiver's state.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace gv {
 
-/// Judges a Propose, Promise, Install, EndGeneration or Refusals from `from` before any part
-/// believes it: by rules that hold for every ballot, and by the run's own settings, which `planner`
-/// knows. A sentence without a full stop; empty if the message is sound or another one. A sound
-/// peer never sends an unsound message, so one speaks against its sender.
+/// Checks a Propose, Promise, Install, EndGeneration or Refusals from `from` by the rules for all
+/// ballots and by the run's own settings, which `planner` knows. Returns a sentence without a full
+/// stop, empty if the message is sound or of another type. A sound peer never sends an unsound
+/// message, so an unsound one counts against its sender.
 std::string unsoundness(PeerId from, const Message& message, const GenerationPlanner& planner);
 
 }  // namespace gv

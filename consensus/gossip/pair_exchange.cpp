@@ -109,7 +109,8 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state.flight && state.flight->stage == State::Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }
-  // The partner may have noticed sooner, and its request may have been answered on this lane.
+  // The partner may have noticed the loss before us, and our answer to its Resume may have been
+  // lost with the lane.
   if (state.flight && state.flight->asked) state.stream(out, *state.flight->asked);
 }
 

@@ -30,10 +30,10 @@ class PairExchange {
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
-    Codec codec;             ///< Of fixed width, so that an exchange can go on at any value.
+    Codec codec;             ///< Of fixed width, so that an exchange can resume at any value.
     float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0: off.
-    float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0: off.
+    float norm_cap = 10;     ///< Refuse a model whose norm is above this many times ours; 0: off.
     /// From Offer to Accept or Refuse. An unanswered offer gives way to another exchange sooner:
     /// after twice the time that the partner's last answer took, or an eighth of this at first.
     Duration answer_deadline = std::chrono::seconds(2);
@@ -47,8 +47,8 @@ class PairExchange {
   struct Counts {
     std::uint64_t initiated = 0;
     std::uint64_t committed = 0;  ///< As initiator or responder.
-    std::uint64_t refused = 0;    ///< Our offers the partner refused.
-    std::uint64_t refusals = 0;   ///< Offers of others we refused.
+    std::uint64_t refused = 0;    ///< Our offers that the partner refused.
+    std::uint64_t refusals = 0;   ///< Offers of others that we refused.
     std::uint64_t aborted = 0;    ///< As initiator or responder, without effect on either side.
     std::uint64_t undecided = 0;  ///< Dropped as responder without Commit: maybe half applied.
   };
@@ -86,11 +86,11 @@ class PairExchange {
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
 
-  /// The bulk lane to `peer` broke: asks again for the blocks in flight, or gives the exchange up.
+  /// The bulk lane to `peer` broke: asks again for the missing blocks, or gives the exchange up.
   void lane_lost(Time now, PeerId peer, Effects& out);
   /// No lane to `peer` can be opened: gives up the exchange with it.
   void lane_refused(Time now, PeerId peer, Effects& out);
-  /// `peer` is dead or has left.
+  /// `peer` is dead or has left: ends the exchange with it.
   void peer_gone(Time now, PeerId peer, Effects& out);
 
   void tick(Time now, Effects& out);
@@ -101,9 +101,10 @@ class PairExchange {
   /// The first peer since the last call whose offer we refused because we were busy.
   std::optional<PeerId> take_turned_away();
 
-  /// Counts an unsound model of `peer`, as after an exchange. The third begins a quarantine.
+  /// Counts an unsound model of `peer`, as after an exchange. `offences_max` of them begin a
+  /// quarantine.
   void blame(Time now, PeerId peer, Reason reason, Effects& out);
-  /// Nothing is exchanged with that peer now, because of its models.
+  /// True if we exchange nothing with the peer now because of its unsound models.
   bool is_quarantined(Time now, PeerId peer) const;
 
   bool in_flight() const;

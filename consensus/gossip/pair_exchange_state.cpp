@@ -11,11 +11,11 @@
 namespace gv {
 namespace {
 
-constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
+constexpr int resumes_max = 3;  ///< Broken lanes and pauses that one exchange survives.
 constexpr int queries_max = 8;  ///< How often the responder asks for Commit before it gives up.
 /// An offer can give way after the answer deadline divided by this.
 constexpr int patience_part = 8;
-constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
+constexpr std::size_t distances_max = 15;  ///< Recent distances that set the adaptive radius.
 constexpr std::size_t distances_min = 5;   ///< Fewer distances give no usual value.
 
 }  // namespace
@@ -210,8 +210,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
 void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
   Flight* mine = matching(from, accept.id);
   if (mine == nullptr || !mine->initiator) {
-    // It accepted an exchange that is over: release it, unless this is a late copy and it awaits
-    // Commit.
+    // The partner accepted an exchange of ours that is over, so tell it how that ended.
     if (accept.id.owner == self) tell_outcome(from, accept.id, out);
     return;
   }
@@ -277,7 +276,7 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
 void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   Flight* mine = matching(from, request.id);
   if (mine == nullptr) {
-    // The message that it is over was lost, or an earlier process of ours began it.
+    // The message that ended the exchange was lost, or an earlier process of ours began it.
     if (request.id.owner == self) {
       tell_outcome(from, request.id, out);
     } else {
@@ -349,8 +348,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
               .partner = mine.partner,
               .distance = distance};
   for (std::size_t lane = 0; lane < force.checksum.size(); ++lane) {
-    // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
-    // partner's integers may be anything.
+    // Truncation towards zero is an odd function, so the two sides' integers cancel exactly. The
+    // result is bounded because a partner's integers may have any value.
     const double difference = static_cast<double>(mine.partner_checksum[lane]) -
                               static_cast<double>(mine.snapshot->checksum[lane]);
     force.checksum[lane] =

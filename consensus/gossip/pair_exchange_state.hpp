@@ -20,17 +20,18 @@
 namespace gv {
 
 struct PairExchange::State {
-  // Buffers kept for use again; more are needed only when a newcomer is served at the same time. A
-  // snapshot may be current, in flight, being filled or being freshened. A difference may be being
-  // filled, in a job, or not in a snapshot yet.
+  // Numbers of buffers kept for reuse; more are needed only when a newcomer is served at the same
+  // time. A snapshot may be current, in flight, being filled or being freshened. A difference may
+  // be being filled, in a job, or not in a snapshot yet.
   static constexpr std::size_t snapshots_kept = 4;
   static constexpr std::size_t differences_kept = 3;
 
   enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
-  /// dec(partner) - dec(own), as far as it has come. What follows in memory is old and no state.
+  /// dec(partner) - dec(own) for the values received so far. The memory after them holds old values
+  /// and is no part of the state.
   struct Difference {
-    OwnCopy<std::vector<float>> values;  ///< Null until something has come.
+    OwnCopy<std::vector<float>> values;  ///< Null before the first block.
     std::size_t come = 0;
 
     std::span<const float> known() const {
@@ -56,13 +57,13 @@ struct PairExchange::State {
     float clip_radius = 0;  ///< Our clip radius, later the smaller of the two.
     ConservationChecksum partner_checksum{};
     std::uint64_t partner_step = 0;
-    Reassembly blocks;  ///< Of the partner's snapshot, which is taken as a stream.
+    Reassembly blocks;  ///< Of the partner's snapshot, which is consumed as a stream.
     Difference difference;
     Comparison comparison;  ///< Of the partner's model with ours, as far as received.
     bool accepted = false;
     bool ready = false;  ///< Initiator: the responder sent Ready.
-    std::optional<std::uint64_t>
-        asked;  ///< The offset that the partner last asked us to resume at.
+    /// The offset at which the partner last asked us to resume.
+    std::optional<std::uint64_t> asked;
     int resumes = 0;
     int queries = 0;
     Time began{};
@@ -70,7 +71,7 @@ struct PairExchange::State {
     Time deadline = never;
   };
 
-  /// The last exchange of an initiator that this peer has answered.
+  /// The last exchange of an initiator that this peer has accepted.
   struct Settled {
     std::uint64_t session = 0;
     std::uint64_t number = 0;
@@ -93,7 +94,7 @@ struct PairExchange::State {
   std::vector<Force> forces;          ///< Committed, and not taken yet.
   std::optional<PeerId> turned_away;  ///< The first peer refused as busy, and not taken yet.
   std::optional<Flight> flight;
-  std::map<PeerId, TransferId> committed;  ///< The last one we initiated with each partner.
+  std::map<PeerId, TransferId> committed;  ///< The last commit with each partner as initiator.
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
   std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may go unanswered.

@@ -1,4 +1,4 @@
-// The three conversations that keep the member table true: probes, rumours, push-pull.
+// The three conversations that keep the member table up to date: probes, rumours, push-pull.
 #include "consensus/membership/membership.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t push_pull_members = 128;  ///< In one message: well below 64 KiB.
 constexpr std::size_t introductions_max = 32;   ///< Peers told at once that we are alive.
 constexpr std::size_t relays_max = 64;          ///< Indirect probes done for others at a time.
-constexpr int greetings_max = 6;  ///< To a new link; the last wait is 32 probe periods.
+constexpr int greetings_max = 6;  ///< On a new link; the last wait is 32 probe periods.
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void Membership::State::continue_probe(Time now, Effects& out) {
   if (now < probe->verdict_at) return;
   const Probe failed = *probe;
   probe.reset();
-  // Helpers that did not even say "no" speak against our own link (Lifeguard, section 3).
+  // If helpers did not even send a Nack, our own link may be at fault (Lifeguard, section 3).
   judge_health(failed.nacks_missing > 0 ? failed.nacks_missing : 1);
   const auto entry = others.find(failed.target);
   if (entry != others.end()) suspect(now, entry->second, id(), out);
@@ -105,8 +105,8 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   }
 }
 
-/// A peer that we hold for dead or left sends a message: tell it so that it can raise its
-/// incarnation.
+/// Tells a sender that we believe dead or left about this, so that it can raise its incarnation.
+/// Exchanges tables with a sender that we do not know.
 void Membership::State::remind(Time now, PeerId from, Effects& out) {
   const auto found = others.find(from);
   if (found == others.end()) {
@@ -124,8 +124,7 @@ void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out
   note_progress(from, ping.progress);
   hear(now, from, ping.rumors, out);
   std::vector<Member> rumors = rumors_for(from);
-  // A peer that asks because it suspects us always gets our own state, whatever else there is to
-  // tell.
+  // A peer that suspects us always gets our own entry, even if there are enough other rumours.
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
     return rumor.id == id() && rumor.state != MemberState::alive;
   });
@@ -267,7 +266,7 @@ void Membership::tick(Time now, Effects& out) {
   }
   if (!state.probe && state.view.size() > 1 && now >= state.next_probe) state.begin_probe(now, out);
   if (!state.others.empty() && now >= state.next_push_pull) {
-    // Once in a period a peer held for dead is asked too, so that two halves of a partition meet
+    // Each period also ask a peer that we believe dead, so that two halves of a partition meet
     // again.
     std::vector<PeerId> live = state.live_others();
     std::vector<PeerId> dead;

@@ -33,7 +33,7 @@ class Membership {
   };
 
   /// `self` must have its id, key, name and address. `authorized` is the allow-list, self included.
-  /// `signer` has the key of `self`, and outlives this.
+  /// `signer` has the key of `self` and must outlive this object.
   Membership(Member self, std::vector<PeerId> authorized, Options options, const Signer& signer,
              Rng rng);
   Membership(const Membership& other);
@@ -54,7 +54,7 @@ class Membership {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// Sends our own entry to every live member at once, for a change of phase, which should not wait
+  /// Sends our own entry to every live member at once, because a change of phase should not wait
   /// for the next probe. One message for each member.
   void announce(Effects& out);
 
@@ -73,10 +73,10 @@ class Membership {
   /// Alive and suspected members, self included.
   const View& view() const;
 
-  /// All known members, also those that are dead or have left, and ourselves, sorted by id.
+  /// All known members, including ourselves and those that are dead or have left, sorted by id.
   std::vector<Member> members() const;
 
-  /// The other members as they are told to others: what they state, with their signatures.
+  /// The other members as we pass them on: with their own statements and signatures.
   std::vector<Member> statements() const;
 
   /// The member, or null if unknown. Valid until the next call that is not const.

@@ -41,8 +41,8 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   for (const Member& rumor : members) {
     if (!authorized.contains(rumor.id)) continue;
     if (is_forged(rumor)) {
-      // Peers pass on only what they have checked, so the sender is at fault. The rest of what it
-      // says is not worth the time of checking it.
+      // Peers pass on only statements that they have verified, so the sender is at fault. The rest
+      // of its message is not worth the time to verify it.
       out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
       break;
     }
@@ -60,15 +60,15 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   introduce(std::move(met), out);
 }
 
-/// True of what we state ourselves, now or earlier in this process.
+/// True if the rumour is our present statement or an earlier one.
 bool Membership::State::is_ours(const Member& rumor) const {
   const Member& me = self.member;
   return is_later_statement(me, rumor) ||
          (!is_later_statement(rumor, me) && rumor.signature == me.signature);
 }
 
-/// True if the peer has not signed what is said in its name. A statement that we have, or an older
-/// one, changes nothing and is not checked again.
+/// True if the peer has not signed the statement made in its name. A statement that we have
+/// already, or an older one, changes nothing and is not verified.
 bool Membership::State::is_forged(const Member& rumor) const {
   const auto found = others.find(rumor.id);
   const bool is_news =
@@ -77,11 +77,12 @@ bool Membership::State::is_forged(const Member& rumor) const {
   return is_news && !is_signed(rumor, *signer);
 }
 
-/// Corrects a wrong rumour about us with a higher incarnation. True if it said that we are gone.
+/// Corrects a wrong rumour about us with a higher incarnation. True if it said that we are
+/// suspected or dead.
 bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   Member& me = self.member;
   if (me.state == MemberState::left || rumor.incarnation < me.incarnation) return false;
-  // A later statement than ours is of an earlier process with this key.
+  // A statement later than ours is that of an earlier process with this key.
   if (is_ours(rumor) && rumor.state == MemberState::alive) return false;
   me.incarnation = rumor.incarnation + 1;
   renew_statement();
@@ -112,7 +113,7 @@ void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects
   if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
 }
 
-/// Takes over what the peer states, of which the signature is checked. Its state stays.
+/// Takes over the peer's statement, whose signature was verified. Keeps its state and accuser.
 void Membership::State::take_statement(Entry& entry, const Member& rumor) {
   const Member before = std::exchange(entry.member, rumor);
   entry.stated = rumor.progress;
@@ -134,7 +135,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   // A member's report of itself is believed in full; a report by others counts as suspicion.
   const bool own_word = from == rumor.id;
   const MemberState before = known.state;
-  // A peer held for gone comes back only by saying that it is alive.
+  // A peer that we believe gone comes back only by stating that it is alive.
   if (is_later && (is_live(before) || own_word || rumor.state == MemberState::alive)) {
     take_statement(entry, rumor);
   }
@@ -157,8 +158,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   }
 }
 
-/// The peer that found it unreachable, not the one that passes the rumour on: only independent
-/// accusers count.
+/// The peer that found the member unreachable, not the one that passes the rumour on: only
+/// independent accusers count.
 PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
   const bool named = rumor.state == MemberState::suspect && authorized.contains(rumor.accuser);
   return named ? rumor.accuser : from;

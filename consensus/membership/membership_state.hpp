@@ -1,4 +1,4 @@
-// The state of a peer's membership; only the sources of the membership include this.
+// The private state of Membership; only the sources of the membership include this.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,13 @@ struct Membership::State {
 
   /// A member with our private notes about it.
   struct Entry {
-    Member member;      ///< With the newest progress: a peer tells it unsigned over its own link.
-    Progress stated{};  ///< The progress that its signature is for.
+    Member member;      ///< Its progress is the newest, which a peer sends us itself, unsigned.
+    Progress stated{};  ///< The progress that its signature covers.
     std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
     Time suspected_at{};
     Time gone_at{};              ///< When it died or left.
     Time checked_at{};           ///< When we last probed it while it was suspected.
-    Time reminded_at{};          ///< When we last told it the state in which we hold it.
+    Time reminded_at{};          ///< When we last told it that we believe it gone.
     int transmissions_left = 0;  ///< How often its newest change is still to be sent.
   };
 
@@ -73,7 +73,7 @@ struct Membership::State {
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
-  /// deadline() after the last call. A call much later than that means that we stalled ourselves.
+  /// deadline() after the last call. A call much later than that means that this process stalled.
   Time due = never;
   int health = 0;
 

@@ -80,7 +80,8 @@ auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
   return others.erase(entry);
 }
 
-/// If we are called much later than we asked to be, we stood still and no other peer is to blame.
+/// A call much later than our deadline means that this process stalled, so no other peer is to
+/// blame.
 void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;
@@ -91,13 +92,13 @@ void Membership::State::absorb_stall(Time now) {
   judge_health(1);
 }
 
-/// Signs what we say of ourselves now.
+/// Signs the present values of our own entry as a new statement.
 void Membership::State::renew_statement() {
   self.stated = self.member.progress;
   restate(self.member, *signer);
 }
 
-/// Does what each input begins with.
+/// Begins each input: absorbs a stall, and renews our statement if that is due.
 void Membership::State::begin(Time now) {
   absorb_stall(now);
   if (self.stated == self.member.progress || now < stated_at + renewal_period) return;
@@ -105,7 +106,7 @@ void Membership::State::begin(Time now) {
   renew_statement();
 }
 
-/// A member as we tell others of it.
+/// A member as we pass it on, with the progress that its signature covers.
 Member Membership::State::told(const Entry& entry) {
   Member member = entry.member;
   member.progress = entry.stated;
@@ -126,7 +127,7 @@ void Membership::State::set_transmissions(Entry& entry, int left) {
 }
 
 /// The newest changes, the least sent first. A change about `to` itself is always included, so that
-/// it can refute it.
+/// `to` can refute it.
 std::vector<Member> Membership::State::rumors_for(PeerId to) {
   std::vector<Member> rumors;
   const auto about = others.find(to);

@@ -1,4 +1,4 @@
-// The bytes of a statement, and their signature.
+// Writes, signs and verifies the bytes of a statement.
 #include "consensus/membership/statement.hpp"
 
 #include <cstddef>

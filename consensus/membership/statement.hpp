@@ -1,4 +1,4 @@
-// What a peer states of itself, with the signature without which others do not pass it on.
+// A peer's statement about itself, which others pass on only with its signature.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// What is signed of a Member, in the domain `statement_domain`. A change of the fields needs
+/// The signed fields of a Member, in the domain `statement_domain`. A change of the fields needs
 /// another version of both the domain and the wire.
 struct Statement {
   PeerId id{};
@@ -22,14 +22,14 @@ struct Statement {
 
 inline constexpr char statement_domain[] = "grapevine statement 1";
 
-/// Makes the next version of our own statement from what `self` says now, and signs it.
+/// Makes the next version of our own statement from the present fields of `self`, and signs it.
 void restate(Member& self, const Signer& signer);
 
-/// True if the peer itself has signed what `member` states.
+/// True if the peer itself has signed the stated fields of `member`.
 bool is_signed(const Member& member, const Signer& signer);
 
-/// True if a peer made the statement `a` after the statement `b`. A peer that was started again
-/// may begin with lower numbers; when it hears of its earlier statement it raises its incarnation.
+/// True if statement `a` of a peer is later than its statement `b`. A restarted peer may begin with
+/// lower numbers; when it hears of its earlier statement, it raises its incarnation.
 bool is_later_statement(const Member& a, const Member& b);
 
 }  // namespace gv

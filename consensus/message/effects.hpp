@@ -59,8 +59,9 @@ constexpr std::size_t next_block_bytes(std::size_t left) {
   return left <= block_bytes_max ? left : block_bytes_usual;
 }
 
-/// One piece of a transfer as it arrives. The bytes are valid only during the call. With a `hold`
-/// they are valid as long as it is kept; meanwhile the sender cannot reuse that memory.
+/// One piece of a transfer as it arrives. Without a `hold` the bytes are valid only during the
+/// call. With one they are valid as long as it is kept; meanwhile the sender cannot reuse that
+/// memory.
 struct Block {
   TransferId id;
   std::uint64_t offset = 0;
@@ -68,7 +69,7 @@ struct Block {
   std::shared_ptr<const void> hold = nullptr;
 };
 
-/// The same block, to be kept after the call: itself if it has a hold, otherwise a copy.
+/// A block that stays valid after the call: the block itself if it has a hold, otherwise a copy.
 inline Block kept(const Block& block) {
   if (block.hold) return block;
   const auto copy =
@@ -76,7 +77,7 @@ inline Block kept(const Block& block) {
   return {block.id, block.offset, *copy, copy};
 }
 
-/// Stop streaming `id` to `to`; has no effect if that is over.
+/// Stop streaming `id` to `to`. Has no effect if the transfer is over.
 struct Cancel {
   PeerId to{};
   TransferId id;

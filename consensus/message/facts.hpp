@@ -1,4 +1,4 @@
-// What happened: one type for each fact that a peer tells people, tests and its own other parts.
+// Facts: one type for each event that a peer reports to people, tests and its own other parts.
 #pragma once
 
 #include <cstddef>
@@ -280,7 +280,7 @@ struct SwitchRefused {
   std::string why;
 };
 
-/// All of them. Code that acts on a fact asks for its type; its name is for people and logs.
+/// All facts. Code that acts on a fact asks for its type; its name is for people and logs.
 using FactVariant = std::variant<
     MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,

@@ -19,10 +19,11 @@
 
 namespace gv {
 
-// What travels is a message's fields in the order of their declaration (net/wire), so a change of
-// that order is a change of the wire. Bounds that hold whatever the receiver's state are declared
-// here: `last_value` of an enumeration, and `problem()` of a struct, a sentence without a full stop
-// that is empty if the values are sound. Receivers get nothing beyond them, and floats are finite.
+// A message's fields travel in the order of their declaration (net/wire), so reordering them
+// changes the wire format. Bounds that do not depend on the receiver's state are declared here:
+// `last_value` of an enumeration, and `problem()` of a struct, which returns a sentence without a
+// full stop, empty if the values are sound. Protocols get only messages within these bounds and
+// with finite floats.
 
 /// Why something was refused, dropped or given up; travels in messages and in facts.
 enum class Reason : std::uint8_t {
@@ -43,8 +44,8 @@ enum class Reason : std::uint8_t {
   unreachable,       ///< No way to open a bulk lane between the two.
   leaving,           ///< Shutting down.
   resting,           ///< Exchanges with this peer take long, and it has had its share of our time.
-  forged,            ///< What is said in a peer's name does not have its signature.
-  doubtful,          ///< A model far from those of other peers, or beyond all steps made.
+  forged,            ///< A statement in a peer's name lacks its signature.
+  doubtful,          ///< A model far from those of other peers, or with more steps than were made.
 };
 
 constexpr Reason last_value(Reason) { return Reason::doubtful; }
@@ -66,7 +67,7 @@ std::string_view to_string(Phase phase);
 struct Trial {
   float learning_rate = 0;  ///< Above 0.
   float momentum = 0;       ///< In [0, 1).
-  /// Mean over the part of its data that the peer holds out; less is better. The largest float if
+  /// Mean over the part of its data that the peer holds out; lower is better. The largest float if
   /// the model is not finite.
   float validation_loss = 0;
 
@@ -85,20 +86,20 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
-/// One peer as others know it and tell of it. Most of it is the peer's own statement, and believed
-/// only with its signature (membership/statement); of its state and accuser others speak for
-/// themselves. Its name and key are those of the receiver's allow-list.
+/// One peer as others know it and pass it on. The peer itself states most fields, which are
+/// believed only with its signature (membership/statement). Its state and accuser are claims of
+/// other peers. Its name and key are those of the receiver's allow-list.
 struct Member {
   PeerId id{};
   std::string name;               ///< As in the allow-list; at most 64 bytes.
   std::string address;            ///< Stated: control link "host:port"; empty: cannot be dialled.
-  std::uint64_t incarnation = 0;  ///< Stated: raised when others hold the peer for gone.
+  std::uint64_t incarnation = 0;  ///< Stated: raised when others believe that the peer is gone.
   MemberState state = MemberState::alive;
   PeerId accuser{};               ///< The peer that suspects it, if it is suspected.
-  std::uint64_t layout_hash = 0;  ///< Stated: of its model; 0 while unknown.
+  std::uint64_t layout_hash = 0;  ///< Stated: hash of its model's layout; 0 while unknown.
   std::uint64_t version = 0;      ///< Stated: counts its statements.
   Progress progress;              ///< Stated, and renewed every few seconds.
-  Signature signature{};          ///< The peer's, over what it states.
+  Signature signature{};          ///< The peer's, over the stated fields.
 
   friend bool operator==(const Member&, const Member&) = default;
 };
@@ -213,7 +214,7 @@ bool is_before(const ModelVersion& a, const ModelVersion& b);
 struct StateRequest {
   TransferId id;
   std::uint64_t layout_hash = 0;
-  ModelVersion version;      ///< Of what the sender has of it already.
+  ModelVersion version;      ///< The version of which the sender already has a part.
   std::uint64_t offset = 0;  ///< Bytes it has of that version; 0: none.
 };
 
@@ -223,16 +224,16 @@ struct TransferAccepted {
   std::uint64_t layout_hash = 0;
   std::uint64_t elements = 0;
   ModelVersion version;
-  std::uint64_t offset = 0;  ///< Where they begin: as requested for the same version, otherwise 0.
+  std::uint64_t offset = 0;  ///< First byte: as requested for the same version, otherwise 0.
 };
 
-/// Random projections of a model, from which follows how far two models are from each other.
+/// Random projections of a model. Those of two models show how far the models are apart.
 using SketchValues = std::array<float, 64>;
 
 /// How far is your model from one that I have downloaded? Only `id.owner` sends it.
 struct SketchRequest {
   TransferId id;           ///< Of the download.
-  std::uint64_t seed = 0;  ///< Of the projections; drawn when the model was there.
+  std::uint64_t seed = 0;  ///< Of the projections; drawn after the model has arrived.
   std::uint64_t layout_hash = 0;
 };
 
@@ -252,15 +253,15 @@ inline constexpr std::uint64_t ballot_number_max = std::uint64_t{1} << 62;
 /// Names a ballot. Ordered: a later ballot is larger.
 struct GenerationId {
   std::uint64_t number = 0;  ///< Above those of all ballots that its proposer took part in.
-  std::uint32_t session =
-      0;  ///< Of the proposer's process, as a restarted one counts from 1 again.
+  /// Of the proposer's process, because a restarted one counts from 1 again.
+  std::uint32_t session = 0;
   PeerId proposer{};
 
   std::string problem() const;
   friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
-/// One number for a generation, for the blocks of its collectives.
+/// Hashes an id to one number, which names the generation in the blocks of its collectives.
 std::uint64_t key_of(const GenerationId& id);
 
 /// A pipeline stage whose state a peer has.
@@ -348,7 +349,7 @@ struct Generation {
   /// For each rank the peer that sends it the model and the optimiser's state, or itself.
   std::vector<PeerId> sources;
   std::vector<std::uint32_t> shares;  ///< Samples of each rank in a collective.
-  ModelVersion version;               ///< The version that all go on from.
+  ModelVersion version;               ///< The version from which all peers continue.
   /// The all-reduce algorithm, as a number that only the mode understands.
   std::uint8_t algorithm = 0;
   PeerId slowest_from{};                     ///< The beginning of the slowest link in use.
@@ -376,7 +377,7 @@ struct EndGeneration {
   std::vector<PeerId> blamed;
 };
 
-/// The peers that the sender has reason not to work with, from what it has seen itself.
+/// The peers that the sender refuses to work with because of what it has seen itself.
 struct Refusals {
   std::vector<PeerId> peers;
 };
@@ -398,7 +399,7 @@ struct ProbeAck {
   TransferId id;  ///< Of the probe.
 };
 
-/// The sender's part of a pipeline run is complete: it can make the update, whatever happens.
+/// The sender's part of a pipeline run is complete: it has all it needs to make the update.
 struct Complete {
   GenerationId ballot;
   std::uint64_t step = 0;
@@ -412,15 +413,15 @@ struct Audit {
   std::uint64_t fingerprint = 0;
 };
 
-/// Each has a handler, or `Node` does not compile.
+/// All messages. `Node` does not compile unless each has a handler.
 using MessageVariant =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
                  Install, EndGeneration, Refusals, StatusRequest, StatusReply, ProbeAck, Complete,
                  Audit, SketchRequest, SketchReply>;
 
-/// Any message. Only message.cpp compiles how one is copied, moved and destroyed: for a variant of
-/// this many types that took every file which sends a message a second of compiling.
+/// Any message. Only message.cpp compiles how one is copied, moved and destroyed: with a variant of
+/// this many types that cost every file which sends a message a second of compile time.
 struct Message : MessageVariant {
   Message();
   template <class M>

@@ -1,5 +1,4 @@
-// Signatures by the keys of peers, as protocols see them: which keys and which cryptography is the
-// affair of what runs the node.
+// The interface by which protocols sign and verify; the owner of the node chooses the cryptography.
 #pragma once
 
 #include <array>
@@ -11,12 +10,13 @@
 
 namespace gv {
 
-/// By the key of one peer over some bytes.
+/// The signature of one peer's key over some bytes.
 using Signature = std::array<std::uint8_t, 64>;
 
-/// Signs as this peer, and judges signatures of all peers of the allow-list. What is signed is
-/// canonical_bytes() of a struct in a domain of its own, so that a signature for one purpose is of
-/// no use for another. Owned by what runs the node, and outlives it.
+/// Signs as this peer, and verifies signatures of all peers on the allow-list. Callers sign the
+/// canonical_bytes() of a struct in a domain of its own, so that a signature for one purpose is
+/// useless for another. The owner of the node owns the signer too, and the signer must outlive the
+/// node.
 class Signer {
  public:
   virtual ~Signer() = default;

@@ -22,7 +22,7 @@ using ConservationChecksum = std::array<std::int64_t, 8>;
 struct Snapshot {
   std::vector<float> values;
   /// State that follows the values when the whole replica is downloaded: in a population the
-  /// optimiser's state and the hyper-parameters. Exchanges leave it alone.
+  /// optimiser's state and the hyper-parameters. Exchanges ignore it.
   std::vector<float> rest;
   ConservationChecksum checksum{};
   std::uint64_t step = 0;  ///< Local steps the replica had taken.

@@ -1,4 +1,4 @@
-// What names a transfer: what it carries, for whom, and which one of these it is.
+// Names of transfers: what they carry, which peer asked for them or sends them, and their number.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// What the blocks of a transfer carry. It says which part of a peer they are for.
+/// What the blocks of a transfer carry, and so which part of a peer receives them.
 enum class TransferKind : std::uint8_t {
   exchange,  ///< A snapshot, in a pair exchange.
   state,     ///< A state that its receiver has asked for: of a whole model, or of a stage.
@@ -22,10 +22,10 @@ enum class TransferKind : std::uint8_t {
   mixing,    ///< A message of a round of mixing.
 };
 
-/// What other peers send is refused if its kind is beyond this one.
+/// The largest kind that is accepted from other peers.
 constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 
-/// One bulk transfer, or one exchange of two. Made by the functions below, which say what the
+/// Names one bulk transfer, or an exchange of two. Made by the functions below, which say what the
 /// fields mean for each kind.
 struct TransferId {
   PeerId owner{};             ///< The peer that asked, if one did; otherwise the sender.
@@ -40,8 +40,8 @@ struct TransferId {
 /// "owner/number", for events and logs.
 std::string to_string(const TransferId& id);
 
-/// Collectives and runs are told apart modulo this number in the names of their blocks, which is
-/// far more than can be under way.
+/// The names of blocks hold the number of their collective or run modulo this, which is far more
+/// than can be under way at once.
 inline constexpr std::uint64_t operations_named = std::uint64_t{1} << 24;
 
 /// Names a piece of an all-reduce.
@@ -56,11 +56,11 @@ struct PieceName {
   static constexpr std::size_t rounds_max = 4096;
   static constexpr std::size_t segments_max = 1 << 20;
 
-  /// All of it in one number, the operation modulo `operations`.
+  /// Packs all fields into one number, the operation modulo `operations`.
   std::uint64_t number() const;
 };
 
-/// Names the result of a pass: the stage it comes to, the micro-batch, and the direction.
+/// Names the result of a pass: the stage that receives it, the micro-batch, and the direction.
 struct PassName {
   std::uint64_t operation = 0;  ///< The run, modulo `operations_named`.
   std::uint32_t stage = 0;
@@ -70,8 +70,8 @@ struct PassName {
   auto operator<=>(const PassName&) const = default;
 };
 
-/// `session` is drawn at random when the owner's process starts, so ids of an earlier life never
-/// match; `number` counts up from 1 within the session.
+/// An exchange that `owner` starts. `session` is drawn at random when the owner's process starts,
+/// so ids of an earlier process never match; `number` counts up from 1 within the session.
 TransferId exchange_id(PeerId owner, std::uint64_t session, std::uint64_t number);
 /// The state that `owner` asks for. Numbers tell its requests of a session or generation apart.
 TransferId state_id(PeerId owner, std::uint64_t session, std::uint64_t number,
@@ -81,7 +81,7 @@ TransferId copy_id(PeerId sender, std::uint64_t generation, std::uint32_t stage,
                    std::uint64_t operation);
 TransferId piece_id(PeerId sender, std::uint64_t generation, const PieceName& piece,
                     std::uint32_t stage = 0);
-/// The small or the large probe of that operation.
+/// The small or the large probe of that collective.
 TransferId probe_id(PeerId sender, std::uint64_t generation, std::uint64_t operation, bool large);
 TransferId pass_id(PeerId sender, std::uint64_t generation, const PassName& pass);
 TransferId mixing_id(PeerId sender, std::uint64_t generation, std::uint64_t round,
@@ -91,7 +91,7 @@ TransferId mixing_id(PeerId sender, std::uint64_t generation, std::uint64_t roun
 std::optional<PieceName> piece_named(const TransferId& id);
 std::optional<PassName> pass_named(const TransferId& id);
 
-/// Numbers the exchanges and requests for states that a peer starts in one life.
+/// Numbers the exchanges and state requests that a peer starts in one session.
 struct TransferNumbers {
   std::uint64_t session = 0;
   std::uint64_t last = 0;

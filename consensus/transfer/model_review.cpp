@@ -1,4 +1,4 @@
-// Requests for sketches, and the judgement of a model by the answers.
+// Requests sketches from witnesses and judges a model by their answers.
 #include "consensus/transfer/model_review.hpp"
 
 #include <algorithm>
@@ -101,7 +101,7 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * norm)) {
     return Reason::norm_exceeded;
   }
-  // A spread of 0 says that no witness has compared its model yet.
+  // A spread of 0 means that no witness has compared its model yet.
   if (spread > 0 && !(nearest <= options_.tolerance * spread)) return Reason::doubtful;
   return Reason::none;
 }

@@ -1,5 +1,4 @@
-// Asks other peers how far a downloaded model is from theirs, so that one voice alone is not
-// believed.
+// Asks other peers how far a downloaded model is from theirs, so that no source is believed alone.
 #pragma once
 
 #include <chrono>
@@ -15,14 +14,14 @@
 
 namespace gv {
 
-/// The judgement of one downloaded model at a time, where the models of peers are near each other
-/// and not equal. The seed of the sketches is drawn after the download, so that its source cannot
-/// know the directions. A model is sound if the nearest of the witnesses' models is within
-/// `tolerance` times the spread: the largest of what witnesses report, and of the distances between
-/// them. Cost: a message to each witness and its answer, one round trip. Pure.
+/// Reviews one downloaded model at a time, where the models of peers are close but not equal. The
+/// seed of the sketches is drawn after the download, so its source cannot know the directions. A
+/// model is sound if the nearest witness's model is within `tolerance` times the spread. The spread
+/// is the largest of those that witnesses report and of the distances between witnesses. Cost: a
+/// message to each witness and its answer, one round trip. Pure.
 ///
-/// Without other peers the source is believed. A single witness may lie as well as the source may:
-/// then the model is refused, and the next source is no better off.
+/// Without witnesses the source is believed. A single witness can lie as well as the source can:
+/// the model is then refused, and the next source fares no better.
 class ModelReview {
  public:
   struct Options {
@@ -32,20 +31,20 @@ class ModelReview {
     std::size_t asked = 4;   ///< Witnesses asked.
     std::size_t needed = 2;  ///< Answers that are enough.
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
-    /// After this long the answers that came have to do; without any, the model is refused.
+    /// After this long the answers received decide; without any, the model is refused.
     Duration patience = std::chrono::seconds(2);
   };
 
   explicit ModelReview(const Options& options) : options_(options) {}
 
-  /// Begins with the model that the transfer `id` has brought. `witnesses` are other peers than its
-  /// source, in random order; `seed` is random, and no other peer can have known it.
+  /// Begins to review the model that the transfer `id` has brought. `witnesses` are peers other
+  /// than its source, in random order. `seed` is random, and no other peer can have known it.
   void begin(Time now, const TransferId& id, std::span<const float> model,
              const std::vector<PeerId>& witnesses, std::uint64_t seed, Effects& out);
-  /// The model is not wanted any more.
+  /// Drops the review because the model is no longer wanted.
   void stop() { review_.reset(); }
 
-  /// Handles answers; ignores all else.
+  /// Handles SketchReply and Refuse about the review; ignores the rest.
   void receive(PeerId from, const Message& message);
   void peer_gone(PeerId peer);
   void tick(Time now, Effects& out);
@@ -54,12 +53,12 @@ class ModelReview {
   bool is_under_way() const { return review_.has_value(); }
   struct Verdict {
     Reason problem = Reason::none;      ///< What is wrong with the model; none: it is sound.
-    std::optional<std::uint64_t> step;  ///< The most steps of a witness, if there is one.
+    std::optional<std::uint64_t> step;  ///< The most steps that a witness has; empty: no answer.
   };
-  /// Once it is decided. Returned once, and the review is over.
+  /// The verdict, once there is one. Taking it ends the review.
   std::optional<Verdict> take(Time now);
 
-  /// Witnesses kept.
+  /// Number of witnesses kept.
   std::size_t held() const { return review_ ? review_->witnesses.size() : 0; }
 
  private:
@@ -71,7 +70,7 @@ class ModelReview {
     SketchRequest request;
     SketchValues sketch{};
     std::vector<Witness> witnesses;  ///< Without those that cannot answer.
-    bool has_witnesses = false;      ///< There were some.
+    bool has_witnesses = false;      ///< The review began with at least one.
     Time again_at{};
     Time until{};
   };

@@ -1,4 +1,4 @@
-// The checks of offsets and lengths.
+// Checks offsets and lengths.
 #include "consensus/transfer/reassembly.hpp"
 
 #include <cstring>

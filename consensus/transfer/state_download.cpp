@@ -1,4 +1,4 @@
-// Requests, changes of source, and what may be kept across them.
+// Requests states, changes sources, and decides which bytes may be kept across them.
 #include "consensus/transfer/state_download.hpp"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ void StateDownload::stop() {
   wanted_.reset();
 }
 
-/// Blocks may come before their source says which version they are of. If it is given up before
-/// that, they may be of any version.
+/// Blocks may arrive before their source names their version. If we give it up before that, they
+/// may be of any version and are dropped.
 void StateDownload::drop_unproved() {
   if (wanted_ && wanted_->begun && !wanted_->accepted) start_over();
 }
@@ -108,7 +108,7 @@ void StateDownload::accept(Time now, const TransferAccepted& accepted, Effects& 
   }
   if (expected_ && version != *expected_) return change_source(now, Reason::stale, out);
   if (wanted_->begun) {
-    // The lane was faster than the control link, and we went on with what we had.
+    // The lane was faster than the control link, and its blocks were added to those we had.
     const bool is_mixed = version_ && *version_ != version;
     if (is_mixed) start_over();
     if (is_mixed) return change_source(now, Reason::stale, out);
@@ -131,7 +131,7 @@ void StateDownload::receive(Time now, PeerId from, const Message& message,
   if (id == nullptr || id->kind != TransferKind::state || id->owner != self_) return;
   const auto* accepted = std::get_if<TransferAccepted>(&message);
   if (!is_from_source(from, *id)) {
-    // A source that still serves a download which we gave up.
+    // This source still serves a download that we gave up.
     if (accepted != nullptr) out.send(from, Abort{*id, Reason::stale});
     return;
   }
@@ -152,7 +152,7 @@ void StateDownload::receive_block(Time now, PeerId from, const Block& block,
   if (!is_from_source(from, block.id)) return;
   check(memory.size() == options_.elements, "the memory has room for the state");
   const bool is_first = !wanted_->begun && !wanted_->accepted;
-  // The source holds another version than we have a part of, or than we were promised before.
+  // The source begins at 0, so its version is not the one of which we have a part.
   if (is_first && block.offset == 0) start_over();
   const BlockFit fit = blocks_.take(block, std::as_writable_bytes(memory));
   if (fit == BlockFit::bad_length) change_source(now, Reason::bad_length, out);

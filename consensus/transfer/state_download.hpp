@@ -15,25 +15,26 @@
 
 namespace gv {
 
-/// The version of a state whose bits only `source` has in that session, although others of the same
-/// step may count as equal.
+/// Makes `version` differ from that of any other source and session, for states that count as equal
+/// at equal steps although their bits differ.
 ModelVersion version_of_own(const ModelVersion& version, PeerId source, std::uint64_t session);
 
-/// The asking side of the download of a state (StateServer is the other). It tries its sources in
-/// turn: one that refuses, stalls, breaks off too often or dies is replaced by the next. What has
-/// come by then is kept, together with its version. If the next source holds the same version, it
-/// goes on at the first missing byte; otherwise all begins again, so that two models are never
-/// mixed. This also holds from one want() to the next. Cost: one state one way and three small
-/// messages. Pure; the caller owns the memory of the state and passes it in.
+/// The requesting side of the download of a state (StateServer is the other). It tries its sources
+/// in turn: one that refuses, stalls, breaks off too often or dies is replaced by the next. The
+/// bytes received by then are kept, together with their version. If the next source holds the same
+/// version, the download resumes at the first missing byte; otherwise it starts again, so that two
+/// models are never mixed. This also holds from one want() to the next. Cost: one state one way and
+/// three small messages. Pure; the caller owns the memory of the state and passes it in.
 class StateDownload {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
     std::size_t elements = 0;  ///< Floats of the state.
-    std::uint32_t stage = 0;   ///< In a pipeline: whose state it is.
+    std::uint32_t stage = 0;   ///< In a pipeline: the stage whose state it is.
     /// From the request to its acceptance.
     Duration answer_deadline = std::chrono::seconds(2);
-    /// A source that has not answered is asked again and not given up: it has to make a copy first.
+    /// Asks a source that has not answered again instead of giving it up, because it has to make a
+    /// copy first.
     bool waits_for_answer = false;
     Duration progress_deadline = std::chrono::seconds(5);  ///< Between two blocks.
     int resumes_max = 3;  ///< Broken lanes and pauses that a download from one source survives.
@@ -41,9 +42,9 @@ class StateDownload {
     Duration retry_after = std::chrono::seconds(1);  ///< Pause between two rounds.
   };
 
-  /// A state that has come completely.
+  /// A state that has arrived completely.
   struct Arrival {
-    PeerId source{};  ///< The last one.
+    PeerId source{};  ///< The last source.
     ModelVersion version;
   };
 
@@ -51,20 +52,21 @@ class StateDownload {
   StateDownload(PeerId self, std::uint64_t session, const Options& options)
       : self_(self), numbers_{.session = session}, options_(options) {}
 
-  /// Requests are numbered in this session from now on. To be called while none is under way.
+  /// Numbers further requests in this session. Must not be called while a download is under way.
   void set_session(std::uint64_t session) {
     if (session != numbers_.session) numbers_ = {.session = session};
   }
 
-  /// Starts a download from the first of `sources` that accepts. With `version` only that version
-  /// counts, and what has come of it before is used. Ignored while one is under way.
+  /// Starts a download from the first of `sources` that accepts. With `version`, only that version
+  /// counts, and bytes of it that arrived before are used. Ignored while a download is under way.
   void want(Time now, std::vector<PeerId> sources, const std::optional<ModelVersion>& version,
             Effects& out);
-  /// Gives the download up without a message: its session is over. What has come is kept.
+  /// Gives up the download without a message because its session is over. Keeps the bytes of a
+  /// known version.
   void stop();
 
   /// Handles TransferAccepted, Refuse and Abort about a state; ignores the rest. `memory` has the
-  /// state's elements and is the same in all calls, unless nothing has come yet.
+  /// state's elements and must be the same in all calls once a block has arrived.
   void receive(Time now, PeerId from, const Message& message, std::span<const float> memory,
                Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, std::span<float> memory,
@@ -79,14 +81,14 @@ class StateDownload {
   bool is_waiting() const { return wanted_.has_value(); }
   /// True if the last download found no source; cleared by want().
   bool failed() const { return failed_; }
-  /// The source that is asked now.
+  /// The current source; empty between rounds and without a download.
   std::optional<PeerId> source() const { return wanted_ ? wanted_->source : std::nullopt; }
-  /// The state in `memory` is complete. Returned once.
+  /// Set if the state in `memory` is complete. Returned once.
   std::optional<Arrival> take();
-  /// Bytes that have come, of this version.
+  /// Bytes that have arrived, of version().
   std::uint64_t received() const { return blocks_.received(); }
   const std::optional<ModelVersion>& version() const { return version_; }
-  /// Sources kept.
+  /// Number of sources kept.
   std::size_t held() const { return wanted_ ? wanted_->sources.size() : 0; }
 
   friend class Fields;
@@ -104,7 +106,7 @@ class StateDownload {
     std::optional<PeerId> source;  ///< Empty: pausing before the next round.
     TransferId id;
     bool accepted = false;
-    bool begun = false;  ///< A block of this source has come.
+    bool begun = false;  ///< A block of this source has arrived.
     int resumes = 0;
     Time deadline = never;
   };
@@ -125,7 +127,7 @@ class StateDownload {
   std::optional<Wanted> wanted_;
   std::optional<ModelVersion> expected_;  ///< The only version that counts, if there is one.
   Reassembly blocks_;
-  std::optional<ModelVersion> version_;  ///< Of what `blocks_` has counted; empty: unknown yet.
+  std::optional<ModelVersion> version_;  ///< Of the bytes in `blocks_`; empty: unknown yet.
   std::optional<Arrival> arrival_;
   bool failed_ = false;
 };

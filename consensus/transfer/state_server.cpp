@@ -1,4 +1,4 @@
-// Requests, refusals, and what is sent to whom from where on.
+// Accepts or refuses requests and sends states, each from the right offset on.
 #include "consensus/transfer/state_server.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool i
   const std::pair key{from, request.id.stage};
   const auto known = served_.find(key);
   if (known != served_.end() && known->second.request.id == request.id) {
-    // A peer that waits may have missed our acceptance; others never ask twice by the same id.
+    // A peer that waits may have missed our acceptance; others never ask twice with the same id.
     if (options_.waits && known->second.state) {
       accept(from, known->second, options_.layout_hash, out);
     }
@@ -42,7 +42,7 @@ bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool i
   return true;
 }
 
-/// A part of another version is of no use.
+/// The offset from which to send: 0 if the peer's part is of another version.
 std::uint64_t StateServer::offset_of(const StateRequest& request, const State& state) {
   const Reassembly blocks(state.payload.bytes.size(), sizeof(float));
   const bool goes_on = request.version == state.version && blocks.can_resume_at(request.offset);
@@ -98,7 +98,8 @@ void StateServer::receive(PeerId from, const Message& message, Effects& out) {
   }
 }
 
-/// The other side may have noticed sooner, and its request may have been answered on this lane.
+/// The peer may have noticed the loss before us, and our answer to its Resume may have been lost
+/// with the lane.
 void StateServer::lane_lost(PeerId peer, Effects& out) {
   for (const auto& [key, served] : served_) {
     if (key.first != peer || !served.asked) continue;

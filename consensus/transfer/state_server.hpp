@@ -14,14 +14,14 @@
 
 namespace gv {
 
-/// The serving side of the download of a state (StateDownload is the other). A peer that has a part
-/// of the state already, of the same version, is sent the rest. Pure.
+/// The serving side of the download of a state (StateDownload is the other). A peer that already
+/// has a part of the same version gets only the rest. Pure.
 class StateServer {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
     std::size_t served_max = 4;  ///< Downloads served at a time; further peers are refused as busy.
-    /// Peers that ask for a state which is not there wait until it is provided; otherwise they are
+    /// If true, a request for a state that is not there waits until it is provided; otherwise it is
     /// refused as not ready.
     bool waits = false;
     Duration serve_deadline = std::chrono::minutes(10);  ///< After it a download is dropped.
@@ -35,23 +35,23 @@ class StateServer {
 
   explicit StateServer(const Options& options) : options_(options) {}
 
-  /// Takes a request or refuses it. Who may ask is the caller's affair, but that a peer asks for
-  /// itself and has the same layout is checked here. True if it waits for provide() now, which may
-  /// follow at once where the state `is_there`.
+  /// Accepts or refuses a request. Checks that the peer asks for itself and has the same layout;
+  /// the caller checks whether it may ask at all. True if the request now waits for provide(),
+  /// which the caller may call at once if the state `is_there`.
   bool ask(Time now, PeerId from, const StateRequest& request, bool is_there, Effects& out);
-  /// Sends the state of the stage to all that wait for it. Returns how many.
+  /// Sends the state of the stage to all peers that wait for it. Returns their number.
   std::size_t provide(std::uint32_t stage, const State& state, Effects& out);
   /// Handles Resume, Ready and Abort about a state; ignores the rest.
   void receive(PeerId from, const Message& message, Effects& out);
   void lane_lost(PeerId peer, Effects& out);
-  /// Nothing can be sent to that peer any more.
+  /// Drops the downloads of a peer that can no longer be reached.
   void forget(PeerId peer);
-  /// Forgets all downloads, without a message: their session is over.
+  /// Drops all downloads without a message because their session is over.
   void clear() { served_.clear(); }
   void tick(Time now);
   Time deadline() const;
 
-  /// Whether a peer waits for a state that was not provided yet.
+  /// True if any peer waits for a state that has not been provided yet.
   bool is_waited_for() const;
   bool waits(PeerId peer) const;
   /// Number of downloads served.

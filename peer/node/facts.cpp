@@ -30,8 +30,8 @@ Numbers numbers(const Pairs&... pairs) {
   return all;
 }
 
-// One function for each type: the texts first, then the values of this fact. Its peer, its reason,
-// and the detail where it is a `why` or an `address`, need not be given: see `describe`.
+// One function for each type: the texts first, then the values of this fact. `describe` adds the
+// fields `peer`, `reason`, `why` and `address`.
 
 FactText text(const MemberJoined& f) {
   return {

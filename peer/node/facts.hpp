@@ -1,4 +1,4 @@
-// What people read of a fact: its name in logs, a sentence, its meaning, and what to do about it.
+// The texts of a fact: its name in logs, a sentence, its meaning, and what to do about it.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct FactText {
 
 FactText describe(const Fact& fact);
 
-/// The name alone.
+/// The fact's name alone.
 std::string_view name_of(const Fact& fact);
 template <class F>
 std::string fact_name() {
@@ -46,7 +46,7 @@ std::string fact_name() {
 /// The fact's sentence, with peers named by `name_of`.
 std::string sentence(const FactText& fact, const std::function<std::string(PeerId)>& name_of);
 
-/// How often each type of fact was told.
+/// Counts the facts of each type.
 class FactCounts {
  public:
   void add(const Fact& fact) { ++counts_[fact.index()]; }
@@ -54,7 +54,7 @@ class FactCounts {
   std::uint64_t of() const {
     return counts_[Fact(F{}).index()];
   }
-  /// Those above 0.
+  /// The counts above 0.
   std::map<std::string, std::uint64_t> by_name() const;
 
   friend bool operator==(const FactCounts&, const FactCounts&) = default;

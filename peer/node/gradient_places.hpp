@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// Tensors of two dimensions and more, rows by the first.
+/// Tensors of two or more dimensions as matrices. The first dimension counts the rows.
 std::vector<MatrixPlace> matrix_places(const Layout& layout);
 
 /// Places of layers whose gradients may travel as sufficient factors.

@@ -1,4 +1,4 @@
-// Draws and limits of hyper-parameters.
+// Draws hyper-parameters within their limits.
 #include "peer/node/hyperparameters.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// Lower bound of both, so that factors have something to work on.
+/// Lower bound of the learning rate, so that factors can raise it again.
 constexpr double least = 1e-9;
 
 Hyperparameters varied(const Hyperparameters& from, double rate_factor, double momentum_factor) {

@@ -1,4 +1,4 @@
-// A peer's own hyper-parameters: where they begin, how they vary, how they travel.
+// A peer's own hyper-parameters: their first values, their changes, and their form in downloads.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,15 @@ inline constexpr double momentum_max = 0.999999;
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer);
 
-/// The learning rate times 0.8 or 1.2, and, with `has_momentum`, 1 - momentum times another such
-/// draw: a step comes to learning_rate / (1 - momentum), and no factor takes momentum to 1.
+/// Multiplies the learning rate by 0.8 or 1.2 and, with `has_momentum`, 1 - momentum by another
+/// such draw. Steps are proportional to learning_rate / (1 - momentum), and no factor takes
+/// momentum to 1.
 Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rng);
 
 /// The numbers that follow the optimiser's vectors when a whole replica is downloaded.
 struct ReplicaTail {
   Hyperparameters hyperparameters;
-  /// Since the optimiser was reset; approximate, as it travels as a float.
+  /// Updates since the optimiser was reset; approximate because it travels as a float.
   std::uint64_t updates = 0;
 };
 
@@ -38,7 +39,7 @@ inline constexpr std::size_t replica_tail_elements = 3;
 
 void append(const ReplicaTail& tail, std::vector<float>& values);
 
-/// The tail in the last floats of `values`; empty if one cannot train with them.
+/// The tail in the last floats of `values`; nullopt if its values are unfit for training.
 std::optional<ReplicaTail> tail_of(std::span<const float> values);
 void set_tail(const ReplicaTail& tail, std::span<float> values);
 

@@ -1,4 +1,4 @@
-// How tasks are copied, moved and destroyed, and put into jobs.
+// Copies, moves and destroys tasks, and puts them into jobs.
 #include "peer/node/job.hpp"
 
 namespace gv {

@@ -1,4 +1,5 @@
-// What a node asks of the owner of its replica: jobs made of tasks, and their results.
+// The work that a node requests from the owner of its replica: jobs made of tasks, and their
+// results.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@ struct MixPlace {
   std::uint64_t step = 0;     ///< Step at which all peers in it begin.
 };
 
-/// Where the messages of a round go. The worker writes them before it says that they are ready.
+/// Receives the messages of a round. The worker fills it before it reports that they are ready.
 struct MixOutbox {
   std::vector<MixMessage> messages;
   bool sound = true;  ///< All values are finite; otherwise there are no messages.
@@ -52,7 +53,7 @@ struct StageCopy {
 /// The end of a run for one stage.
 struct StageEnd {
   std::uint32_t stage = 0;
-  StageValues sum;                ///< Gradient of one optimiser step; null: all are made.
+  StageValues sum;                ///< Gradient of one optimiser step; null: all steps are made.
   std::size_t micro_batches = 0;  ///< Micro-batches in `sum`.
   StageValues mean;               ///< Mean of the replicas' parameters; null: none.
   StageValues snapshot;  ///< Our own parameters in the mean: x += force * (mean - snapshot).
@@ -65,7 +66,7 @@ namespace task {
 
 // ---- Of a whole model ----
 
-/// Take over a newcomer's download: the model, and in a population all else that came with it.
+/// Take over a downloaded model, and in a population the rest of the state that came with it.
 struct AdoptModel {
   DownloadedModel model;
 };
@@ -84,7 +85,7 @@ struct ApplyUpdate {
   std::shared_ptr<const Floats> values;
   CompressionPlan plan;           ///< By which `values` are decoded.
   std::size_t samples = 0;        ///< Samples of all peers in it; 0: unknown.
-  std::uint64_t local_steps = 0;  ///< If not 0, it is an outer step that ends this many of them.
+  std::uint64_t local_steps = 0;  ///< If not 0, this is an outer step that ends as many local ones.
 };
 
 /// Compute the fingerprint of the parameters.
@@ -103,19 +104,20 @@ struct AddForces {
 /// Take optimiser steps; where a replica mixes, those of the round that it has begun.
 struct TakeSteps {
   std::uint64_t count = 0;
-  bool rests = false;  ///< Count them without making them. Only in a round.
+  bool rests = false;  ///< Count the steps without making them. Only in a round.
 };
 
-/// Compute what we bring to a collective: a gradient, or what local steps take from the model.
+/// Compute our contribution to a collective: a gradient, or the model minus its value after local
+/// steps.
 struct ComputeGradient {
   std::size_t samples = 0;        ///< Samples of the mean; with local steps, of each step.
   std::uint64_t local_steps = 0;  ///< 0: compute a gradient.
-  /// How it is compressed: the replica takes an instance of its own. Null: it travels whole.
+  /// The replica compresses with an instance of its own. Null: the values travel whole.
   std::shared_ptr<const GradientCompressor> compressor;
-  CompressionPlan plan;  ///< What travels.
-  /// Where it goes: a vector of the layout's size, of the size of what travels, or longer.
+  CompressionPlan plan;  ///< The form in which the values travel.
+  /// Memory for the result, as long as the layout or as the values that travel, or longer.
   std::shared_ptr<Floats> values;
-  /// Falling elements of a gradient; tell when it is final from each of these on.
+  /// Elements of a gradient, in falling order. Report when it is final from each of them on.
   std::vector<std::size_t> marks;
 
   std::size_t all_samples() const { return samples * std::max<std::size_t>(1, local_steps); }
@@ -127,21 +129,21 @@ struct Validate {};
 /// Copy the parameters.
 struct TakeSnapshot {
   std::shared_ptr<Snapshot> snapshot;
-  bool with_rest = false;  ///< Append what else a whole download contains.
+  bool with_rest = false;  ///< Also fill Snapshot::rest, for downloads of the whole replica.
 };
 
-// ---- Of one that mixes with neighbours ----
+// ---- Of a model that mixes with neighbours ----
 
 /// End the generation that the replica mixes in.
 struct LeaveGeneration {
-  std::vector<MixMessage> left_over;  ///< Its messages that are no longer mixed.
-  bool unsent = false;                ///< Our last messages in it went to no peer.
+  std::vector<MixMessage> left_over;  ///< Its messages that are not mixed any more.
+  bool unsent = false;                ///< Our last messages in it reached no peer.
 };
 
 /// Mix in a new generation from here on.
 struct EnterGeneration {
   MixPlace place;
-  /// Switch to this rule and keep nothing of the last; null: no switch.
+  /// Switch to this rule and keep no state of the last; null: no switch.
   std::shared_ptr<const MixRule> rule;
 };
 
@@ -167,7 +169,7 @@ struct SendRound {
 /// Give up the run under way.
 struct AbandonRun {};
 
-/// The run is over.
+/// End the run under way.
 struct EndRun {
   std::vector<StageEnd> ends;  ///< One for each stage.
   std::size_t drawn = 0;       ///< Batches of our own that the run took.
@@ -183,7 +185,7 @@ struct MoveTo {
   std::uint64_t step = 0;
 };
 
-/// Go on with other replicas' states of stages, or (null) with those before the first step.
+/// Go on with other replicas' states of stages. Null values: with the state before the first step.
 struct LoadStages {
   std::vector<StageCopy> states;
 };
@@ -201,16 +203,16 @@ struct CopyStages {
 /// Carry out one instruction of a schedule.
 struct StagePass {
   PipelineInstruction what;
-  std::size_t draw = 0;  ///< First stage's forward pass: which of our own batches of the run.
+  std::size_t draw = 0;  ///< First stage's forward pass: number of our own batch in the run.
   StageValues in;        ///< Input from the neighbour; null where there is none.
-  StageValues out;       ///< Where the result goes; null where no peer waits for one.
+  StageValues out;       ///< Memory for the result; null where no peer waits for one.
   /// Gradients are added here, and the micro-batch's count behind them (the contribution checksum).
   /// An update takes the gradients and leaves zeros, but keeps the counts.
   StageValues sum;
   std::size_t micro_batches = 0;  ///< Update: micro-batches in the sum.
 };
 
-/// Copy a stage's parameters, and the counts behind its sum, to where they are averaged.
+/// Copy a stage's parameters, and the counts behind its sum, to `out`, which is averaged.
 struct CopyParameters {
   std::uint32_t stage = 0;
   StageValues sum;
@@ -227,7 +229,7 @@ struct SendStage {
 
 // ---- Of all ----
 
-/// Write a checkpoint. The last task of a job; the replica's owner does it, who knows where.
+/// Write a checkpoint. The last task of a job. The replica's owner does it, not the replica.
 struct Save {};
 
 }  // namespace task
@@ -242,29 +244,29 @@ struct Fingerprint {
 /// Of ComputeGradient.
 struct Gradient {
   std::size_t samples = 0;
-  bool is_sound = true;  ///< All values are finite, as they travel too.
+  bool is_sound = true;  ///< All values are finite, also in the form in which they travel.
 };
 
 /// Of Validate.
 struct Validation {
   double loss = 0;
-  Hyperparameters hyperparameters;  ///< Those with which the replica goes on.
+  Hyperparameters hyperparameters;  ///< The replica's present ones.
 };
 
 /// Of MixRound.
 struct Mixing {
-  std::size_t refused = 0;             ///< Arrived messages that were of no use.
+  std::size_t refused = 0;             ///< Number of unusable messages.
   std::vector<std::size_t> held_back;  ///< Ranks whose messages the guard cut or left out.
 };
 
 /// Of StagePass, CopyParameters and SendStage.
 struct StagePart {
-  bool is_sound = true;  ///< All values are finite that may travel.
+  bool is_sound = true;  ///< All values that may travel are finite.
 };
 
 /// Of Save.
 struct Saved {
-  std::string problem;  ///< Why it could not be written; empty if it was.
+  std::string problem;  ///< Why the checkpoint could not be written; empty if it was.
 };
 
 }  // namespace result
@@ -299,12 +301,12 @@ struct Job {
   using Task = AnyTask;
 
   std::uint64_t number = 0;
-  /// Where peers agree on versions: that of our model once the job is done.
+  /// The version of our model once the job is done, in modes that agree on versions.
   ModelVersion version;
   std::vector<Task> tasks;  ///< Done in this order.
 
   void add(Task task);
-  /// It ends with a checkpoint.
+  /// True if it ends with a checkpoint.
   bool saves() const;
 };
 
@@ -313,7 +315,7 @@ struct JobDone {
   using Result = std::variant<result::Fingerprint, result::Gradient, result::Validation,
                               result::Mixing, result::StagePart, result::Saved>;
 
-  /// It comes back to the thread that asked for it, with its buffers filled.
+  /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;
   std::uint64_t step = 0;       ///< Local steps taken in all.
   std::uint64_t steps_run = 0;  ///< Steps made by this job.

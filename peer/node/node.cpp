@@ -1,4 +1,4 @@
-// Dispatches events to membership and to the mode, and passes on what each must know of the other.
+// Dispatches events to membership and to the mode, and informs each about changes in the other.
 #include "peer/node/node.hpp"
 
 #include <algorithm>
@@ -103,7 +103,7 @@ void Node::gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEf
 
 void Node::complete(Time now, JobDone done, NodeEffects& out) {
   mode_->complete(now, std::move(done), membership_, out);
-  // The result may end an operation, of which the tick in settle() then takes note.
+  // This tick may end a collective, which the tick in settle() then sees.
   mode_->tick(now, membership_, out, out.jobs);
   settle(now, out);
 }
@@ -131,7 +131,7 @@ void Node::settle(Time now, NodeEffects& out) {
   mode_->tick(now, membership_, out, out.jobs);
   membership_.set_progress(mode_->progress());
   if (!leaving_ && mode_->course().is_over(membership_, mode_->is_idle())) leave(now, out);
-  // An exchange under way settles before the others are told, or they would count us as gone in it.
+  // Let an exchange under way settle first. Otherwise the partner would treat us as gone.
   if (leaving_ && !told_others_ && (is_finished() || !mode_->is_settling())) {
     told_others_ = true;
     membership_.leave(now, out);

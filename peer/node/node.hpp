@@ -30,7 +30,7 @@ struct NodeOptions;
 class Node {
  public:
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
-  /// `signer` has the key of `self`, and outlives the node.
+  /// `signer` has the key of `self` and must outlive the node.
   Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
        const NodeOptions& options, const Signer& signer, Rng rng);
 
@@ -39,7 +39,7 @@ class Node {
 
   /// A control link to `peer` is up.
   void contact(Time now, PeerId peer, NodeEffects& out);
-  /// The peer's process has restarted: what was under way with it is over.
+  /// The peer's process has restarted: all work under way with it is over.
   void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
   /// The links with that peer are quarantined, so no work with it is possible for a while.
@@ -61,7 +61,7 @@ class Node {
   void tick(Time now, NodeEffects& out);
   Time deadline() const;
 
-  /// From an agreed round on all peers are to use these settings (Mode::switch_to).
+  /// Makes all peers use these settings from an agreed round on (Mode::switch_to).
   Problems switch_to(Time now, std::string_view settings, NodeEffects& out);
 
   /// Ends training after the job under way, with a checkpoint and a message to the others.
@@ -74,7 +74,7 @@ class Node {
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }
-  /// The mode by its type, for those who look at one of a kind; null if it is another.
+  /// The mode as an `M`, for callers that look at one kind; null if it is of another type.
   template <class M>
   const M* as() const {
     const auto* found = std::get_if<const M*>(&as_);
@@ -87,7 +87,7 @@ class Node {
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
-  AnyMode as_;  ///< The same mode.
+  AnyMode as_;  ///< The same mode, by its type.
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

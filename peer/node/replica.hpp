@@ -17,8 +17,8 @@
 
 namespace gv {
 
-/// Makes a job's steps or its gradient (which counts as one step) by calling `make` once. It may
-/// take longer than they need.
+/// Makes a job's steps or its gradient (which counts as one step) by calling `make` once. May take
+/// longer than `make` needs.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
 /// Runs in place of a pass, in measurements whose stages cost only time. The pass's gradients count
@@ -27,51 +27,50 @@ using PassStandIn = std::function<void(const PipelineInstruction&)>;
 
 /// What the owner of a replica may attach to it. Each may be empty.
 struct ReplicaHooks {
-  /// Called while a job runs, on its thread: its gradient is final and writable from element
-  /// `begin` on. With 0 it may also mean that the messages of its round are in the outbox.
+  /// Called while a job runs, on its thread: its gradient is final and encoded from element `begin`
+  /// on. With 0 it may also mean that the messages of its round are in the outbox.
   std::function<void(std::uint64_t job, std::size_t begin)> ready;
   StepPace pace;         ///< Paces steps and gradients, for peers slower than their machine.
   PassStandIn stand_in;  ///< Replaces passes through stages.
 };
 
-/// What a checkpoint holds of a model, or of one of its stages.
+/// The content of a checkpoint, for a model or for one of its stages.
 struct ReplicaPart {
   std::optional<std::uint32_t> stage;  ///< Empty: the whole model.
   const Layout* layout = nullptr;
   std::span<const float> parameters;
   OptimizerState optimizer;
-  std::map<std::string, std::string> notes;  ///< What goes with it in the form of texts.
+  std::map<std::string, std::string> notes;  ///< Further state in the form of text.
 };
 
-/// A peer's part of the model: all of it, or some of its stages. The only code that touches live
-/// parameters. Not thread-safe, but for stop(): while a job runs, the thread that runs it owns
-/// this.
+/// A peer's part of the model: the whole, or some stages. The only code that touches live
+/// parameters. Not thread-safe except for stop(): while a job runs, its thread owns the replica.
 class Replica {
  public:
   virtual ~Replica() = default;
 
-  /// Does the job's tasks in their order, but not the save. Sizes must match the layout. A task
-  /// that is not for this kind of replica fails a check.
+  /// Does the job's tasks in their order, except for Save. Sizes must match the layout. A task that
+  /// is not for this kind of replica fails a check.
   virtual JobDone run(Job job) = 0;
   virtual void set_hooks(ReplicaHooks hooks) = 0;
-  /// From here on jobs may mix by this rule, in the run of that seed.
+  /// Lets later jobs mix by this rule, in a run with this seed.
   virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
 
   virtual std::uint64_t step() const = 0;
-  /// Those of a whole model; empty in a pipeline.
+  /// Parameters of a whole model; empty in a pipeline.
   virtual std::span<const float> parameters() const { return {}; }
   /// Parameters of one stage; empty if it is not carried.
   virtual std::span<const float> stage(std::size_t) const { return {}; }
   /// The conservation checksum; zeros in a pipeline, which does not exchange.
   virtual ConservationChecksum checksum() const { return {}; }
 
-  /// What a checkpoint has to hold. Its views are valid until the next job.
+  /// The content of a checkpoint. Its views are valid until the next job.
   virtual std::vector<ReplicaPart> parts() const = 0;
-  /// Goes on from a part of an equal replica. Returns why that does not fit, having changed
-  /// nothing, or an empty string.
+  /// Goes on from a part of an equal replica. If it does not fit, returns why and changes nothing;
+  /// otherwise returns an empty string.
   virtual std::string restore(ReplicaPart part) = 0;
 
-  /// The next job may come at any time: prepares for it what can be prepared.
+  /// Prepares for the next job, which may come at any time.
   virtual void prefetch() {}
   /// Training is to end soon. May be called from any thread.
   virtual void stop() {}
@@ -79,7 +78,7 @@ class Replica {
   virtual bool has_ended() const { return false; }
 };
 
-/// The conservation checksum with which a replica of this number starts. The sum over all peers
+/// The conservation checksum with which the replica of this peer starts. The sum over all peers
 /// must return to its first value.
 inline ConservationChecksum initial_checksum(std::uint64_t peer) {
   Rng rng = Rng(peer).fork("canary");

@@ -1,4 +1,4 @@
-// How the stages that a peer carries mix with their other replicas.
+// Mixes the stages that a peer carries with their other replicas.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class StageMixers {
   /// Fills the outbox with messages about a stage with these parameters.
   void send(const task::SendStage& task, std::span<const float> parameters);
 
-  /// The mixed parameters at the end of a run, from `parameters` that have made its steps. `end`
-  /// must have a round.
+  /// The mixed parameters at the end of a run, from `parameters` after its steps. `end` must have a
+  /// round.
   std::vector<float> mixed(const StageEnd& end, std::span<const float> parameters);
 
  private:

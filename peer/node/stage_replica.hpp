@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// Stages, and what consensus keeps beside them: their version and how each mixes.
+/// Stages, and the state that consensus keeps beside them: their version and their mixers.
 class StageReplica final : public Replica {
  public:
   explicit StageReplica(std::unique_ptr<StageLearner> learner) : learner_(std::move(learner)) {}
@@ -43,7 +43,7 @@ class StageReplica final : public Replica {
 
   std::unique_ptr<StageLearner> learner_;
   ReplicaHooks hooks_;
-  ModelVersion version_;  ///< It names equal bits, and goes with them into a checkpoint.
+  ModelVersion version_;  ///< Equal versions mean equal bits. It is saved in checkpoints.
   std::optional<StageMixers> mixers_;
 };
 

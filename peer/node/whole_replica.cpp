@@ -104,7 +104,7 @@ std::vector<ReplicaPart> WholeReplica::parts() const {
 }
 
 std::string WholeReplica::restore(ReplicaPart part) {
-  // A run may go on in another mode: drop vectors that only the last one used.
+  // A run may go on in another mode, so vectors that only the last mode used are dropped.
   OptimizerState& state = part.optimizer;
   const Named mixed = take(mixing_prefix, state);
   Named waiting = take(gradient_prefix, state);
@@ -132,7 +132,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   return problem;
 }
 
-/// Takes an instance of our own where another compressor is asked for.
+/// Makes an instance of our own when a job names another compressor than before.
 void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
   if (!compressor || compressor == asked_for_) return;
   asked_for_ = compressor;
@@ -142,7 +142,7 @@ void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& 
   }
 }
 
-/// Does not announce values that cannot be written in their codec, nor any after them.
+/// Computes and encodes our contribution. Once a value cannot be encoded, announces no more.
 Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound) {
   compress_by(task.compressor);
   const CompressionPlan& plan = task.plan;
@@ -175,7 +175,7 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   return score;
 }
 
-/// Members of a population get the whole replica, other peers the model alone.
+/// Takes over the whole replica in a population, and the model alone otherwise.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
   const auto parameters = values.first(learner_->layout().size());

@@ -1,4 +1,4 @@
-// A replica of the whole model: a learner, and what consensus keeps beside it.
+// A replica of the whole model: a learner, and the state that consensus keeps beside it.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace gv {
 
-/// A learner, and what consensus keeps beside it: the conservation checksum that follows its
-/// parameters through every exchange, the outer step, a mixing rule's memory, a gradient
+/// A learner, and the state that consensus keeps beside it: the conservation checksum that follows
+/// its parameters through every exchange, the outer step, a mixing rule's memory, and a gradient
 /// compressor.
 class WholeReplica final : public Replica {
  public:
@@ -46,9 +46,9 @@ class WholeReplica final : public Replica {
   const Learner& learner() const { return *learner_; }
   Learner& learner() { return *learner_; }
 
-  /// Floats of a whole state, as task::LoadState has them.
+  /// Number of floats in a whole state, as in task::LoadState.
   std::size_t state_size() const;
-  /// What a checkpoint holds beside the parameters.
+  /// The part of a checkpoint other than the parameters and notes.
   OptimizerState optimizer_state() const;
 
  private:
@@ -70,9 +70,9 @@ class WholeReplica final : public Replica {
   std::optional<Mixer<float>> mixer_;
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
-  std::shared_ptr<const GradientCompressor> asked_for_;  ///< Of the newest gradient that had one.
-  std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of that.
-  GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until it is known.
+  std::shared_ptr<const GradientCompressor> asked_for_;  ///< The newest that a gradient named.
+  std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of `asked_for_`.
+  GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until `asked_for_` is known.
 };
 
 }  // namespace gv
