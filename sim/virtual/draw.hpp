@@ -36,7 +36,8 @@ DrawnWorld draw_world(std::uint64_t seed);
 DrawnWorld as_hostile(DrawnWorld world);
 
 /// Returns the world with a drawn pipeline: stages, schedule, router, chains. It has fewer peers
-/// and longer steps, so that it has about as many events as one in mode `allreduce`.
+/// and longer steps, so that it has about as many events as one in mode `allreduce`. A world with a
+/// pipeline stays as it is.
 DrawnWorld as_pipeline(DrawnWorld world);
 
 /// Returns the world in mode `mixing`, with a drawn legal rule.
