@@ -49,7 +49,7 @@ class Saboteur {
   /// `loudest` bounds the finite values in blocks that it makes up.
   Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rng);
 
-  /// Learns from a message to its node. What it makes up reuses what it has learnt.
+  /// Learns from a message to its node. Made-up messages reuse what it has learnt.
   void hear(const Message& message);
   void hear(const TransferId& id) { any_.learn(id); }
 

@@ -224,7 +224,7 @@ TEST_CASE("what waits on a lane gives way to a newer one and what has begun does
                           .payload = {bytes, std::span(*bytes)},
                           .superseded_by_next = gives_way});
   };
-  std::vector<std::uint64_t> came;  // Numbers of those that came whole.
+  std::vector<std::uint64_t> came;  // Numbers of the transfers that came whole.
   bool begun = false;
   swarm[1].on_block = [&](const Block& block) {
     begun = begun || block.id.number == longest;
