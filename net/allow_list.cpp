@@ -1,4 +1,4 @@
-// The ZAP answerer and the socket options that make it binding.
+// The ZAP handler, and the socket options that enforce its answers.
 #include "net/allow_list.hpp"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace {
 constexpr const char* zap_endpoint = "inproc://zeromq.zap.01";
 constexpr const char* domain = "grapevine";
 
-/// ZMQ_ZAP_ENFORCE_DOMAIN: hidden by the header in builds without draft interfaces, known to the
-/// library. Without it a missing answerer means that every key is admitted.
+/// ZMQ_ZAP_ENFORCE_DOMAIN. The header hides it in builds without draft interfaces, but the library
+/// knows it. Without it, a missing ZAP handler means that every key is admitted.
 constexpr int enforce_domain_option = 93;
 
-/// Of one key. A sound peer dials again after seconds at the earliest.
+/// Limit for each key. A correct peer needs far fewer.
 constexpr RateLimit::Options handshakes_allowed{.per_second = 1, .burst = 30};
 
 constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.
@@ -90,7 +90,7 @@ void AllowList::protect(zmq::socket_t& server, const CurveKeyPair& identity) {
 }
 
 void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server) {
-  // A key that cannot be converted is one that no server has.
+  // No server has a key that cannot be converted.
   const CurveKey there = curve_key(server).value_or(CurveKey{});
   client.set(zmq::sockopt::curve_serverkey, zmq::buffer(there.data(), there.size()));
   client.set(zmq::sockopt::curve_publickey,

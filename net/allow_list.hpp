@@ -1,4 +1,4 @@
-// ZeroMQ's authentication question (ZAP, RFC 27), answered from the allow-list and failing closed.
+// Answers ZeroMQ's authentication requests (ZAP, RFC 27) from the allow-list. Fails closed.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -13,20 +13,20 @@
 
 namespace gv {
 
-/// Answers for every CURVE handshake of its context whether the key may in: if it is on the list,
-/// and does not ask too often. It must exist before any socket of the context binds: a server
-/// without an answerer would let every key in.
+/// Admits keys to the CURVE handshakes of its context: only keys on the list, and at a limited
+/// rate. It must exist before any socket of the context binds, because a server without a ZAP
+/// handler admits every key.
 class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
 
   void set(const std::set<PublicKey>& keys);
 
-  /// Answers what is waiting; called by the loop, and by hand before it runs.
+  /// Answers all waiting requests. The loop calls this; before the loop runs, call it by hand.
   void serve();
 
   /// Makes `server` a CURVE server that admits only the keys of this list. Call before bind. Throws
-  /// std::runtime_error when the library refuses an option that security hangs on.
+  /// std::runtime_error if the library lacks an option that security depends on.
   static void protect(zmq::socket_t& server, const CurveKeyPair& identity);
 
  private:
@@ -35,7 +35,7 @@ class AllowList {
   std::shared_ptr<SocketWatch> answers_;
 };
 
-/// Makes `client` speak as `own` to the server with the key `server`. Call before connect.
+/// Makes `client` authenticate as `own` to the server with the key `server`. Call before connect.
 void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server);
 
 /// The key of the peer that sent this message, as AllowList certified it; empty if it was not

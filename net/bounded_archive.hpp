@@ -1,4 +1,4 @@
-// Cereal archives for foreign bytes: nothing in them can cost more than their length.
+// Cereal archives for untrusted bytes: reading never costs more than the length of the input.
 #pragma once
 
 #include <bit>
@@ -18,14 +18,14 @@
 
 namespace gv {
 
-/// Longest string either archive takes.
+/// Longest string that either archive accepts.
 constexpr std::size_t archive_string_bytes_max = 4096;
-/// Longest vector either archive takes.
+/// Longest vector that either archive accepts.
 constexpr std::size_t archive_elements_max = 1024;
 /// Deepest nesting the input archive follows: Cereal recurses, and the stack is finite.
 constexpr int archive_depth_max = 32;
 
-/// What the archives throw; the text is a sentence for people without a full stop.
+/// Thrown by the archives. The text is a sentence for the operator, without a full stop.
 class ArchiveError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -59,8 +59,8 @@ void require_finite(T value) {
 
 }  // namespace archive_detail
 
-/// Appends to `bytes`: little-endian, fixed widths, lengths as 32 bits. Keeps the reader's limits,
-/// so that what was written can be read. No smart pointers, no polymorphic types.
+/// Appends values to `bytes`: little-endian, in fixed widths, lengths as 32 bits. Enforces the
+/// reader's limits, so the reader accepts all output. No smart pointers, no polymorphic types.
 class BoundedOutputArchive
     : public cereal::OutputArchive<BoundedOutputArchive, cereal::AllowEmptyClassElision> {
  public:
@@ -68,7 +68,7 @@ class BoundedOutputArchive
   explicit BoundedOutputArchive(std::vector<std::byte>& bytes)
       : OutputArchive(this), bytes_(bytes) {}
 
-  /// One number.
+  /// Writes one number.
   template <ArchiveNumber T>
   void write(T value) {
     auto bits = std::bit_cast<archive_detail::Bits<T>>(value);
@@ -77,7 +77,7 @@ class BoundedOutputArchive
     }
   }
 
-  /// How many elements or bytes follow.
+  /// Writes the number of elements or bytes that follow. Throws if it is over the limit.
   void write_size(std::uint64_t size, std::size_t limit, const char* what) {
     archive_detail::require_at_most(size, limit, what);
     write(static_cast<std::uint32_t>(size));
@@ -87,8 +87,8 @@ class BoundedOutputArchive
   std::vector<std::byte>& bytes_;
 };
 
-/// Reads the output of BoundedOutputArchive; throws ArchiveError at the first thing that it would
-/// not have written. Every length is checked against the bytes left before anything is allocated.
+/// Reads the output of BoundedOutputArchive. Throws ArchiveError at the first value that the writer
+/// would not have written. Checks every length against the remaining bytes before it allocates.
 class BoundedInputArchive
     : public cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision> {
  public:
@@ -96,7 +96,7 @@ class BoundedInputArchive
   explicit BoundedInputArchive(std::span<const std::byte> bytes)
       : InputArchive(this), bytes_(bytes) {}
 
-  /// One number.
+  /// Reads one number.
   template <ArchiveNumber T>
   T read() {
     require(sizeof(T));
@@ -114,7 +114,7 @@ class BoundedInputArchive
     }
   }
 
-  /// How many elements or bytes follow; each takes at least one of the bytes that are left.
+  /// Reads the number of elements or bytes that follow. Each takes at least one remaining byte.
   std::size_t read_size(std::size_t limit, const char* what) {
     const auto size = read<std::uint32_t>();
     archive_detail::require_at_most(size, limit, what);
@@ -122,14 +122,14 @@ class BoundedInputArchive
     return size;
   }
 
-  /// A string with its length.
+  /// Reads a length and a string.
   void read_string(std::string& text) {
     const std::size_t size = read_size(archive_string_bytes_max, "bytes");
     text.assign(reinterpret_cast<const char*>(bytes_.data()), size);
     bytes_ = bytes_.subspan(size);
   }
 
-  /// Refuses bytes that were not read.
+  /// Throws if unread bytes remain.
   void finish() const {
     if (bytes_.empty()) return;
     throw ArchiveError("it goes on for " + std::to_string(bytes_.size()) + " bytes after its end");
@@ -159,7 +159,7 @@ template <class T>
 concept BoundedArchive =
     std::is_same_v<T, BoundedInputArchive> || std::is_same_v<T, BoundedOutputArchive>;
 
-// ---- What Cereal looks up, by the archive's namespace ----
+// ---- Functions that Cereal finds by argument-dependent lookup ----
 
 template <class T>
 void prologue(BoundedInputArchive& archive, const T&) {
@@ -207,8 +207,8 @@ void serialize(Archive& archive, cereal::NameValuePair<T>& pair) {
 
 }  // namespace gv
 
-// Cereal would take any number for any enumeration. With this, an enumeration that lacks a `load`
-// of its own, which knows the values, does not compile.
+// Cereal would accept any number for an enumeration. With this, an enumeration does not compile
+// without a `load` of its own, which checks the value.
 template <gv::BoundedArchive Archive, class Enum>
 requires std::is_enum_v<Enum>
 struct cereal::specialize<Archive, Enum, cereal::specialization::non_member_load_save>

@@ -1,4 +1,4 @@
-// How lanes open and end: invited over the control link, dialled by the side that can.
+// Opens lanes: they are invited over the control link and dialled by the side that can.
 #include "net/bulk_lanes.hpp"
 
 #include <sodium.h>
@@ -13,9 +13,9 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more go by the control link.
+constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more use the control link.
 constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
-/// Lanes that have ended and that a partner keeps open. Each may hold memory, so it gets no more.
+/// Ended lanes that a peer may keep open, each with memory. With more it gets no new lane.
 constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
@@ -60,7 +60,7 @@ BulkLanes::Impl::~Impl() {
   }
 }
 
-/// Whether one more lane fits, if need be in place of the one idle for longest.
+/// Returns true if one more lane fits. May close the lane that has been idle longest.
 bool BulkLanes::Impl::make_room() {
   // A lane can hold a ring each way, or a block each way.
   const std::size_t each =
@@ -157,7 +157,7 @@ void BulkLanes::Impl::dial(PeerId peer, const LaneInvite& invite) {
   });
 }
 
-/// We cannot reach the other side. If it invited us and can perhaps reach us, it may try.
+/// We cannot dial the other side. If it invited us and we listen, it may dial us instead.
 void BulkLanes::Impl::dial_failed(PeerId peer, const LaneInvite& invite) {
   const auto found = lanes.find(peer);
   if (found == lanes.end() || found->second.id != invite.lane ||
@@ -318,7 +318,7 @@ bool BulkLanes::send_message(PeerId to, const Message& message) {
   try {
     found->second.messages.push_back(encode(message));
   } catch (const std::exception&) {
-    // The control link reports what is wrong with it.
+    // The caller then tries the control link, which reports the problem.
     return false;
   }
   impl_->write_next(to);

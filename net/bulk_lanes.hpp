@@ -1,4 +1,4 @@
-// Bulk lanes: blocks of tensors over Asio: TLS 1.3 by one-time key, plain, or within one host.
+// Bulk lanes carry blocks of tensors: TLS 1.3 with a one-time key, plain TCP, or within one host.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace gv {
 
 /// Opens a lane to a peer when there is something to send, keeps it while it is used, and closes it
 /// when idle. The side that can dial does; both directions share one connection. Sends straight
-/// from the payload's memory and holds at most one received block per lane. On one host blocks go
-/// through memory that both ends share; blocks in a shared buffer are read by the partner where
-/// they lie. Their owner is kept until the partner says that it is done, or is gone; the partner's
-/// `block` gets such a block with a hold. All calls on the thread of `io`.
+/// from the payload's memory and holds at most one received block per lane. Within one host, blocks
+/// travel through shared memory. Blocks in a SharedBuffer are not even copied: the partner reads
+/// them in place, and its `block` callback gets them with a hold. We keep the owner of such a block
+/// until the partner is done with it or gone. All calls on the thread of `io`.
 class BulkLanes {
  public:
   enum class Security { automatic, tls, plain, unix_socket };
@@ -30,12 +30,12 @@ class BulkLanes {
     std::string advertise_host;          ///< Host others dial; empty: `listen_host`.
     std::uint16_t port = 0;              ///< Port to listen on; 0 = any free one.
     std::string dial_from;               ///< Address to dial from; empty: the system's choice.
-    bool trusted_network = false;        ///< Plain TCP allowed and preferred between hosts.
+    bool trusted_network = false;        ///< Allows and prefers plain TCP between hosts.
     std::shared_ptr<SharedBuffer> lent;  ///< Blocks in this buffer are not copied; may be null.
     Security security =
         Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
     std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.
-    std::size_t budget_bytes = 64 << 20;  ///< Bound on what all lanes together may hold.
+    std::size_t budget_bytes = 64 << 20;  ///< Bound on the memory of all lanes together.
     std::size_t lanes_max = 64;
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
@@ -43,14 +43,14 @@ class BulkLanes {
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
-    /// Where to put `bytes` of a block that is under way. Empty, or no function: in the lane's own
-    /// memory. Asked before every read, and written to only then. A block with the same answer
-    /// throughout goes to `block` where it lies; otherwise it is dropped.
+    /// Returns memory for an arriving block of `bytes`. If it is empty, or without this function,
+    /// the lane uses its own memory. Asked before every read, and written to only during that read.
+    /// If the answer changes before the block is complete, the block is dropped.
     std::function<std::span<std::byte>(PeerId, const TransferId&, std::uint64_t offset,
                                        std::size_t bytes)>
         place;
-    std::function<void(Envelope)> message;  ///< A message that came over a lane.
-    std::function<void(PeerId)> lost;       ///< A lane with something in flight broke.
+    std::function<void(Envelope)> message;  ///< A message that arrived over a lane.
+    std::function<void(PeerId)> lost;       ///< The lane broke or was closed by the peer.
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
     std::function<void(Fact)> fact;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
@@ -65,20 +65,21 @@ class BulkLanes {
   /// An invitation or its answer arrived on the control link of `from`.
   void receive_invite(PeerId from, const LaneInvite& invite);
 
-  /// Streams the transfer, opening a lane first if there is none. Drops superseded transfers that
-  /// have not begun to be written.
+  /// Streams the transfer, and opens a lane first if there is none. Drops superseded transfers that
+  /// have not started yet.
   void send(Transfer transfer);
   void cancel(const Cancel& cancel);
 
   /// Sends a small message ahead of the blocks on an open lane, which costs both ends half the
-  /// wake-ups of a control link. False, without sending, if no lane to the peer is open.
+  /// wake-ups of a control link. Returns false without sending if no lane to the peer is open or
+  /// too many messages wait on it.
   bool send_message(PeerId to, const Message& message);
 
-  /// The peer did not answer in time: gives up its lane as broken if nothing came on it recently. A
-  /// connection with damaged bytes can wait for ever for the end of a record.
+  /// Call when an answer of the peer is overdue. Gives up its lane as broken if nothing arrived on
+  /// it recently: after damaged bytes a connection can wait forever for the end of a record.
   void doubt(PeerId peer);
 
-  /// The peer is gone: closes its lane and forgets its transfers, silently.
+  /// Call when the peer is gone. Closes its lane and drops its transfers, without a callback.
   void forget(PeerId peer);
 
   struct Counters {

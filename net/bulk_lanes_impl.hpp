@@ -37,8 +37,8 @@ struct BulkLanes::Impl {
     std::size_t lent_read = 0;        ///< Blocks read in its shared buffer and not reported yet.
     std::size_t lent_bytes_read = 0;  ///< Bytes of these blocks.
     bool writing = false;
-    Clock::time_point progress;  ///< Last byte either way, or the invitation.
-    Clock::time_point heard;     ///< Last byte that came, or when it opened.
+    Clock::time_point progress;  ///< Time of the last byte either way, or of the invitation.
+    Clock::time_point heard;     ///< Time of the last byte received, or of the opening.
 
     bool is_busy() const {
       return writing || !queue.empty() || !messages.empty() ||
@@ -75,8 +75,8 @@ struct BulkLanes::Impl {
   bool arrived(PeerId peer, const ConnectionPtr& connection, const Record& record);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
                   std::shared_ptr<const void> hold = nullptr);
-  /// Handles something that a peer has sent. It must not end the process, so whatever its handling
-  /// throws ends the lane that it came on.
+  /// Handles input from a peer. Input must not end the process, so an exception ends only the lane
+  /// that it came on.
   template <class Handle>
   void heed(PeerId peer, const ConnectionPtr& connection, Handle handle) {
     try {

@@ -1,4 +1,4 @@
-// The source that a connection is counted for.
+// The network source that a connection counts against.
 #pragma once
 
 #include <netinet/in.h>
@@ -8,8 +8,8 @@
 
 namespace gv {
 
-/// An address of IPv4, or the network of one of IPv6, whose other half a machine chooses itself, as
-/// bytes. Empty for Unix sockets.
+/// Returns the bytes of an IPv4 address, or the first half of an IPv6 address, because a machine
+/// chooses the second half itself. Empty for Unix sockets.
 inline std::string source_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address).sin_addr;

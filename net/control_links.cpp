@@ -27,14 +27,15 @@ constexpr auto check_patience = std::chrono::seconds(2);   ///< Time for the ans
 constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
-/// A late message of a dead process makes it come back once, and the newer one after it.
+/// A late message of a dead process brings its session back once, and then the newer one returns.
+/// More returns mean that two processes use one key.
 constexpr int returns_max = 3;
 
 std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
-/// Whether lanes to a peer may be dialled at `address`: at the host that its message came from, at
-/// the one of the allow-list, or at the one where its hello says that it listens. Otherwise a
-/// member could make us knock anywhere without a trace.
+/// Returns true if lanes to a peer may be dialled at `address`. Its host must be the source of the
+/// message, the host in the allow-list, or the one that the peer's hello advertises. Otherwise a
+/// member could make us dial any machine without a trace.
 bool is_host_of(std::string_view address, std::string_view claimed, std::string_view listed,
                 const zmq::message_t& came) {
   const std::string_view host = host_of(address);
@@ -87,7 +88,7 @@ void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
   set_keys();
 }
 
-/// Lets in the keys of all peers but those that are quarantined.
+/// Admits the keys of all peers that are not quarantined.
 void ControlLinks::Impl::set_keys() {
   std::set<PublicKey> keys;
   has_quarantined = false;
@@ -101,7 +102,7 @@ void ControlLinks::Impl::set_keys() {
   allow_list.set(keys);
 }
 
-/// A dealer that tries to reach `address`; nothing if there can be none, which is reported.
+/// Returns a dealer that tries to reach `address`. On failure, reports it and returns nullopt.
 std::optional<ControlLinks::Impl::Dealer> ControlLinks::Impl::dial(PeerId peer,
                                                                    const PublicKey& key,
                                                                    const std::string& address) {
@@ -141,9 +142,9 @@ void ControlLinks::Impl::open(PeerId peer, Link& link) {
   if (link.dealer) say_hello(*link.dealer);
 }
 
-/// Dials again where a link does not come up, or a hello stays unanswered. After bytes that it
-/// cannot parse (damaged ones, say) ZeroMQ gives a connection up for good without a report; after a
-/// damaged length it waits for bytes that never come.
+/// Dials again when a link does not come up or a hello stays unanswered. ZeroMQ silently gives up a
+/// connection on bytes that it cannot parse (damaged ones, say), and after a damaged length it
+/// waits for bytes that never come.
 void ControlLinks::Impl::dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer) {
   std::optional<Dealer> fresh = dial(peer, key, dealer.address);
   dealer.dialled = Clock::now();
@@ -163,7 +164,7 @@ Hello ControlLinks::Impl::hello(bool answer) const {
           .answer = answer};
 }
 
-/// The first field of the agreement that differs, as a sentence; empty if none does.
+/// Returns the first field of the agreement that differs, as a sentence; empty if none does.
 std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
   for (const auto& [field, value] : options.agreement) {
     const auto other =
@@ -177,8 +178,8 @@ std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
   return {};
 }
 
-/// Handles a hello over a certified link: decides whether this peer is one of ours, and what is
-/// new.
+/// Handles a hello over a certified link: decides whether the settings agree, and whether the
+/// peer's process is new.
 bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
   const std::string difference = disagreement(theirs);
   if (!difference.empty()) {
@@ -248,7 +249,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
   if (!link.dealer) return false;
-  // A link that does not come up reaches no peer: better to report that than to queue.
+  // If the link does not come up, reporting that is better than queueing.
   const bool opening = Clock::now() - link.dealer->opened < dial_patience;
   if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
   link.dealer->used = Clock::now();
@@ -344,7 +345,7 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   }
 }
 
-/// Counts a frame against what its key may send. With the first beyond that its connection ends.
+/// Counts a frame against the limit of its key. Beyond the limit, the connection ends.
 bool ControlLinks::Impl::is_within_budget(PeerId peer, Link& link, const zmq::message_t& bytes) {
   if (link.frames.take(steady_time())) return true;
   connections.hang_up(bytes);

@@ -1,4 +1,4 @@
-// Control links: every small message, over ZeroMQ with CURVE, from and to authorised keys only.
+// Control links carry all small messages, over ZeroMQ with CURVE, between authorised keys only.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ namespace gv {
 
 class Roster;
 
-/// What both ends of a bulk lane need to open one; travels on control links only.
+/// An invitation to open a bulk lane, or the answer to one. It travels on control links only.
 struct LaneInvite {
   std::uint64_t lane = 0;                ///< Random id of the lane.
   std::array<std::uint8_t, 32> token{};  ///< One-time pre-shared key.
-  std::string address;         ///< "host:port" the inviter listens on; empty: cannot be dialled.
-  std::string unix_path;       ///< Its Unix socket, useful when both run on one host.
-  std::uint64_t host = 0;      ///< Equal for two processes that share a host's network.
-  std::uint64_t previous = 0;  ///< The last lane the sender knew: tells a loss from a crossing.
-  bool answer = false;         ///< True when this answers the other side's invitation.
-  bool refused = false;        ///< The lane cannot be opened.
+  std::string address;     ///< "host:port" the inviter listens on; empty: cannot be dialled.
+  std::string unix_path;   ///< The inviter's Unix socket, useful within one host.
+  std::uint64_t host = 0;  ///< Equal for two processes that share a host's network.
+  /// The sender's last open lane, to tell a lost lane from an old invitation.
+  std::uint64_t previous = 0;
+  bool answer = false;   ///< True if this answers the other side's invitation.
+  bool refused = false;  ///< The lane cannot be opened.
 };
 
-/// One ROUTER that listens and one DEALER per peer that is dialled; a pair of peers needs only one
-/// of the two connections and uses whichever is up. All calls on the thread that runs `io`.
+/// One ROUTER that listens, and one DEALER per peer that is dialled. A pair of peers needs only one
+/// of the two connections and uses the one that is up. All calls on the thread that runs `io`.
 class ControlLinks {
  public:
   struct Options {
@@ -44,14 +45,15 @@ class ControlLinks {
     std::string advertise;      ///< What others dial; empty: the address listened on.
     std::string dial_from;      ///< Address our connections come from; empty: the system's choice.
     std::uint64_t session = 0;  ///< Random number of this process.
-    /// Settings that must be equal on both ends, by field; a difference refuses the link and names
-    /// the field.
+    /// Settings that must be equal on both ends, by field. If one differs, the link is refused and
+    /// the reason names the field.
     std::vector<std::pair<std::string, std::string>> agreement;
     Duration handshake_deadline = std::chrono::seconds(3);
     Duration idle_close = std::chrono::seconds(60);
-    /// What a key may send, in frames; a sound peer sends less by far. Its connection ends beyond.
+    /// Limit on the frames of one key. Beyond it, its connection ends. A correct peer sends far
+    /// less.
     RateLimit::Options frames = {.per_second = 20000, .burst = 40000};
-    /// How long no link is had with a peer that has sent too much that cannot be right.
+    /// How long a peer gets no link after repeated offences.
     Duration quarantine = std::chrono::minutes(1);
   };
 
@@ -65,45 +67,44 @@ class ControlLinks {
     std::function<void(Fact)> fact;  ///< Refusals, handshake failures, and so on.
   };
 
-  /// Binds, and proves to itself that a random key is refused. Throws std::runtime_error with a
-  /// sentence for people when the port is taken or the self-test fails.
+  /// Binds, and tests that a random key is refused. Throws std::runtime_error with a sentence for
+  /// the operator if the port is taken or the test fails.
   ControlLinks(asio::io_context& io, Options options, Callbacks callbacks);
   ~ControlLinks();
 
   /// Where we listen, with the real port; empty when dialling out only.
   const std::string& listening() const;
-  /// What others are told to dial; empty when dialling out only.
+  /// The address that we tell others to dial; empty when dialling out only.
   const std::string& advertised() const;
 
   /// Dials "host:port" or "name@host:port" until an authorised peer answers there, with back-off.
   void join(const std::string& address);
 
-  /// Where an authorised peer can be dialled from now on (learnt from membership). Empty forgets
-  /// it.
+  /// Sets where an authorised peer can be dialled (learnt from membership). An empty address
+  /// forgets it.
   void set_address(PeerId peer, const std::string& address);
 
   /// Queues a message. If the peer cannot be reached now, drops the message and returns false.
   bool send(PeerId to, const Message& message);
   bool send(PeerId to, const LaneInvite& invite);
 
-  /// Counts something against a peer's key that no sound peer sends, for example because its
-  /// handler threw. With the third within a minute all links with the peer are cut, for a while.
+  /// Counts an offence of a peer: input that no correct peer sends, for example because its handler
+  /// threw. The third within a minute quarantines the peer: all its links are cut for a while.
   void offend(PeerId peer, const std::string& why);
 
-  /// Cuts all links with a peer for a while, as after its third offence, but tells no fact: the
-  /// caller has one.
+  /// Quarantines a peer as its third offence would, but reports no fact, because the caller does.
   void quarantine(PeerId peer);
 
-  /// The judge of all that is said of peers; it follows the allow-list.
+  /// Checks what messages say about peers. It follows the allow-list.
   const Roster& roster() const;
 
-  /// A changed allow-list: links of keys no longer in it are cut at once.
+  /// Replaces the allow-list. Links of keys that are no longer in it are cut at once.
   void authorize(std::vector<AuthorizedPeer> authorized);
 
   struct Counters {
     std::uint64_t messages_sent = 0, messages_received = 0;
     std::uint64_t bytes_sent = 0, bytes_received = 0;
-    std::uint64_t refused = 0;  ///< Strangers, unsound frames, disagreeing hellos.
+    std::uint64_t refused = 0;  ///< Unknown keys, invalid frames, disagreeing hellos.
   };
   const Counters& counters() const;
 

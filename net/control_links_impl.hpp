@@ -38,11 +38,11 @@ struct ControlLinks::Impl {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
     bool up = false;            ///< The hello was answered and agrees.
-    Clock::time_point opened;   ///< Since when we expect it to come up.
+    Clock::time_point opened;   ///< When we began to expect it to come up.
     Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
-    Clock::time_point heard;  ///< The last frame on it.
-    bool checking = false;    ///< The last hello asks whether it still works.
+    Clock::time_point heard;  ///< Time of the last frame received.
+    bool checking = false;    ///< True if the last hello checks whether the link still works.
     Clock::time_point used;
     std::deque<std::vector<std::byte>> pending;
   };
@@ -52,10 +52,10 @@ struct ControlLinks::Impl {
     AuthorizedPeer peer;
     std::string address;  ///< Where to dial it; empty: unknown.
     std::optional<Dealer> dealer;
-    zmq::message_t route;         ///< Its dealer's name at our router; empty: none.
+    zmq::message_t route;         ///< Routing id of its dealer at our router; empty: none.
     std::uint64_t session = 0;    ///< Session of the process we are in contact with.
     std::uint64_t before = 0;     ///< Session of the process before that one.
-    int returns = 0;              ///< How often the earlier one has come back.
+    int returns = 0;              ///< How many times in a row that earlier session came back.
     bool refused = false;         ///< Its hello disagrees.
     std::string claimed_address;  ///< Where its hello says that it listens; empty: nowhere.
     RateLimit frames{{}};
@@ -63,7 +63,7 @@ struct ControlLinks::Impl {
     RateLimit invitations{{.per_second = 100, .burst = 100}};
   };
 
-  /// An address given without a name: one dealer for each key that may be there.
+  /// An address to join, with one dealer for each key that may answer there.
   struct Join {
     std::string address;
     std::map<PeerId, Dealer> dealers;
@@ -105,8 +105,8 @@ struct ControlLinks::Impl {
   void joined(PeerId peer, SocketWatch* watch);
   void refuse(std::optional<PeerId> peer, std::string detail);
 
-  /// Handles something that a peer has sent. It must not end the process, so whatever its handling
-  /// throws counts against the peer.
+  /// Handles input from a peer. Input must not end the process, so an exception counts against the
+  /// peer.
   template <class Handle>
   void heed(PeerId peer, Handle handle) {
     try {
@@ -140,7 +140,7 @@ struct ControlLinks::Impl {
   Roster roster;
   Conduct conduct;
   LinkConnections connections{{.places = usual_places()}};
-  bool has_quarantined = false;  ///< The allow-list lacks keys because of their conduct.
+  bool has_quarantined = false;  ///< True while the allow-list leaves out quarantined keys.
 
   static std::string endpoint(const std::string& address) { return "tcp://" + address; }
   static std::chrono::milliseconds milliseconds(Duration duration) {

@@ -1,4 +1,4 @@
-// Incoming control links: one router that listens and proves that its allow-list holds.
+// Incoming control links: a router that listens and tests its own allow-list.
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -58,7 +58,7 @@ void ControlLinks::Impl::listen() {
   monitor->start();
 }
 
-/// Dials ourselves with a random key. If that is let in, nothing else may be.
+/// Dials ourselves with a random key, and throws if that key is not refused.
 void ControlLinks::Impl::self_test() {
   zmq::socket_t knock(context, zmq::socket_type::dealer);
   knock.set(zmq::sockopt::linger, 0);
@@ -142,7 +142,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   }
   const PeerId peer = found->first;
   if (is_quarantined(peer)) {
-    // Its connection is older than that, and ZeroMQ does not ask again whether the key may in.
+    // The connection is older than the quarantine, and ZeroMQ does not check its key again.
     ++counters.refused;
     connections.hang_up(bytes);
     return;

@@ -21,7 +21,7 @@ class Descriptor {
   }
 
   int get() const { return fd_; }
-  /// The descriptor, which is the caller's to close from now on.
+  /// Returns the descriptor, which the caller must close from now on.
   int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 

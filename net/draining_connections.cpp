@@ -11,8 +11,8 @@ DrainingConnections::~DrainingConnections() {
   for (const ConnectionPtr& connection : connections_) drop(*connection);
 }
 
-/// Also drops its payloads: handlers that are never called may keep a connection longer than the
-/// owners of that memory live.
+/// Also drops the payloads: pending handlers may keep a connection alive for longer than the owners
+/// of that memory.
 void DrainingConnections::drop(LaneConnection& connection) {
   connection.close();
   connection.lent.clear();
@@ -45,8 +45,8 @@ std::size_t DrainingConnections::count(PeerId peer) const {
 
 void DrainingConnections::tidy_up() {
   for (const ConnectionPtr& connection : std::vector(connections_.begin(), connections_.end())) {
-    // Blocks that are held keep the partner's buffer mapped, and nothing else needs it any more.
-    // Not at once: the connection may have ended while a block of it was being read.
+    // Held blocks keep the partner's buffer mapped, and nothing else needs it now. add() must not
+    // do this, because the connection may have ended while one of its blocks was being read.
     connection->borrowed.reset();
     connection->ring_in.reset();
     wind_up(connection);

@@ -9,9 +9,10 @@
 
 namespace gv {
 
-/// A partner may read our shared memory until it knows that the lane has ended, which a stopped
-/// process learns late. Until it has closed its side, that memory must not be reused. So we close
-/// our side only when we hold nothing of the partner's any more. All calls on the loop's thread.
+/// A partner may read our shared memory until it learns that the lane has ended, which is late if
+/// its process was stopped. We reuse that memory only after the partner has closed its side. In
+/// return we close our side only once we hold nothing of the partner's. All calls on the loop's
+/// thread.
 class DrainingConnections {
  public:
   DrainingConnections() = default;
@@ -22,14 +23,14 @@ class DrainingConnections {
 
   /// Takes over a connection that is given up. If a read is under way, read_ended() must follow.
   void add(const ConnectionPtr& connection);
-  /// Its read has ended; `partner_ended` says how. Harmless for a connection that is not here.
+  /// The connection's read has ended. Ignores connections that are not here.
   void read_ended(const ConnectionPtr& connection);
-  /// Connections with that peer that are kept.
+  /// Number of connections kept with that peer.
   std::size_t count(PeerId peer) const;
-  /// Call now and then: closes connections of no more use.
+  /// Closes connections that are no longer needed. Call periodically.
   void tidy_up();
 
-  /// Closes a connection regardless of shared memory, since its owner goes.
+  /// Closes a connection regardless of shared memory, because its owner is being destroyed.
   static void drop(LaneConnection& connection);
 
  private:

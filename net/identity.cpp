@@ -33,7 +33,7 @@ void need_sodium() {
   if (!ready) throw std::runtime_error("libsodium cannot be initialised on this machine");
 }
 
-/// Text that held a secret, wiped when it goes.
+/// Text that may hold a secret, wiped on destruction.
 struct SecretText {
   std::string text;
 
@@ -43,7 +43,7 @@ struct SecretText {
   ~SecretText() { sodium_memzero(text.data(), text.size()); }
 };
 
-/// A file descriptor, closed when it goes.
+/// A file descriptor, closed on destruction.
 class File {
  public:
   File(const std::filesystem::path& path, int flags, mode_t mode = 0)
@@ -57,7 +57,7 @@ class File {
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
 
-  /// False with errno set when something could not be written.
+  /// Returns false with errno set if a write fails.
   bool write(std::string_view text) const {
     while (!text.empty()) {
       const ssize_t n = ::write(fd_, text.data(), text.size());
@@ -68,8 +68,8 @@ class File {
     return true;
   }
 
-  /// Up to `text.size()` bytes, then `text` is cut to what was there. One allocation, made by the
-  /// caller, so that no copy of a secret stays behind in memory that grew.
+  /// Reads up to `text.size()` bytes and cuts `text` to those. The caller allocates once, so no
+  /// copy of a secret stays behind in memory that grew.
   bool read(std::string& text) const {
     std::size_t filled = 0;
     while (filled < text.size()) {
@@ -143,8 +143,8 @@ Problem unopened_key_file(const std::string& place, int error) {
   return {place, "cannot be opened: " + error_text(error), "check its owner and mode"};
 }
 
-/// Other users that could read or change a key file. Everything is judged on the open descriptor:
-/// the name may point elsewhere a moment later.
+/// Checks whether other users could read or change a key file. Looks only at the open descriptor,
+/// because the name may point elsewhere a moment later.
 Problems problems_with_owner(const File& in, const std::string& place) {
   struct stat status {};
   if (::fstat(in.fd(), &status) != 0) {
@@ -190,7 +190,7 @@ LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
     }
     key = public_key_from_text(words[1]);
     if (key) return;
-    key.emplace();  // Its line is there, so it is not reported as missing as well.
+    key.emplace();  // The line exists, so it is not also reported as missing.
     if (!is_old_key(words[1])) {
       problem(
           line,

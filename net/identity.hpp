@@ -14,8 +14,8 @@
 
 namespace gv {
 
-/// An Ed25519 public key. A peer signs with the secret half, and what ZeroMQ CURVE uses is
-/// converted from both, so that a peer has one key.
+/// An Ed25519 public key. The peer signs with the secret half. The keys for ZeroMQ CURVE are
+/// derived from this pair, so a peer has only one.
 using PublicKey = std::array<std::uint8_t, 32>;
 
 /// The secret half must never be logged or sent.
@@ -34,8 +34,8 @@ struct CurveKeyPair {
 };
 CurveKeyPair curve_keys(const KeyPair& pair);
 
-/// The same key for CURVE; empty for one that no secret key belongs to, so that anybody could use
-/// it. Two keys may have one CURVE key.
+/// Converts a public key for CURVE. Returns nullopt for a key without a secret half, which anybody
+/// could use. Two keys may have the same CURVE key.
 std::optional<CurveKey> curve_key(const PublicKey& key);
 
 /// A fresh pair from the system's randomness.
@@ -46,13 +46,13 @@ PeerId peer_id(const PublicKey& key);
 
 /// "ed25519:" and 43 characters of unpadded base64.
 std::string to_text(const PublicKey& key);
-/// The reverse; nothing else than the one text of a key is taken.
+/// Parses a key. Accepts only the one text that to_text() returns for it.
 std::optional<PublicKey> public_key_from_text(std::string_view text);
 
-/// Creates `file` with mode 0600; refuses when it exists.
+/// Creates `file` with mode 0600; refuses if it exists.
 Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair);
 
-/// A key pair, sound only when there are no problems.
+/// A key pair, valid only if there are no problems.
 struct LoadedKeyPair {
   KeyPair pair;
   Problems problems;
@@ -74,7 +74,7 @@ struct AuthorizedPeer {
   std::string address;  ///< Where to dial it; empty when not given.
 };
 
-/// The allow-list; the good lines are there even when others have problems.
+/// The allow-list. It contains all valid lines even if others have problems.
 struct LoadedAuthorizedPeers {
   std::vector<AuthorizedPeer> peers;
   Problems problems;  ///< Every bad line at once, with its number.
@@ -83,8 +83,9 @@ struct LoadedAuthorizedPeers {
 /// Reads at most 1 MiB of allow-list; names and keys must be unique.
 LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file);
 
-/// Why the list `next`, read from `place`, must not replace the list of a running peer with the key
-/// `own`. A file that is being written, or was cut off, looks like a list that shuts out everybody.
+/// Returns why the list `next`, read from `place`, must not replace the list of a running peer with
+/// the key `own`. A file that is half written or cut off looks like a list that excludes every
+/// peer.
 Problems problems_of_change(const std::string& place, const std::vector<AuthorizedPeer>& current,
                             const std::vector<AuthorizedPeer>& next, const PublicKey& own);
 

@@ -1,4 +1,4 @@
-// Signs with a peer's key pair, and judges signatures by the keys of the allow-list.
+// Signs with a peer's key pair, and verifies signatures with the keys of the allow-list.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// Ed25519 (RFC 8032). On a core of 2024 a signature costs some 20 us and a check 50 us.
+/// Ed25519 (RFC 8032). On a core of 2024 a signature takes about 20 us and a check 50 us.
 class KeySigner final : public Signer {
  public:
   KeySigner(const KeyPair& identity, const std::vector<AuthorizedPeer>& authorized);
@@ -19,7 +19,7 @@ class KeySigner final : public Signer {
   KeySigner& operator=(const KeySigner&) = delete;
   ~KeySigner() override;
 
-  /// A changed allow-list.
+  /// Replaces the allow-list. Our own key is always accepted.
   void authorize(const std::vector<AuthorizedPeer>& authorized);
 
   Signature sign(std::span<const std::byte> bytes) const override;

@@ -14,9 +14,9 @@
 namespace gv {
 namespace {
 
-/// Between hosts the system sizes the buffers by the bytes under way; a fixed size would be a bound
-/// for ever, often of 416 KiB, and keep long links empty. But at most one block waits unsent, since
-/// messages would wait behind it.
+/// Between hosts the system sizes the buffers by the bytes in flight. A fixed size, often at most
+/// 416 KiB, would leave long links underused. At most one block waits unsent, because messages wait
+/// behind it.
 constexpr int unsent_max_bytes = block_bytes_max;
 /// Within one host bytes arrive as soon as they are sent: larger buffers would only move them out
 /// of a processor's cache, smaller ones make two peers wait for each other.
@@ -44,7 +44,7 @@ const std::string& usual_congestion_control() {
   return usual;
 }
 
-/// Whether both ends of a TCP connection have one address.
+/// Returns true if both ends of a TCP connection have the same address.
 bool ends_are_one_host(int socket) {
   sockaddr_storage own{};
   sockaddr_storage other{};
@@ -71,7 +71,7 @@ void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
 
 void LaneConnection::tune() {
   const int handle = socket.native_handle();
-  // Every write is complete: waiting for more would only wait for a delayed answer.
+  // Every write is a whole record: Nagle's algorithm would only wait for a delayed ACK.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   asio::error_code ignored;

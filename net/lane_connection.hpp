@@ -25,21 +25,21 @@
 
 namespace gv {
 
-/// Records with a block that one write sends together; the release of a ring's slots fits into one.
+/// Most records with a block in one write, enough for all slots of a ring.
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
-/// Lets a write go on to its end; the default would cut it into pieces of 64 KiB.
+/// Makes a write go on until it is complete; the default cuts it into pieces of 64 KiB.
 struct WithoutLimit {
   std::size_t operator()(const asio::error_code& error, std::size_t) const {
     return error ? 0 : std::numeric_limits<std::size_t>::max();
   }
 };
 
-/// Makes a TCP socket start without pacing; call before it listens or connects. Within one host
-/// there is no queue on the way, and a congestion control that paces, as bbr does, sets a timer for
-/// every 64 KiB: measured, a third of the time of a sum by eight peers. A socket that was connected
-/// with pacing keeps it for ever.
+/// Makes a TCP socket start without pacing. Call before it listens or connects: a socket that was
+/// connected with pacing keeps it forever. Within one host there is no queue on the way, and a
+/// congestion control that paces, such as bbr, sets a timer for every 64 KiB. This was measured to
+/// take a third of the time of a sum by eight peers.
 void begin_unpaced(int socket);
 
 struct LaneConnection {
@@ -49,24 +49,24 @@ struct LaneConnection {
   explicit LaneConnection(Socket connected) : socket(std::move(connected)) {}
 
   Socket socket;
-  PeerId peer{};  ///< At the other end, from when the lane is open.
+  PeerId peer{};  ///< The peer at the other end, set when the lane opens.
   std::optional<asio::ssl::stream<Socket&>> tls;
-  std::optional<RingWriter> ring_out;  ///< Both or none, on a Unix socket.
+  std::optional<RingWriter> ring_out;  ///< Set on Unix sockets only, like `ring_in`.
   std::optional<RingReader> ring_in;
   std::optional<BorrowedBuffer> borrowed;  ///< The partner's shared buffer.
-  std::deque<Payload> lent;                ///< Blocks of ours that it may still read, in order.
-  /// Blocks in its shared buffer that we have not reported as done, in order of arrival.
+  std::deque<Payload> lent;  ///< Our blocks that the partner may still read, in order.
+  /// A block in the partner's shared buffer that we have not reported as done.
   struct Loan {
     std::weak_ptr<const void> held;  ///< Alive while the block is in use.
     std::size_t bytes = 0;
   };
   std::deque<Loan> holds;
   bool partner_ended = false;
-  std::string kind;  ///< For people: "tls", "plain" or "unix".
+  std::string kind;  ///< Reported to the operator: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
 
-  // Memory of reads and writes under way is here, since the lane may be gone before the system is
-  // done.
+  // The connection holds the memory of reads and writes in progress, because they may outlive the
+  // lane.
   std::array<std::byte, (2 + records_at_once) * (sizeof(RecordHeader) + sizeof(LentPlace))> out;
   std::size_t out_bytes = 0;  ///< Bytes used of `out`: headers, and short contents.
   bool reading = false;
@@ -74,14 +74,14 @@ struct LaneConnection {
   std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
   RecordReader reader;
-  std::array<std::byte, 4096> ignored;  ///< Bytes that come after its end.
+  std::array<std::byte, 4096> ignored;  ///< Receives bytes after the lane's end.
 
-  /// Makes TCP send at once, with useful buffer sizes: within one host what stays in the
-  /// processors' caches, between hosts what the system finds that the link holds. Between hosts it
-  /// also returns to the system's congestion control: see begin_unpaced().
+  /// Turns off Nagle's algorithm and sets the buffer sizes. Within one host, buffers fit into the
+  /// processors' caches. Between hosts, the system sizes them for the link, and its usual
+  /// congestion control replaces that of begin_unpaced().
   void tune();
 
-  /// Appends to `out`, and returns where it lies there.
+  /// Appends `part` to `out`, and returns a view of it there.
   template <class Part>
   asio::const_buffer say(const Part& part) {
     std::memcpy(out.data() + out_bytes, &part, sizeof part);
@@ -89,10 +89,10 @@ struct LaneConnection {
     return asio::buffer(out.data() + (out_bytes - sizeof part), sizeof part);
   }
 
-  /// Without TLS: writes at once as much of `out_buffers` as the system takes, and leaves the rest.
-  /// A write that ended in a later turn of the loop would delay what follows it, and a peer that
-  /// handles many blocks in one turn would keep others waiting for the first. Returns the bytes
-  /// written.
+  /// Without TLS, writes at once as much of `out_buffers` as the system accepts, and leaves the
+  /// rest. Returns the number of bytes written. An asynchronous write would end in a later turn of
+  /// the loop and delay the writes behind it: a peer that handles many blocks in one turn would
+  /// keep others waiting for the first.
   std::size_t write_now();
 
   template <class Buffers, class Handler>
@@ -103,7 +103,7 @@ struct LaneConnection {
       asio::async_write(socket, buffers, WithoutLimit{}, std::move(handler));
     }
   }
-  /// Reads what is there, at least one byte.
+  /// Reads the bytes that have arrived, at least one.
   template <class Handler>
   void read_some(std::span<std::byte> into, Handler handler) {
     const asio::mutable_buffer room(into.data(), into.size());

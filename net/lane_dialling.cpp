@@ -1,4 +1,4 @@
-// Dialling where invitations say: one lane of a peer at a time, each within a deadline.
+// Dials invited lanes, each within a deadline.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,11 +17,12 @@ namespace {
 
 using asio::ip::tcp;
 
-constexpr auto dial_deadline = std::chrono::seconds(3);  ///< For all addresses, and the proofs.
+/// For all addresses and the proofs together.
+constexpr auto dial_deadline = std::chrono::seconds(3);
 constexpr std::size_t dials_max = 64;
 
-/// Whether a path can be a peer's lane socket: by its name, which LaneHandshake gives it, and as a
-/// socket in a folder that only our own user can enter. An invitation must not make us knock at the
+/// Returns true if a path can be a peer's lane socket: it has a name that LaneHandshake gives, and
+/// lies in a folder that only our own user can enter. An invitation must not make us dial the
 /// socket of another program.
 bool is_lane_socket(const std::string& path) {
   const std::filesystem::path whole(path);
@@ -64,7 +65,7 @@ bool LaneHandshake::Impl::is_current(const DialPtr& dial) const {
   return found != dials.end() && found->second == dial;
 }
 
-/// Hands over the connection, or null.
+/// Ends a dial. Its owner gets the connection, or null without a proof.
 void LaneHandshake::Impl::finish(const DialPtr& dial, bool proved) {
   if (!is_current(dial)) return;
   ConnectionPtr connection = std::move(dial->connection);
@@ -74,7 +75,7 @@ void LaneHandshake::Impl::finish(const DialPtr& dial, bool proved) {
   done(proved ? std::move(connection) : nullptr);
 }
 
-/// Gives a dial up without telling its owner.
+/// Gives up a dial without calling its owner.
 void LaneHandshake::Impl::end_dial(std::uint64_t lane) {
   const auto found = dials.find(lane);
   if (found == dials.end()) return;
@@ -132,7 +133,7 @@ void LaneHandshake::Impl::dial_tcp(const DialPtr& dial) {
     connect(dial);
     return;
   }
-  // A resolver has a thread of its own, which the system may refuse.
+  // A resolver starts a thread, which the system may refuse.
   try {
     dial->resolver = std::make_shared<tcp::resolver>(io);
     dial->resolver->async_resolve(where->name, std::to_string(where->port),
@@ -188,7 +189,7 @@ void LaneHandshake::Impl::prove_tls(const DialPtr& dial) {
   tls.offer(connection.tls->native_handle(), dial->invite.lane);
   connection.tls->async_handshake(
       asio::ssl::stream_base::client,
-      // The connection has to outlive its handshake, and the dial may give it up.
+      // The handler keeps the connection alive, because the dial may drop it during the handshake.
       [this, dial, connection = dial->connection,
        weak = std::weak_ptr(alive)](asio::error_code error) {
         if (weak.expired()) return;

@@ -1,4 +1,4 @@
-// Listening for lanes, and the handshakes that turn a stranger into a partner.
+// Listens for lanes, and authenticates the peers that connect.
 #include "net/lane_handshake.hpp"
 
 #include <netinet/tcp.h>
@@ -24,8 +24,8 @@ using asio::local::stream_protocol;
 constexpr auto invitation_lasts = std::chrono::seconds(5);
 constexpr char tls_first_byte = 0x16;  ///< A TLS record of type handshake.
 
-/// Equal for processes that share a running kernel and a network: what a Unix socket needs and what
-/// tells namespaces apart.
+/// Returns a number that is equal for processes on the same running kernel and in the same network
+/// namespace. Only such processes try a Unix socket.
 std::uint64_t host_tag() {
   std::string text;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
@@ -68,7 +68,7 @@ LaneHandshake::Impl::~Impl() {
   if (!own_folder.empty()) std::filesystem::remove(own_folder, ignored);
 }
 
-/// Checks now what would make every later dialling fail.
+/// Checks the source address now, because a wrong one would make every later dial fail.
 void LaneHandshake::Impl::choose_source() {
   asio::error_code error;
   source.emplace(asio::ip::make_address(options.dial_from, error), 0);
@@ -96,10 +96,10 @@ void LaneHandshake::Impl::listen_tcp() {
   }
   tcp::acceptor acceptor(io);
   acceptor.open(endpoint.protocol());
-  // A port of its own is free again as soon as the peer that had it before is gone.
+  // Makes a fixed port usable as soon as the peer that had it before is gone.
   acceptor.set_option(asio::socket_base::reuse_address(true));
   begin_unpaced(acceptor.native_handle());  // Accepted sockets inherit it.
-  // A partner speaks first. The system keeps connections on which nothing came for a second.
+  // The dialler sends first, so the system holds back silent connections for a second.
   constexpr int silent_s = 1;
   ::setsockopt(acceptor.native_handle(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
   acceptor.bind(endpoint, error);
@@ -153,7 +153,7 @@ void LaneHandshake::Impl::listen_unix() {
 /// A connection came in. Its first byte says whether it speaks TLS or plain.
 void LaneHandshake::Impl::welcome(LaneListener& listener, const ConnectionPtr& connection,
                                   bool at_home) {
-  // A partner's first bytes are mostly there already, and then no stranger can come between.
+  // Usually a partner's first bytes are here already. Then it cannot lose its place while it waits.
   char first = 0;
   if (::recv(connection->socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
     begin(listener, connection, at_home, first);

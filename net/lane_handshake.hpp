@@ -13,9 +13,9 @@
 
 namespace gv {
 
-/// Turns invitations into proved connections. A peer that connects has three seconds to show that
-/// it holds the token of an expected lane; until then nothing it sends is believed, and it gives
-/// way if too many others wait as well. All calls on the thread of `io`.
+/// Turns invitations into proved connections. A peer that connects has three seconds to prove that
+/// it holds the token of an expected lane. Until then nothing it sends is trusted, and it may lose
+/// its place if too many connections wait. All calls on the thread of `io`.
 class LaneHandshake {
  public:
   struct Options {
@@ -35,33 +35,33 @@ class LaneHandshake {
     std::function<void(Fact)> fact;
   };
 
-  /// Called once with the proved connection, or with null if there is no way.
+  /// Called once with the proved connection, or with null if none can be made.
   using Dialled = std::function<void(ConnectionPtr)>;
 
-  /// Throws std::runtime_error with the remedy when the address cannot be listened on.
+  /// Throws std::runtime_error with the remedy if the address cannot be listened on.
   LaneHandshake(asio::io_context& io, Options options, Callbacks callbacks);
   ~LaneHandshake();
 
-  /// "host:port" we listen on, and the same as others dial it; empty when dialling out only.
+  /// The "host:port" we listen on, and the one that others dial; empty when dialling out only.
   const std::string& listening() const;
   const std::string& advertised() const;
 
   /// Fills in where this peer can be dialled.
   void describe(LaneInvite& invite) const;
 
-  /// Admits a peer that proves to hold `token` for `lane`, until told otherwise or for a few
-  /// seconds.
+  /// Admits a peer that proves to hold `token` for `lane`, for a few seconds or until
+  /// expect_no_more().
   void expect(std::uint64_t lane, const LaneToken& token);
   bool expects(std::uint64_t lane) const;
-  /// Also gives up dialling that lane; `done` is not called then.
+  /// Undoes expect(). Also gives up dialling that lane, without calling `done`.
   void expect_no_more(std::uint64_t lane);
 
-  /// Dials the peer that sent the invitation, through its Unix socket if it is on this host. The
-  /// lane must be expected; both ends prove its token, within three seconds. The address is dialled
-  /// as it is; a Unix socket only if it can be that of a peer of the same user.
+  /// Dials the sender of the invitation, through its Unix socket if it is on this host. The lane
+  /// must be expected. Both ends prove its token within three seconds. The address is not checked
+  /// here, but a Unix socket is dialled only if it can belong to a peer of the same user.
   void dial(const LaneInvite& invite, Dialled done);
 
-  /// Closes connections that have not proved themselves in time, and forgets old invitations.
+  /// Closes connections whose proof is overdue, and forgets old invitations. Call periodically.
   void tidy_up();
 
   std::uint64_t refused() const;

@@ -41,11 +41,11 @@ struct LaneHandshake::Impl {
     Dialled done;
     Clock::time_point until;
     stream_protocol::socket unix_socket;
-    tcp::resolver::results_type addresses;  ///< All that the name stands for.
+    tcp::resolver::results_type addresses;  ///< All addresses of the name.
     tcp::resolver::results_type::const_iterator next;
     tcp::socket tcp_socket;  ///< Tries one of them.
     std::shared_ptr<tcp::resolver> resolver;
-    ConnectionPtr connection;  ///< From when the other side has answered.
+    ConnectionPtr connection;  ///< Set once a socket is connected.
   };
   using DialPtr = std::shared_ptr<Dial>;
 
@@ -71,7 +71,7 @@ struct LaneHandshake::Impl {
   void end_dial(std::uint64_t lane);
   void end_late_dials();
 
-  /// Calls `then` with whether a complete proof came for an expected lane.
+  /// Calls `then` with true if a valid proof for an expected lane arrives, otherwise with false.
   void await_proof(const ConnectionPtr& connection, std::shared_ptr<ArrivingProof> arriving,
                    bool by_dialler, std::function<void(bool)> then);
   std::optional<LaneToken> token_of(std::uint64_t lane) const;
@@ -84,7 +84,7 @@ struct LaneHandshake::Impl {
   std::optional<LaneListener> unix_listener;
   std::string listening;
   std::string advertised;
-  std::optional<tcp::endpoint> source;  ///< Where to dial from, when not just anywhere.
+  std::optional<tcp::endpoint> source;  ///< Address to dial from, if one was given.
   std::filesystem::path unix_path;
   std::filesystem::path own_folder;  ///< Made because the path given was too long for a socket.
   std::uint64_t host = 0;

@@ -1,4 +1,4 @@
-// The accept loop, and where a connection comes from.
+// The accept loop, and the pauses that bound its cost.
 #include "net/lane_listener.hpp"
 
 #include <netinet/in.h>
@@ -16,23 +16,22 @@
 namespace gv {
 namespace {
 
-/// Connections accepted before other events have their turn.
+/// Connections accepted before other events get their turn.
 constexpr int accepted_at_once = 16;
-/// While more wait than that, a pause follows of this many times what accepting took of a
-/// processor.
+/// After a full batch, accepting pauses for this many times the processor time that it took.
 constexpr int pause_factor = 9;
 constexpr Duration flood_pause_max = std::chrono::milliseconds(5);
-/// Out of descriptors, most likely: accepting again at once would spin.
+/// Most likely we are out of descriptors. Accepting again at once would spin.
 constexpr Duration error_pause = std::chrono::milliseconds(100);
 
-/// What this thread has had of a processor.
+/// The processor time that this thread has used.
 Duration processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-/// Closes without the wait that a sound end of a TCP connection leaves in the system.
+/// Closes with a reset, so that the system keeps no TIME_WAIT state.
 void reset(LaneConnection& connection) {
   asio::error_code ignored;
   connection.socket.set_option(asio::socket_base::linger(true, 0), ignored);
@@ -73,7 +72,7 @@ void LaneListener::wait_for(Duration pause) {
 
 void LaneListener::accept_some() {
   const Duration before = processor_time();
-  const Time now = steady_time();  // One moment for all that are accepted in this turn.
+  const Time now = steady_time();  // The same time for all connections of this turn.
   for (int count = 0; count < accepted_at_once; ++count) {
     sockaddr_storage from{};
     socklen_t length = sizeof from;

@@ -1,4 +1,4 @@
-// Accepts connections of lanes, within limits of number and of the loop's time.
+// Accepts lane connections, with limits on their number and on the loop's time.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -15,36 +15,36 @@
 
 namespace gv {
 
-/// One listening socket. Connections that have not proved themselves wait in places of their own,
-/// and give way to others when these are taken. While more connections come than it accepts at
-/// once, accepting takes about a tenth of the loop's time at most. All calls on the loop's thread.
+/// One listening socket. Connections that have not proved themselves share a bounded number of
+/// places, see ProvingPlaces. While more connections arrive than one turn accepts, accepting takes
+/// at most about a tenth of the loop's time. All calls on the loop's thread.
 class LaneListener {
  public:
   struct Options {
     ProvingPlaces::Options places;
-    Duration proof_deadline = std::chrono::seconds(3);  ///< To prove itself after it was accepted.
+    Duration proof_deadline = std::chrono::seconds(3);  ///< Time from accept to proof.
   };
   using Newcomer = std::function<void(const ConnectionPtr&)>;
 
-  /// `listening` is bound, listens, and does not block.
+  /// `listening` must be bound, listening and non-blocking.
   LaneListener(asio::io_context& io, Descriptor listening, Options options, Newcomer newcomer);
   /// Closes all connections that have not proved themselves.
   ~LaneListener();
   LaneListener(const LaneListener&) = delete;
   LaneListener& operator=(const LaneListener&) = delete;
 
-  /// The connection has named an invitation that exists, so it no longer gives way.
+  /// Call when the connection names an existing invitation. It then no longer gives way.
   void keep(const LaneConnection& connection);
-  /// The connection has proved itself; it is the caller's now.
+  /// Call when the connection has proved itself. From then on the caller owns it.
   void release(const ConnectionPtr& connection);
   /// Closes a connection that cannot prove itself.
   void send_away(const ConnectionPtr& connection);
-  /// Whether the connection has neither proved itself nor been closed.
+  /// True while the connection has neither proved itself nor been closed.
   bool holds(const ConnectionPtr& connection) const;
-  /// The connection that `is_it` of those here; null if there is none.
+  /// Returns the connection here for which `is_it` is true, or null.
   ConnectionPtr find(const std::function<bool(LaneConnection&)>& is_it) const;
 
-  /// Closes those that have not proved themselves in time.
+  /// Closes connections whose proof is overdue. Call periodically.
   void tidy_up();
 
   /// Number of connections that were closed without a proof.

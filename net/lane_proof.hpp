@@ -32,18 +32,19 @@ struct ArrivingProof {
   std::vector<Descriptor> descriptors;
 
   bool is_complete() const { return got == sizeof(LaneProof); }
-  /// Whether it is the proof of a peer that holds the token of its lane.
+  /// Returns true if the proof is complete and made with `token`.
   bool holds(const LaneToken& token, bool by_dialler) const;
 };
 
-/// Sends a proof as the first bytes of a connection, whose buffer is empty: at once or never.
+/// Sends a proof as the first bytes of a connection. The socket's buffer is still empty, so the
+/// proof goes out at once; returns false if not.
 bool send_proof(LaneConnection& connection, const LaneToken& token, std::uint64_t lane,
                 bool dialled, const SharedBuffer* lent);
 
-/// Reads the part of a proof that is there; false if it is none.
+/// Reads the bytes of a proof that have arrived. Returns false if they cannot become a proof.
 bool take_proof(LaneConnection& connection, ArrivingProof& arriving);
 
-/// Maps the memory that came with a proof; false unless the connection then has all it needs.
+/// Maps the memory that came with a proof. Returns false if memory that the lane needs is missing.
 bool take_memory(LaneConnection& connection, const std::vector<Descriptor>& descriptors);
 
 }  // namespace gv

@@ -32,7 +32,7 @@ struct RecordHeader {
   std::uint64_t offset = 0;
   std::uint32_t stage = 0;
   TransferKind transfer = TransferKind::exchange;
-  std::array<std::uint8_t, 3> zeros = {};  ///< No byte of a record is left to chance.
+  std::array<std::uint8_t, 3> zeros = {};  ///< Padding, so that every byte is defined.
 };
 static_assert(sizeof(RecordHeader) == 48);
 static_assert(sizeof(RecordHeader) + block_bytes_usual <= 4 * 65'464);

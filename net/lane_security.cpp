@@ -28,7 +28,7 @@ int lane_index() {
   return index;
 }
 
-/// Where a context keeps its LaneTls. Asio has the slot called application data for itself.
+/// Index where a context keeps its LaneTls. Asio uses the slot called application data itself.
 int owner_index() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;

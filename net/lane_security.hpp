@@ -12,22 +12,22 @@ namespace gv {
 
 using LaneToken = std::array<std::uint8_t, 32>;
 
-/// Proof of knowing `token` without showing it: BLAKE2b keyed with the token over (lane,
-/// direction).
+/// Proves knowledge of `token` without revealing it: BLAKE2b of (lane, direction), keyed with the
+/// token.
 std::array<std::uint8_t, 32> lane_proof(const LaneToken& token, std::uint64_t lane, bool dialled);
 
-/// Equal in constant time.
+/// Compares in constant time.
 bool same_proof(const std::array<std::uint8_t, 32>& a, const std::array<std::uint8_t, 32>& b);
 
-/// Finds the token of an invitation that is open; empty if there is none.
+/// Returns the token of an open invitation; nullopt if there is none.
 using FindToken = std::function<std::optional<LaneToken>(std::uint64_t lane)>;
 
-/// TLS 1.3 contexts that know no certificates: a pre-shared key, named by its lane, is the only way
-/// in. After the handshake `is_mutual` must hold, which says that the key was really used.
+/// A TLS 1.3 context without certificates: a pre-shared key, named by its lane, is the only way in.
+/// After the handshake `is_mutual` must be true, which shows that the key was really used.
 class LaneTls {
  public:
-  /// `named` is told of each accepted connection whose peer names an invitation that is open,
-  /// before it has proved that it holds the token.
+  /// Calls `named` for each accepted connection whose peer names an open invitation, before the
+  /// peer proves that it holds the token.
   LaneTls(FindToken find, std::function<void(const SSL*)> named);
 
   asio::ssl::context& context() { return context_; }

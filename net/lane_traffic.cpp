@@ -11,15 +11,15 @@
 namespace gv {
 namespace {
 
-/// Reads and writes of one lane at once, so that the others have their turn.
+/// Reads and writes of one lane in one turn, so that other lanes get theirs.
 constexpr int reads_at_once = 8;
 constexpr int writes_at_once = 4;
 
 /// Slots that a reader has read before it reports them: half the ring, so that the writer fills one
 /// half while the reader is in the other.
 constexpr std::size_t slots_told_at_once = ring_slots / 2;
-/// Blocks read in a shared buffer are reported together with other records; by themselves after
-/// this many blocks or bytes, or after a while.
+/// Blocks read in a shared buffer are reported together with other records, or alone after this
+/// many blocks or bytes, or at the next housekeeping.
 constexpr std::size_t lent_told_at_once = 16;
 constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
 /// Bound on unreported blocks of a shared buffer: 16 GiB in blocks of full length.
@@ -35,8 +35,8 @@ TransferId named(const RecordHeader& header) {
 
 }  // namespace
 
-/// Counts blocks of the partner's shared buffer that are no longer held; it learns that in their
-/// order.
+/// Counts blocks of the partner's shared buffer that are no longer held. The partner must learn
+/// this in the order of the blocks.
 void BulkLanes::Impl::count_read(Lane& lane) {
   std::deque<LaneConnection::Loan>& holds = lane.connection->holds;
   while (!holds.empty() && holds.front().held.expired()) {
@@ -84,8 +84,8 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
   }
 }
 
-/// Prepares blocks for a partner on this host: those in the shared buffer without a copy, and as
-/// many copies of others as the ring has room for.
+/// Prepares blocks for a partner on this host. Blocks in the shared buffer are sent without a copy;
+/// others are copied while the ring has free slots.
 void BulkLanes::Impl::share_blocks(Lane& lane) {
   LaneConnection& connection = *lane.connection;
   for (std::size_t count = 0; count < records_at_once && !lane.queue.empty(); ++count) {
@@ -114,8 +114,8 @@ void BulkLanes::Impl::share_blocks(Lane& lane) {
   }
 }
 
-/// Prepares the next write, with `tell` also records that could wait for others; false if there is
-/// none.
+/// Prepares the next write. With `tell`, it includes records that could wait for others. Returns
+/// false if there is nothing to write.
 bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   std::deque<Transfer>& queue = lane.queue;
   while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {
@@ -146,7 +146,7 @@ bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   return !connection.out_buffers.empty();
 }
 
-/// Writes what is ready; with `tell` also records that could wait for others.
+/// Writes all that is ready; with `tell` also records that could wait for others.
 void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
@@ -183,7 +183,7 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   }
 }
 
-/// Waits until something arrives, handles it, and so on.
+/// Waits for input, handles it, and repeats.
 void BulkLanes::Impl::read_on(PeerId peer) {
   const ConnectionPtr& connection = lanes.at(peer).connection;
   connection->reading = true;
@@ -230,7 +230,7 @@ void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& conne
   read_on(peer);
 }
 
-/// Handles bytes that came, or the end; false if the lane is gone afterwards.
+/// Handles received bytes, or the end. Returns false if the lane is gone afterwards.
 bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::error_code error,
                            std::size_t read) {
   counters.bytes_received += read;
@@ -260,7 +260,7 @@ bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::e
   return take_records(peer, connection);
 }
 
-/// Handles every complete record that was read; false if the lane is gone afterwards.
+/// Handles every complete record that was read. Returns false if the lane is gone afterwards.
 bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection) {
   while (const std::optional<Record> record = connection->reader.next()) {
     if (!arrived(peer, connection, *record)) return false;
@@ -273,7 +273,7 @@ bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection)
   return true;
 }
 
-/// Whether a record with this header is valid now.
+/// Returns true if a record with this header is valid now.
 bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
   LaneConnection& connection = *lane.connection;
   switch (header.kind) {
@@ -294,7 +294,7 @@ bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
   return false;
 }
 
-/// Hands on the content of a complete record. False if the lane is gone afterwards.
+/// Passes on the content of a complete record. Returns false if the lane is gone afterwards.
 bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, const Record& record) {
   const auto& [header, bytes] = record;
   if (!is_expected(lanes.at(peer), header)) {

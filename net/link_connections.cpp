@@ -1,4 +1,4 @@
-// Looks at the system's own count of each connection's bytes.
+// Reads the system's own count of each connection's bytes.
 #include "net/link_connections.hpp"
 
 #include <linux/tcp.h>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// Both ends of the connection with that descriptor, as bytes; empty if there is none.
+/// Returns both ends of the connection with that descriptor, as bytes; empty if there is none.
 std::string ends_of(int descriptor) {
   std::string ends;
   for (const auto ask : {&::getsockname, &::getpeername}) {
@@ -24,7 +24,7 @@ std::string ends_of(int descriptor) {
   return ends;
 }
 
-/// Bytes that a TCP connection has received; nothing if it is none.
+/// Returns the bytes that a TCP connection has received; nullopt if it is not one.
 std::optional<std::uint64_t> received_on(int descriptor) {
   ::tcp_info info{};
   ::socklen_t length = sizeof info;

@@ -1,4 +1,4 @@
-// Places for connections that have not proved themselves, and which gives way when all are taken.
+// A bounded number of places for unproved connections, and the choice of the one that gives way.
 #pragma once
 
 #include <chrono>
@@ -14,37 +14,37 @@
 
 namespace gv {
 
-/// Shares a bounded number of places among strangers, so that no number of them keeps a partner
-/// out. If all places are taken, a connection of the source that has the most gives way: the oldest
-/// if it has had its time of grace, else any of them by chance, as in OpenSSH's MaxStartups. A
-/// source with fewer connections than its share therefore loses none.
+/// Shares a bounded number of places among unproved connections, so that a flood of them cannot
+/// keep a partner out. If all places are taken, the source with the most connections loses one: the
+/// oldest if its grace period is over, else a random one, as in OpenSSH's MaxStartups. A source
+/// with fewer connections than its share therefore loses none.
 class ProvingPlaces {
  public:
   using Id = std::uintptr_t;
 
   struct Options {
     std::size_t places = 128;
-    std::size_t kept_max = 64;  ///< Connections beside these that never give way.
-    /// A partner has shown what it is invited to by then.
+    std::size_t kept_max = 64;  ///< Limit for keep(); kept connections take no place.
+    /// Time in which a partner has named its invitation.
     Duration grace = std::chrono::milliseconds(500);
     std::uint64_t seed = 1;
   };
 
   explicit ProvingPlaces(Options options);
 
-  /// Gives a new connection a place. Returns the one that has to go for it, never itself, and one
-  /// that came at the same moment only if no other can: what a partner has sent is read before it
-  /// can lose its place to a later moment.
+  /// Gives a new connection a place. Returns the connection that loses its place for it: never the
+  /// new one, and one that came at the same moment only if there is no other. So a partner's first
+  /// bytes are read before a later connection can take its place.
   std::optional<Id> enter(Time now, Id id, const std::string& source);
 
-  /// This connection has named an invitation that exists: it no longer gives way to others, and
-  /// takes no place from them. Without effect while too many are kept already.
+  /// Call when the connection names an existing invitation: it no longer gives way to others and
+  /// takes no place from them. No effect while too many are kept already.
   void keep(Id id);
 
-  /// The connection is no stranger any more, or gone. Without effect if it is not here.
+  /// Call when the connection has proved itself or is gone. No effect if it is not here.
   void leave(Id id);
 
-  /// Those that came before `time`.
+  /// Connections that came before `time`.
   std::vector<Id> older_than(Time time) const;
 
   std::size_t size() const { return strangers_.size() + kept_.size(); }
@@ -61,7 +61,7 @@ class ProvingPlaces {
   std::map<Id, Stranger> kept_;
 };
 
-/// The places of a listener: of the descriptors that the process may have at most an eighth.
+/// Options for a listener: at most an eighth of the descriptors that the process may open.
 ProvingPlaces::Options usual_places();
 
 }  // namespace gv

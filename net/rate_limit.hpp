@@ -1,4 +1,4 @@
-// Allows something so often in a second, and a number of times at once.
+// Limits how often something may happen, per second and at once.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 namespace gv {
 
-/// A bucket of tokens (RFC 2697 without colours): full at first, and filled again with time.
+/// A token bucket (RFC 2697 without colours). It is full at first.
 class RateLimit {
  public:
   struct Options {
     double per_second = 1;
-    double burst = 1;  ///< At once, after a while without any.
+    double burst = 1;  ///< Size of the bucket.
   };
 
   explicit RateLimit(Options options) : options_(options), tokens_(options.burst) {}

@@ -11,8 +11,8 @@
 namespace gv {
 namespace {
 
-/// Bytes read when nothing is known of them yet: a few small records, or the begin of a long one
-/// that then goes to its place. Copying these takes no longer than another read.
+/// Bytes to read while no header is known: a few small records, or the beginning of a long one,
+/// which is then copied to its place. That copy takes no longer than another read.
 constexpr std::size_t look_ahead = 8 * 1024;
 constexpr std::size_t buffer_bytes = sizeof(RecordHeader) + block_bytes_max + look_ahead;
 
@@ -56,7 +56,7 @@ void RecordReader::tidy() {
   begin_ = 0;
 }
 
-/// Moves a block that is only partly in the buffer to its reader's place, if there is one.
+/// Moves a block that is only partly in the buffer to its final place, if it has one.
 void RecordReader::begin_placed(const Place& place) {
   const std::optional<RecordHeader> known = header();
   if (!known || known->kind != RecordKind::block) return;

@@ -18,25 +18,26 @@ struct Record {
   std::span<const std::byte> bytes;  ///< The content behind the header.
 };
 
-/// Keeps the beginning of the next record, or puts it where its reader wants it. The caller reads
-/// bytes into room(), reports them with came(), and calls next() until there is no record. Pure.
+/// Keeps the beginning of the next record, or writes a block straight to its final place. The
+/// caller reads bytes into room(), reports them with came(), and calls next() until there is no
+/// record. Pure.
 class RecordReader {
  public:
-  /// Where to put an arriving block: as many bytes as its header says, or none. The answer may
-  /// change between calls.
+  /// Returns the memory for an arriving block: as many bytes as its header says, or none. The
+  /// answer may change between calls.
   using Place = std::function<std::span<std::byte>(const RecordHeader&)>;
 
-  /// Room for the next bytes, one part behind the other; the second may be empty. Calls `place`
-  /// again each time, so the owner of that memory may take it back between; that block is then
-  /// dropped. Invalidates results of next().
+  /// Returns room for the next bytes: two parts to fill in this order, the second possibly empty.
+  /// Calls `place` each time, so the owner of that memory may withdraw it in between; the block is
+  /// then dropped. Invalidates results of next().
   std::array<std::span<std::byte>, 2> room(const Place& place);
   /// Room in the reader's own memory, for a write that happens later.
   std::span<std::byte> own_room();
 
-  /// `bytes` came into the last room.
+  /// Reports that `bytes` were read into the last room.
   void came(std::size_t bytes);
 
-  /// The next complete record; none if there is none yet, or there never will be.
+  /// Returns the next complete record; nullopt if it is incomplete or malformed.
   std::optional<Record> next();
 
   /// The bytes cannot be a record.
@@ -45,10 +46,10 @@ class RecordReader {
   bool is_amid_record() const { return placed_ || begin_ != end_; }
 
  private:
-  /// A block that goes to its reader's place.
+  /// A block that is written straight to its final place.
   struct Placed {
     RecordHeader header;
-    std::span<std::byte> place;  ///< Empty: the reader took it back.
+    std::span<std::byte> place;  ///< Empty: its owner withdrew it.
     std::size_t came = 0;
   };
 
@@ -57,7 +58,7 @@ class RecordReader {
   void begin_placed(const Place& place);
 
   std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0;  ///< Begin of the bytes in the buffer that were not taken yet.
+  std::size_t begin_ = 0;  ///< Start of the bytes that next() has not taken.
   std::size_t end_ = 0;    ///< End of these bytes.
   std::optional<Placed> placed_;
   bool malformed_ = false;

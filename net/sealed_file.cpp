@@ -11,14 +11,14 @@ namespace {
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-/// The type of the file system that the file is on; 0 if it cannot be told.
+/// The type of the file system that the file is on; 0 if unknown.
 auto file_system_of(const Descriptor& file) {
   struct statfs about {};
   return ::fstatfs(file.get(), &about) == 0 ? about.f_type : 0;
 }
 
-/// Anonymous files of ordinary pages are on this one. Those of huge pages are on another: the
-/// system may lack the page when it is read, which ends the reader.
+/// The file system of anonymous files with ordinary pages. Files with huge pages are on another
+/// one: the system may lack a page when it is read, which kills the reader.
 auto ordinary_file_system() {
   static const auto type = file_system_of(Descriptor(::memfd_create("grapevine", MFD_CLOEXEC)));
   return type;

@@ -8,13 +8,13 @@
 
 namespace gv {
 
-/// An anonymous file of that length, sealed; none when the system has none to give.
+/// Returns a sealed anonymous file of that length; an empty descriptor if the system refuses.
 Descriptor make_sealed_file(const char* name, std::size_t bytes);
 
-/// Whether it is such a file, of that length: reading a mapping of it cannot fault.
+/// Returns true if it is such a file of that length, so that reading a mapping of it cannot fault.
 bool is_sealed_file(const Descriptor& file, std::size_t bytes);
 
-/// Maps the whole file; null when that fails.
+/// Maps the whole file; null if that fails.
 std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t bytes, bool writable);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Memory of a peer that others on its host may read where it lies.
+// Memory of a peer that others on its host may read in place.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@
 
 namespace gv {
 
-/// Allocates memory for vectors that are sent: a lane to a peer on the same host then sends the
-/// place of a block instead of a copy. Freed memory goes back to the system. When the buffer is
-/// full it allocates ordinary memory, whose blocks are copied. Thread-safe.
+/// Allocates memory for vectors that are sent to other peers. Within one host, a lane then sends
+/// the place of a block instead of a copy. Freed memory goes back to the system. When the buffer is
+/// full, it allocates ordinary memory, whose blocks are copied. Thread-safe.
 class SharedBuffer : public std::pmr::memory_resource {
  public:
-  /// Null when the system has none to give.
+  /// Returns null if the system refuses.
   static std::shared_ptr<SharedBuffer> make();
 
   /// For the reader to map. It can be neither shrunk nor grown, so reading it cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
-  /// Where a reader finds the bytes; empty if they are not in the buffer.
+  /// Returns the place of the bytes in the buffer; nullopt if they are not in it.
   std::optional<std::uint64_t> place_of(std::span<const std::byte> bytes) const;
 
  private:
@@ -48,10 +48,10 @@ class SharedBuffer : public std::pmr::memory_resource {
 /// wrong, but reading is safe.
 class BorrowedBuffer {
  public:
-  /// Empty unless the descriptor is of sealed memory.
+  /// Returns nullopt unless the descriptor is that of a sealed buffer.
   static std::optional<BorrowedBuffer> map(const Descriptor& descriptor);
 
-  /// Empty if the range is not inside.
+  /// Returns nullopt if the range is not inside.
   std::optional<std::span<const std::byte>> at(std::uint64_t place, std::size_t length) const;
 
  private:

@@ -12,16 +12,16 @@
 
 namespace gv {
 
-/// Blocks in one direction of a lane before its reader has to release some. Two let both ends work
+/// Blocks in one direction of a lane before the reader must release a slot. Two let both ends work
 /// at once; more were not faster in any measurement.
 inline constexpr std::size_t ring_slots = 2;
 inline constexpr std::size_t ring_bytes = ring_slots * block_bytes_max;
 
-/// The writing end. Slots are used in turn, and the lane's socket says which hold a block, so
+/// The writing end. Slots are used in turn, and the lane's socket says which ones hold a block, so
 /// neither end has to trust the memory, and neither ever spins.
 class RingWriter {
  public:
-  /// Makes the memory; empty when the system has none to give.
+  /// Makes the memory; nullopt if the system refuses.
   static std::optional<RingWriter> make();
 
   /// For the reader to map. It can be neither shrunk nor grown, so reading it cannot fault.
@@ -32,7 +32,7 @@ class RingWriter {
   /// Copies a block of at most `block_bytes_max` bytes into the next slot, which must be free.
   void put(std::span<const std::byte> block);
 
-  /// The reader is done with `count` slots; false if it cannot be.
+  /// Frees `count` slots that the reader is done with. Returns false if fewer are in use.
   bool release(std::size_t count);
 
  private:
@@ -48,7 +48,7 @@ class RingWriter {
 /// The reading end, mapped read-only.
 class RingReader {
  public:
-  /// Maps a partner's ring; empty if it is not sealed memory of the right size.
+  /// Maps a partner's ring; nullopt if it is not sealed memory of the right size.
   static std::optional<RingReader> map(const Descriptor& descriptor);
 
   /// The block in the next slot. The partner could still change it: read it once.

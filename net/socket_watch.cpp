@@ -28,7 +28,7 @@ bool SocketWatch::has_input() {
   try {
     return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
   } catch (const zmq::error_t& error) {
-    // A signal came in between: there may be some.
+    // A signal interrupted the call, so there may be input.
     if (error.num() == EINTR) return true;
     throw;
   }
@@ -68,7 +68,7 @@ void SocketWatch::poke() {
 void SocketWatch::serve() {
   if (!has_input()) return;
   readable_(*this);
-  // Whatever came during the call has raised no new edge.
+  // Input that came during the call has raised no new edge.
   if (has_input()) poke();
 }
 

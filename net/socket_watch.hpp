@@ -22,7 +22,7 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   /// Begins watching.
   void start();
 
-  /// Looks again soon whether there is something to receive.
+  /// Checks soon for something to receive.
   void poke();
 
   bool has_input();

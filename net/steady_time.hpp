@@ -1,4 +1,4 @@
-// The system's steady clock, in the time that protocols compute with.
+// The system's steady clock as the time type of the protocols.
 #pragma once
 
 #include <chrono>

@@ -10,9 +10,8 @@
 
 namespace gv {
 
-// These stand outside an anonymous namespace because Cereal finds them by their arguments'
-// namespace, and here rather than at the types because the consensus code knows nothing of the
-// wire.
+// These are not in an anonymous namespace because Cereal finds them by argument-dependent lookup,
+// and not beside the types because the consensus code does not know the wire.
 
 template <class E>
 concept WireEnum = std::is_enum_v<E> && requires(E e) {
@@ -56,8 +55,7 @@ void serialize(A& ar, TransferId& id) {
   ar(id.kind, id.owner, id.session, id.number, id.stage);
 }
 
-/// Every other struct: its fields one after another. What breaks a bound of the struct is neither
-/// sent nor received.
+/// Every other struct is its fields in order. Throws if the struct breaks a bound of its own.
 template <BoundedArchive A, PlainStruct T>
 void serialize(A& ar, T& value) {
   std::apply([&ar](auto&... fields) { ar(fields...); }, fields_of(value));
@@ -92,7 +90,7 @@ std::optional<Frame> blank_frame(std::uint8_t kind) {
   return std::nullopt;
 }
 
-/// Calls `use` with the struct inside, whatever it is.
+/// Calls `use` with the struct inside the frame.
 template <class AnyFrame, class Use>
 auto visit_frame(AnyFrame& frame, Use use) {
   return std::visit(

@@ -1,4 +1,4 @@
-// The frames on control links, and how they become bytes and back.
+// The frames on control links, and their encoding.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 
 namespace gv {
 
-/// No frame is longer; longer ones are refused unread.
+/// Longest frame. Longer ones are refused unread.
 constexpr std::size_t frame_bytes_max = 64 * 1024;
 
-/// First byte of every frame; raised whenever a frame changes its layout.
+/// First byte of every frame, raised whenever the layout of a frame changes.
 constexpr std::uint8_t wire_version = 3;
 
 /// The first frame each way: the sender's name, and settings on which both ends must agree.
 struct Hello {
-  std::string name;       ///< The sender's own.
+  std::string name;       ///< The sender's own name.
   std::string advertise;  ///< Where to dial it; empty: cannot be dialled.
   std::uint64_t session = 0;
   std::vector<std::pair<std::string, std::string>> agreement;  ///< Field and value.
-  bool answer = false;  ///< True when this answers the other side's hello.
+  bool answer = false;  ///< True if this answers the other side's hello.
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };
@@ -35,9 +35,9 @@ struct Hello {
 /// Everything that travels on a control link: a version byte, a kind byte, the fields.
 using Frame = std::variant<Hello, LaneInvite, Message>;
 
-/// Throws ArchiveError (a std::runtime_error) for what no peer would accept: more than
+/// Throws ArchiveError (a std::runtime_error) for content that no peer would accept: more than
 /// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not
-/// finite, and structs with a `problem()`.
+/// finite, and structs whose `problem()` reports one.
 std::vector<std::byte> encode(const Frame& frame);
 
 /// A frame, or a sentence about why there is none.
@@ -46,7 +46,7 @@ struct Decoded {
   std::string problem;
 };
 
-/// Never throws, whatever the bytes are, and takes only what `encode` would have written.
+/// Never throws, and accepts only bytes that `encode` would have written.
 Decoded decode(std::span<const std::byte> bytes);
 
 }  // namespace gv

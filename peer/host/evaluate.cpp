@@ -1,4 +1,4 @@
-// Finds a checkpoint's settings, and puts scores into words.
+// Finds a checkpoint's settings, and formats scores.
 #include "peer/host/evaluate.hpp"
 
 #include <fmt/format.h>

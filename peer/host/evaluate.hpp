@@ -9,15 +9,16 @@
 
 namespace gv {
 
-/// The settings a parameter file was trained with, and their text.
+/// The settings that a parameter file was trained with, and their text.
 struct StoredConfig {
   ParsedConfig parsed;
   std::string text;
 };
-/// The settings in the file, or in the file that `config` names. Problems if there are none.
+/// Returns the settings in the file, or those in the file that `config` names. Reports problems if
+/// there are none.
 StoredConfig stored_config(const std::string& file, const std::string& config);
 
-/// Loss, and accuracy where there are classes, in one line.
+/// Returns the loss, and the accuracy if there are classes, in one line.
 std::string to_text(const Score& score, const DataSet& data);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Writes facts as JSON lines, within limits of size and number.
+// Writes facts as JSON lines, with limits on size and number.
 #include "peer/host/event_log.hpp"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t refusals_kept = 8;
 constexpr int files_max = 4;
-constexpr int refusals_told = 10;  ///< Lines about one peer in `refusals_minute`.
+constexpr int refusals_told = 10;  ///< Lines about one peer and event in `refusals_minute`.
 constexpr Duration refusals_minute = std::chrono::minutes(1);
 constexpr Duration look_period = std::chrono::seconds(1);
 constexpr ::mode_t private_mode = 0600;
@@ -63,7 +63,7 @@ void EventLog::open() {
   bytes_ = end > 0 ? static_cast<std::uint64_t>(end) : 0;
 }
 
-/// Every file becomes one older. Where that fails the newest goes on growing from an empty file.
+/// Makes every file one older. If renaming fails, the newest file goes on growing.
 void EventLog::rotate() {
   std::error_code ignored;
   for (int age = files_max - 1; age > 0; --age) {
@@ -91,8 +91,8 @@ void EventLog::append(std::string line) {
   options_.warn(path_.string() + ": events cannot be written: " + why);
 }
 
-/// Whether the fact gets no line because there were too many like it. Only refusals are counted:
-/// another peer can cause any number of them.
+/// Returns true if the fact gets no line because there were too many like it. Only refusals are
+/// limited, because another peer can cause any number of them.
 bool EventLog::is_left_out(Time now, const FactText& text, const std::string& name) {
   if (now - looked_at_ >= look_period) {
     looked_at_ = now;
@@ -107,7 +107,7 @@ bool EventLog::is_left_out(Time now, const FactText& text, const std::string& na
   return true;
 }
 
-/// Ends the budgets that began at least `length` ago, with a line for what had none.
+/// Ends the budgets that began at least `length` ago. Each with facts left out gets a line.
 void EventLog::end_minutes(Time now, Duration length) {
   std::erase_if(budgets_, [&](const auto& entry) {
     const auto& [subject, budget] = entry;

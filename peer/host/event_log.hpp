@@ -24,9 +24,9 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& fold
 /// Appends to `events.jsonl`: {"t": seconds since the start, "event": the fact's name,
 /// "peer": id, "name": its name, "reason": ..., "detail": ..., and numbers}. Counts facts by name.
 ///
-/// A full file becomes `events.jsonl.1`, that one `.2` and so on; the oldest goes. Of refusals that
-/// concern one peer ten lines are written in a minute; one line with "left_out" then counts the
-/// rest.
+/// A full file becomes `events.jsonl.1`, that one `.2` and so on; the oldest is deleted. At most
+/// ten refusals of one kind that concern one peer are written in a minute. One line with "left_out"
+/// then counts the rest.
 class EventLog {
  public:
   /// A refusal, kept for `status`.
@@ -39,12 +39,12 @@ class EventLog {
 
   struct Options {
     std::filesystem::path folder;
-    std::uint64_t bytes_max = std::uint64_t{256} << 20;  ///< Of all files together.
-    std::function<std::string(PeerId)> name_of;          ///< From an id to a name people know.
-    std::function<void(const std::string&)> warn;  ///< Told once when lines cannot be written.
+    std::uint64_t bytes_max = std::uint64_t{256} << 20;  ///< Limit for all files together.
+    std::function<std::string(PeerId)> name_of;          ///< Returns the name that people know.
+    std::function<void(const std::string&)> warn;  ///< Called once if lines cannot be written.
   };
 
-  /// Throws std::runtime_error when the file cannot be opened.
+  /// Throws std::runtime_error if the file cannot be opened.
   explicit EventLog(Options options);
   ~EventLog();
   EventLog(const EventLog&) = delete;
@@ -57,10 +57,10 @@ class EventLog {
   const std::deque<Refusal>& last_refusals() const { return refusals_; }
 
  private:
-  /// The lines about one peer and one type of fact within a minute.
+  /// The lines about one peer and one type of fact in the present minute.
   struct Budget {
     Time since{};
-    std::string name;  ///< Of the peer: `name_of` may be gone when the log ends.
+    std::string name;  ///< The peer's name; `name_of` may be gone when the log ends.
     int lines = 0;
     std::uint64_t left_out = 0;
   };
@@ -75,13 +75,13 @@ class EventLog {
   Options options_;
   std::filesystem::path path_;
   int file_ = -1;
-  std::uint64_t bytes_ = 0;  ///< Of the newest file.
+  std::uint64_t bytes_ = 0;  ///< Size of the newest file.
   std::uint64_t lost_ = 0;   ///< Lines that could not be written, and are not reported yet.
   bool is_torn_ = false;     ///< The file ends with part of a line.
   bool has_warned_ = false;
   std::map<Subject, Budget> budgets_;
-  Time looked_at_{};  ///< When budgets were last searched for minutes that are over.
-  Time now_{};        ///< Of the newest fact.
+  Time looked_at_{};  ///< When the ends of minutes were last checked.
+  Time now_{};        ///< Time of the newest fact.
   FactCounts counts_;
   std::deque<Refusal> refusals_;
 };

@@ -6,19 +6,19 @@
 
 namespace gv {
 
-/// The only peer of a run folder holds this. The system releases it when the process ends, however
-/// that happens. File systems that know no locks are taken as they are.
+/// Held by the only peer of a run folder. The system releases it when the process ends for any
+/// reason. On file systems without locks it has no effect.
 class FolderLock {
  public:
-  /// Throws std::runtime_error when the lock's file cannot be written.
+  /// Throws std::runtime_error if the lock's file cannot be written.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// Whether another process has the folder.
+  /// True if another process has the folder.
   bool is_taken() const { return is_taken_; }
-  /// What that process has written about itself: its pid, or nothing yet.
+  /// The pid that the process has written, or an empty string.
   const std::string& holder() const { return holder_; }
 
  private:

@@ -22,8 +22,8 @@
 namespace gv {
 namespace {
 
-/// A resumed peer keeps the settings revision that its mode `mixing` had; one that starts again
-/// from the first model forgets it.
+/// A resumed peer in mode `mixing` keeps its settings revision; one that starts from the first
+/// model forgets it.
 Problems begin_with_revision(const HostOptions& options, Config& config,
                              SettingsRevision& revision) {
   if (config.run.mode != ModeKind::mixing) return {};

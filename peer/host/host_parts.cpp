@@ -1,4 +1,4 @@
-// Puts a running peer together: links, lanes, its node, a worker and a socket.
+// Assembles a running peer: links, lanes, its node, a worker and a socket.
 #include <fmt/format.h>
 
 #include <asio/post.hpp>
@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// Control links: small messages, and contacts with peers.
+/// Opens the control links, for small messages and contacts with peers.
 void Host::open_links() {
   control_.emplace(
       io_,
@@ -48,7 +48,7 @@ void Host::open_links() {
           .fact = [this](const Fact& fact) { note(fact); }});
 }
 
-/// Bulk lanes: blocks of tensors, from a shared buffer where all peers sum.
+/// Opens the bulk lanes, which send blocks from a shared buffer except in mode `gossip`.
 void Host::open_lanes() {
   if (options_.config.run.mode != ModeKind::gossip) {
     lent_ = memory_to_share(options_.config.network.lane);
@@ -79,7 +79,8 @@ void Host::open_lanes() {
                           std::size_t bytes) { return node_->place(from, id, offset, bytes); },
           .message =
               [this](const Envelope& envelope) {
-                // Messages about members are judged where links deliver them, so they come there.
+                // Only links check messages about members, so such messages must not come over
+                // lanes.
                 if (is_membership(envelope.message)) {
                   control_->offend(envelope.from, "a message about members on a lane");
                   return;
@@ -115,7 +116,8 @@ void Host::make_node(StartingPoint& point) {
                        .layout_hash = point.model.layout.hash()},
                 authorized_ids(), session_,
                 node_options(options_.config, point.model, std::move(peer)), signer_,
-                // The session is told to others, who must not know what this peer draws.
+                // Other peers learn the session, but must not be able to predict our random
+                // numbers.
                 Rng(random_number()));
 }
 
@@ -143,7 +145,7 @@ void Host::start_worker(std::unique_ptr<Replica> replica) {
       });
 }
 
-/// The status socket: the peer's report, and commands to it.
+/// Opens the status socket, which serves the peer's report and takes commands.
 void Host::open_socket() {
   socket_.emplace(io_, options_.folder,
                   PeerSocket::Calls{.document = [this] { return report_json(report()); },

@@ -1,4 +1,4 @@
-// The cache of known members on disk: a frame of the wire for each, in base64.
+// The file of known members: for each a frame of the wire in base64.
 #include "peer/host/member_cache.hpp"
 
 #include <sodium.h>
@@ -17,7 +17,7 @@ namespace gv {
 namespace {
 
 constexpr std::size_t lines_max = 4096;
-constexpr std::size_t line_bytes_max = 4096;  ///< Of one that we wrote, at most some 1200.
+constexpr std::size_t line_bytes_max = 4096;  ///< Our own lines have at most about 1200.
 constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
 
 std::string to_line(const Member& member) {
@@ -29,7 +29,7 @@ std::string to_line(const Member& member) {
   return member.name + "@" + member.address + " " + text;
 }
 
-/// Other processes, earlier versions and damage may have written the line too.
+/// Parses a line. It may also come from another process, an earlier version or damage.
 std::optional<Member> from_line(std::string_view line, const Roster& roster, const Signer& signer) {
   const std::string_view text = line.substr(std::min(line.find(' '), line.size() - 1) + 1);
   std::vector<std::byte> frame(line_bytes_max);
@@ -71,7 +71,7 @@ void MemberCache::write(const std::map<PeerId, Member>& members) {
   for (const auto& [peer, member] : members) {
     addresses.push_back(member.name + "@" + member.address);
   }
-  // An empty list says that we are alone now, not that known peers will never be back.
+  // An empty list means that we are alone now, not that the known peers will never return.
   if (addresses.empty() || addresses == written_) return;
   std::string text;
   for (const auto& [peer, member] : members) text += to_line(member) + '\n';

@@ -1,4 +1,4 @@
-// The peers that a peer knew when it last ran, so that no seed is special after joining once.
+// A file of the peers known in the last run, so that a restart needs no particular seed.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,15 @@
 
 namespace gv {
 
-/// What each peer stated of itself, with its signature, in a file of the run folder: a line begins
-/// with "name@host:port" for people. Losing it costs a rejoin through --join.
+/// The signed statement of each known peer about itself, in a file of the run folder. Each line
+/// begins with "name@host:port" for human readers. If the file is lost, the peer has to join
+/// through --join again.
 class MemberCache {
  public:
   explicit MemberCache(std::filesystem::path file);
 
-  /// The peers in the file that can be dialled, are on our list, and have signed it; none when it
-  /// is missing or unreadable. Reads at most 4096 lines.
+  /// Returns the peers in the file that can be dialled, are on our list, and have signed their
+  /// statement; none if the file is missing or unreadable. Reads at most 4096 lines.
   std::vector<Member> read(const Roster& roster, const Signer& signer) const;
 
   /// Replaces the file if addresses differ from the last ones written. Ignores failures.

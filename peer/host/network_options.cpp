@@ -11,8 +11,8 @@ namespace {
 constexpr int large_allocation_bytes = 2 << 20;
 constexpr int waiting_blocks_bytes = 32 << 20;
 
-/// A peer without partners has 25 open, and each partner takes up to five more. Files that it
-/// writes come on top.
+/// A peer without partners has 25 open. Each partner takes up to five more, and files that are
+/// written come on top.
 constexpr ::rlim_t descriptors_min = 36;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From a config to the options of the network and of the process that uses it.
+// Converts a config to the options of the network and of its process.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,23 @@
 
 namespace gv {
 
-/// Tells the allocator what to keep. A large model's snapshots and forces come and go: returned to
-/// the system they do not pile up in the heap. Smaller ones stay in the heap, which saves a page
-/// fault every 4 KiB; in mode `allreduce` also the end of the heap, where early blocks wait.
+/// Tunes the allocator. A large model's snapshots and forces come and go, so they are returned to
+/// the system and cannot pile up in the heap. Smaller ones stay in the heap, which saves a page
+/// fault every 4 KiB. In all modes but `gossip` the end of the heap also stays, where early blocks
+/// wait.
 void keep_small_memory(ModeKind mode);
 
-/// Takes as many descriptors as the system lets us have; a problem if these are too few to begin
-/// with. Without one libzmq would end the process later.
+/// Raises the limit on descriptors as far as the system allows. Reports a problem if that is too
+/// few to start: without a descriptor libzmq would end the process later.
 Problems take_descriptors();
 
-/// "host" of "host:port" or "[v6]:port"; empty of an empty address.
+/// Returns the "host" of "host:port" or "[v6]:port"; empty if the address is.
 std::string host_part(const std::string& address);
 
 BulkLanes::Security lane_security(LaneKind lane);
 
-/// A shared buffer for peers on this host; null where lanes never stay within it, or there is no
-/// memory.
+/// Returns a shared buffer for peers on this host; null if lanes never stay within the host or
+/// there is no memory.
 std::shared_ptr<SharedBuffer> memory_to_share(LaneKind lane);
 
 }  // namespace gv

@@ -6,8 +6,8 @@
 
 namespace gv {
 
-/// JSON writes a value that is no number as null; this makes it NaN again, for example a diverged
-/// loss.
+/// Turns null back into NaN, because JSON writes numbers that are not finite as null, for example a
+/// diverged loss.
 template <class Json>
 void restore_numbers(Json& json) {
   if (json.is_null()) {
@@ -17,7 +17,7 @@ void restore_numbers(Json& json) {
   }
 }
 
-/// is_discarded() if the input is not JSON.
+/// Parses JSON from a peer. The result is_discarded() if the input is not JSON.
 template <class Json, class Input>
 Json parse_peer_json(Input&& input) {
   Json json = Json::parse(input, nullptr, false);

@@ -29,8 +29,8 @@ constexpr std::size_t command_bytes_max = 64 << 10;
 constexpr std::chrono::seconds command_time_max{5};
 constexpr std::chrono::milliseconds accept_pause{20};
 
-/// A Unix socket's path has room for 107 characters and run folders can be deeper, so the folder is
-/// named through a descriptor of it.
+/// A Unix socket's path has room for 107 characters, and run folders can be deeper, so the folder
+/// is named through a descriptor.
 class FolderHandle {
  public:
   explicit FolderHandle(const std::filesystem::path& folder)
@@ -77,7 +77,7 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
         self->accept();
         return;
       }
-      // Out of descriptors, most likely: accepting again at once would spin.
+      // Most likely we are out of descriptors. Accepting again at once would spin.
       self->pause.expires_after(accept_pause);
       self->pause.async_wait([self](asio::error_code) {
         if (self->acceptor.is_open()) self->accept();
@@ -181,7 +181,7 @@ void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::st
   question->socket.open({}, error);
   if (!error) question->socket.non_blocking(true, error);
   if (!error) question->socket.connect({handle.socket_path()}, error);
-  // Commands are short, so there is room for one at once.
+  // Commands are short, so the socket's buffer has room for one.
   if (!error) asio::write(question->socket, asio::buffer(command), error);
   if (!error) question->socket.shutdown(asio::socket_base::shutdown_send, error);
   if (error) {

@@ -25,7 +25,7 @@ class PeerSocket {
   };
 
   /// `calls` are made on the loop's thread. Replaces a socket left behind by an earlier process.
-  /// Throws std::runtime_error when the socket cannot be made.
+  /// Throws std::runtime_error if the socket cannot be made.
   PeerSocket(asio::io_context& io, const std::filesystem::path& folder, Calls calls);
   ~PeerSocket();
 
@@ -34,12 +34,12 @@ class PeerSocket {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Asks the peer that runs in `folder` for its state, or gives it a command. Empty when no peer
-/// answers there in time.
+/// Asks the peer that runs in `folder` for its state, or gives it a command. Returns nullopt if no
+/// peer answers in time.
 std::optional<std::string> ask_peer(const std::filesystem::path& folder,
                                     std::string_view command = {}, int timeout_ms = 2000);
 
-/// The same without waiting: calls `then` once on the loop's thread, after this call has returned.
+/// The same without waiting. Calls `then` once on the loop's thread, after this call has returned.
 void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,
               std::chrono::milliseconds limit,
               std::function<void(std::optional<std::string>)> then);

@@ -1,4 +1,4 @@
-// Affinity is a property of a thread, so this sets each thread's.
+// Sets the affinity of each thread, because the system has none for a process.
 #include "peer/host/processors.hpp"
 
 #include <sched.h>

@@ -1,4 +1,4 @@
-// Write, then rename.
+// Writes a new file, then renames it.
 #include "peer/host/replace_file.hpp"
 
 #include <fstream>

@@ -49,7 +49,7 @@ nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
           {"validation_loss", trial->validation_loss}};
 }
 
-/// The mode's sections; one without a name belongs to the document itself.
+/// Adds the mode's sections. A section without a name goes into the document itself.
 void add_mode(const ModeReport& mode, nlohmann::ordered_json& json) {
   for (const ReportSection& section : mode.sections) {
     nlohmann::ordered_json& part = section.name.empty() ? json : json[std::string(section.name)];

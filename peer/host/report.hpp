@@ -1,4 +1,4 @@
-// A peer's report about itself at one moment, and its forms.
+// A peer's report about itself at one moment, and its output formats.
 #pragma once
 
 #include <cstdint>
@@ -27,34 +27,35 @@ struct Report {
   SaveCounts saves;
   ModeReport mode;
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
-  std::uint64_t messages_superseded = 0;  ///< Messages on lanes dropped for newer ones.
+  std::uint64_t messages_superseded = 0;  ///< Messages on lanes that were dropped for newer ones.
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
   std::uint64_t control_messages_sent = 0, control_messages_received = 0;
-  std::uint64_t refused_links = 0;  ///< Strangers and disagreeing hellos on the control port.
+  std::uint64_t refused_links = 0;  ///< Unknown keys and disagreeing hellos at the control port.
   std::uint64_t failures_seen = 0;  ///< Members declared dead.
-  std::vector<std::pair<Member, bool>> members;  ///< Members, and whether each is the peer itself.
+  /// Members, and whether each one is the peer itself.
+  std::vector<std::pair<Member, bool>> members;
   std::vector<EventLog::Refusal> refusals;
 
-  /// A peer that we have nothing to do with for a while.
+  /// A peer that we ignore for a while.
   struct Quarantined {
     std::string peer, event, why;
-    double seconds = 0;  ///< That are left.
+    double seconds = 0;  ///< Time left.
   };
   std::vector<Quarantined> quarantined;
 };
 
-/// The part of a report that comes from the node and the log.
+/// Fills in the part of a report that comes from the node and the log.
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now);
 
 /// The document that `status` asks for, with the sections, columns and details of the mode's
 /// report.
 std::string report_json(const Report& report);
 
-/// One line of progress for people.
+/// One line of progress for the terminal.
 std::string report_line(const Report& report);
 
-/// Rewrites `file` with every figure in Prometheus' text format, by renaming, so that a reader
-/// never sees half of it. Ignores failures: the next rewrite comes soon.
+/// Rewrites `file` with all figures in Prometheus' text format, by renaming, so that a reader never
+/// sees half of it. Ignores failures, because the next rewrite comes soon.
 void write_metrics(const std::filesystem::path& file, const Report& report);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// A file of one number.
+// Stores the format as a file with one number.
 #include "peer/host/run_format.hpp"
 
 #include <fstream>
@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// Raised when files of a run folder change their names or meaning. Folders without a mark are of
-/// the first format.
+/// Raised when files of a run folder change their names or meaning. Folders without a mark have
+/// format 1.
 constexpr int run_format = 2;
 constexpr const char* file_name = "format";
 

@@ -1,4 +1,4 @@
-// The version of this program that a run folder belongs to.
+// The format version of a run folder.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,12 @@
 
 namespace gv {
 
-/// Why a peer cannot go on with its run folder: an earlier version wrote it, under other names.
-/// Empty if this version did, or nothing is there yet.
+/// Returns why a peer cannot continue with its run folder: another version of the program wrote it.
+/// Empty if this version did, or if there are no checkpoints yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
-/// Marks the folder as one of this version. Ignores failures: files that matter report their own.
+/// Marks the folder with this version. Ignores failures, because files that matter report their
+/// own.
 void write_run_format(const std::filesystem::path& folder);
 
 }  // namespace gv

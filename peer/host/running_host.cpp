@@ -1,4 +1,4 @@
-// The host's one loop: feeds arrivals to the node, and carries out its effects.
+// The host's event loop: feeds input to the node, and carries out its effects.
 #include "peer/host/running_host.hpp"
 
 #include <fmt/format.h>
@@ -20,13 +20,13 @@
 namespace gv {
 namespace {
 
-/// After the last job the loop goes on this long, so that our farewell message gets out.
+/// After the node has finished, the loop runs this long so that our farewell message gets out.
 constexpr auto goodbye_time = std::chrono::milliseconds(200);
 
 /// Joining has failed after this long without any contact and without a cached peer to try.
 constexpr Duration join_deadline = std::chrono::seconds(30);
 
-/// Other peers may speak up for this long, after the first that has other settings.
+/// After the first hello with other settings, other peers get this long to report theirs.
 constexpr Duration settings_wait = std::chrono::seconds(3);
 
 }  // namespace
@@ -65,15 +65,14 @@ std::string Host::name_of(PeerId peer) const {
   return found == names_.end() ? to_string(peer) : found->second;
 }
 
-/// Ids of all peers that may join, and ours.
+/// Ids of all peers that may join, including ours.
 std::vector<PeerId> Host::authorized_ids() const {
   std::vector<PeerId> ids{self_};
   for (const AuthorizedPeer& peer : options_.authorized) ids.push_back(peer_id(peer.key));
   return ids;
 }
 
-/// Prints facts that the person at the terminal should know, and sets the exit code if the process
-/// will end.
+/// Prints facts that the operator should know, and sets the exit code if they end the process.
 void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
@@ -102,7 +101,7 @@ void Host::tell_people(const Fact& fact) {
   }
 }
 
-/// Logs a fact, and tells those who should know of it.
+/// Logs a fact, and passes it to all parts that react to it.
 void Host::note(const Fact& fact) {
   log_.write(now(), fact);
   note_quarantine(fact);
@@ -110,7 +109,7 @@ void Host::note(const Fact& fact) {
   tell_people(fact);
 }
 
-/// Keeps for the status who is quarantined. The lanes of a peer without links go with them.
+/// Records quarantines for the status. A peer without links also loses its lanes.
 void Host::note_quarantine(const Fact& fact) {
   const auto begin = [&](PeerId peer, double lasts, std::string why) {
     quarantined_[peer] = {.until = now() + from_seconds(lasts),
@@ -121,8 +120,8 @@ void Host::note_quarantine(const Fact& fact) {
     begin(model->peer, model->seconds, std::string(to_string(model->reason)));
   } else if (const auto* link = std::get_if<LinkQuarantined>(&fact)) {
     begin(link->peer, link->seconds, link->why);
-    // Links or the node found it out, and the other must follow; both know what they know already.
-    // Not at once: this may have come out of a call of either.
+    // Either the links or the node began the quarantine, and the other one must follow; for the one
+    // that began it, this changes nothing. Posted, because we may be inside a call of either.
     asio::post(io_, [this, peer = link->peer] {
       lanes_->forget(peer);
       control_->quarantine(peer);
@@ -131,17 +130,17 @@ void Host::note_quarantine(const Fact& fact) {
   }
 }
 
-/// Counts against a peer's key what the node found wrong with its messages.
+/// Counts a forged statement against the peer that sent it.
 void Host::hold_against(const Fact& fact) {
   const auto* refused = std::get_if<MessageRefused>(&fact);
   if (refused == nullptr || refused->reason != Reason::forged) return;
-  // Not at once: we are in the middle of a message of that link.
+  // Posted, because we are handling a message of that link.
   asio::post(io_, [this, peer = refused->peer] {
     control_->offend(peer, "a statement in the name of a peer that has not signed it");
   });
 }
 
-/// Keeps lanes in step with what a fact says of their peer. Returns whether the members changed.
+/// Makes lanes follow what a fact says about a peer. Returns true if the members changed.
 bool Host::follow_peer(const Fact& fact) {
   if (const auto* aborted = std::get_if<ExchangeAborted>(&fact)) {
     if (aborted->reason == Reason::timed_out) lanes_->doubt(aborted->peer);
@@ -155,7 +154,7 @@ bool Host::follow_peer(const Fact& fact) {
 }
 
 void Host::carry_out(NodeEffects& effects) {
-  // An effect can make the node want another; every turn ends with all of them carried out.
+  // Carrying out an effect can produce more effects, so repeat until there are none.
   for (int round = 0; round < 16; ++round) {
     NodeEffects more;
     if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
@@ -166,7 +165,7 @@ void Host::carry_out(NodeEffects& effects) {
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
-      // Exchanges talk over the lane they use anyway, if it is open; membership never does.
+      // Exchanges use the lane that they open anyway; membership never does.
       const bool sent = (!is_membership(outgoing.message) &&
                          lanes_->send_message(outgoing.to, outgoing.message)) ||
                         control_->send(outgoing.to, outgoing.message);
@@ -224,7 +223,7 @@ void Host::arm() {
 
 void Host::sync_addresses() {
   for (const Member& member : node_->membership().statements()) {
-    // A dead peer may run again when we restart, and others may know only it.
+    // A dead peer may run again when we restart, and may be the only one that others know.
     if (member.state == MemberState::left) {
       cached_.erase(member.id);
     } else if (!member.address.empty()) {
@@ -304,14 +303,14 @@ std::size_t Host::others() const {
       [this](const AuthorizedPeer& peer) { return peer.key != options_.identity.public_key; }));
 }
 
-/// Whether this peer may still learn that it was started with the wrong settings.
+/// Returns true while this peer may still find out that it was started with the wrong settings.
 bool Host::is_newcomer() const {
   return !options_.join.empty() && now().time_since_epoch() <= join_deadline;
 }
 
-/// Why a newcomer had better end; empty if it is to go on. One peer with other settings may itself
-/// be the one that is wrong, or hostile, so two must say so, and more than agree with us. Where
-/// there is only one other peer its word has to do.
+/// Returns why a newcomer should end; empty if it may go on. A single peer with other settings may
+/// be wrong or hostile itself. So at least two must disagree, and more than agree with us. If there
+/// is only one other peer, its disagreement is enough.
 Problems Host::problems_of_joining() const {
   const std::size_t differ = with_other_settings_.size();
   const bool has_waited =
@@ -385,7 +384,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   return exit_code_;
 }
 
-/// Dials the peers we were told to join and those we knew before; false if there are none.
+/// Dials the peers given with --join and those known before. Returns false if there are none.
 bool Host::join_others() {
   for (const std::string& address : options_.join) control_->join(address);
   const std::vector<Member> cached =
@@ -397,7 +396,7 @@ bool Host::join_others() {
   return !options_.join.empty() || !cached.empty();
 }
 
-/// Where other programs compute, the system places threads better than we could.
+/// Pins our threads, unless other programs compute: then the system places them better.
 void Host::keep_place() {
   const std::optional<HostPlace> place = node_->host_place();
   const bool alone = spin_wait_.is_awake(AdaptiveSpinWait::Clock::now());

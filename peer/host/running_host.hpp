@@ -32,10 +32,10 @@
 
 namespace gv {
 
-/// Messages of the membership go over links alone, where it is judged what they say of peers.
+/// True for messages of the membership. They use control links only, which check what they say.
 bool is_membership(const Message& message);
 
-/// From the system's randomness.
+/// Returns a number from the system's randomness.
 std::uint64_t random_number();
 
 /// A peer on this machine: all its real parts, and the loop in which they run.
@@ -43,7 +43,7 @@ class Host {
  public:
   Host(const HostOptions& options, Task task, SettingsRevision revision);
 
-  /// `learner` is null where it is the built-in one.
+  /// `learner` is null if the built-in one is used. Returns the process's exit code.
   int run(std::unique_ptr<Learner> learner);
 
  private:
@@ -53,7 +53,7 @@ class Host {
   };
   struct Quarantine {
     Time until{};
-    std::string what;  ///< The name of the event that told of it.
+    std::string what;  ///< Name of the event that reported it.
     std::string why;
   };
 
@@ -61,7 +61,7 @@ class Host {
     return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began_));
   }
 
-  /// Calls `input(now, effects)` on the node, carries out its effects, and what follows from them.
+  /// Calls `input(now, effects)` on the node, carries out the effects, and sets the timer.
   template <class Input>
   void feed(Input input) {
     NodeEffects effects;
@@ -70,8 +70,8 @@ class Host {
     arm();
   }
 
-  /// The same for something that `from` has sent on a lane. It must not end the process, so what it
-  /// throws counts against that peer, as with messages on links.
+  /// Like feed(), for input that `from` sent on a lane. Input must not end the process, so an
+  /// exception counts against that peer, as on links.
   template <class Input>
   void feed_from(PeerId from, Input input) {
     try {
@@ -115,12 +115,12 @@ class Host {
 
   HostOptions options_;
   Task task_;
-  std::size_t samples_ = 0;    ///< Samples that this peer learns from.
+  std::size_t samples_ = 0;    ///< Samples that this peer trains on.
   SettingsRevision revision_;  ///< The settings revision on disk.
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  /// Null in mode `gossip`. Outlives everything that is sent.
+  /// Null in mode `gossip` or without shared memory. Outlives all that is sent from it.
   std::shared_ptr<SharedBuffer> lent_;
   asio::io_context io_;
   AdaptiveSpinWait spin_wait_;
@@ -131,21 +131,21 @@ class Host {
   std::optional<BulkLanes> lanes_;
   std::optional<Node> node_;
   std::optional<Worker> worker_;
-  Replica* replica_ = nullptr;  ///< The worker's; we only tell it to stop.
-  bool told_to_stop_ = false;   ///< It has been told.
+  Replica* replica_ = nullptr;  ///< The worker's replica; we only ask it to stop.
+  bool told_to_stop_ = false;   ///< We have asked it to stop.
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
   Armed armed_;
   MemberCache cache_;
-  std::map<PeerId, Member> cached_;           ///< Peers in the cache.
-  std::map<PeerId, Quarantine> quarantined_;  ///< With those that are over, until their next one.
+  std::map<PeerId, Member> cached_;           ///< Peers in the cache file.
+  std::map<PeerId, Quarantine> quarantined_;  ///< Includes past ones, until the peer's next.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;
-  std::set<PeerId> with_other_settings_;         ///< Peers whose hello did not agree with ours.
-  std::optional<Time> heard_other_settings_at_;  ///< The first of them.
+  std::set<PeerId> with_other_settings_;         ///< Peers whose hello disagreed with ours.
+  std::optional<Time> heard_other_settings_at_;  ///< When the first of them said so.
   Time next_report_{};
   std::string config_text_;
   int exit_code_ = 0;

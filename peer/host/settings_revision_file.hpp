@@ -1,4 +1,4 @@
-// The settings revision on disk, for when this peer is started again.
+// Stores the settings revision on disk, for a restart of this peer.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,12 @@
 
 namespace gv {
 
-/// The settings revision in a run folder's file `settings_revision`: its number on a line, then its
-/// settings. Number 0 if there is no such file; empty if it cannot be read.
+/// Reads the settings revision from the file `settings_revision` of a run folder: its number on a
+/// line, then its settings. Returns number 0 if there is no such file, and nullopt if it is
+/// damaged.
 std::optional<SettingsRevision> read_revision(const std::filesystem::path& folder);
 
-/// Replaces the file, or removes it if there is no settings revision. False if that fails.
+/// Replaces the file, or removes it if there is no settings revision. Returns false on failure.
 bool write_revision(const std::filesystem::path& folder, const SettingsRevision& revision);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Clocks around layers, stages and whole steps.
+// Measures layers, stages and whole steps.
 #include "peer/host/stage_profile.hpp"
 
 #include <malloc.h>
@@ -30,21 +30,21 @@ using Action = PipelineAction;
 constexpr std::size_t repetitions_min = 3;
 constexpr std::size_t repetitions_max = 1000;
 
-/// Every time is above 0, since a schedule's clock needs an order.
+/// Smallest time, because a schedule's clock needs times above 0.
 constexpr double seconds_min = 1e-8;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Processor time of this thread: time of other programs on the processor does not count.
+/// Returns the processor time of this thread, which excludes that of other programs.
 double processor_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Seconds of processor time that `work` takes.
+/// Returns the seconds of processor time that `work` takes.
 template <class Work>
 double timed(Work&& work) {
   const double begin = processor_seconds();
@@ -58,7 +58,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Once to warm up, then until the time is over.
+/// Calls `once` for a warm-up, then until the time is over.
 void repeat(double seconds, const std::function<void(bool counts)>& once) {
   once(false);
   const auto begin = Clock::now();
@@ -75,7 +75,7 @@ double allocated_bytes() {
 
 double bytes_of(std::size_t floats) { return static_cast<double>(floats * sizeof(float)); }
 
-/// Its kind, as configs say it.
+/// Returns the layer's kind as configs write it.
 std::string kind_of(const LayerSpec& layer) {
   const auto kind = std::ranges::find(layer_settings(), "kind", &Setting<LayerSpec>::key);
   std::string name = kind->show(layer);
@@ -155,14 +155,14 @@ void run_pieces(std::vector<Piece>& pieces, const TrainerSpec& trainer, const Ba
   }
 }
 
-/// Results between stages, by the stage they go to and the micro-batch.
+/// Results in transit between stages, by destination stage, micro-batch and direction.
 using Passes = std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::vector<float>>;
 
-/// One worker: its stages, and sums of their gradients.
+/// One worker: its stages, and the sums of their gradients.
 struct Worker {
   std::unique_ptr<StageLearner> trainer;
   std::map<std::uint32_t, std::vector<float>> sums;
-  std::map<std::uint32_t, std::size_t> gradients;  ///< Since the last update.
+  std::map<std::uint32_t, std::size_t> gradients;  ///< Gradients in each sum since the last update.
   std::size_t drawn = 0;
 
   Worker(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data)
@@ -173,7 +173,7 @@ struct Worker {
     sums[stage].resize(trainer->layout(stage).size());
   }
 
-  /// Returns the seconds it took.
+  /// Carries out one instruction. Returns the seconds it took.
   double carry_out(const PipelineInstruction& what, Passes& passes) {
     const std::uint32_t stage = what.stage;
     const bool is_forward = what.action == Action::forward;
@@ -226,8 +226,8 @@ struct Worker {
   }
 };
 
-/// Memory of another micro-batch in flight in a stage, with everything warm; at least its outputs,
-/// since some allocators do not report their memory.
+/// Returns the memory of one more micro-batch in flight in a warm stage. It is at least that of its
+/// outputs, because some allocators do not report their memory.
 double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
   StageLearner& trainer = *worker.trainer;
@@ -235,7 +235,7 @@ double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
   std::vector<float> out(is_last ? 0 : trainer.boundary(stage + 1).forward());
   std::vector<float> back(is_last ? 0 : trainer.boundary(stage + 1).activations);
   std::vector<float> d_in(stage > 0 ? trainer.boundary(stage).activations : 0);
-  // The first uses the network that is there, the second needs another, which stays.
+  // The first pass uses the existing network; the second needs another, which stays.
   trainer.forward(stage, 1, 0, 0, in, out);
   const double before = allocated_bytes();
   trainer.forward(stage, 2, 0, 0, in, out);
@@ -247,13 +247,13 @@ double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
   return std::max(after - before, bytes_of(outputs));
 }
 
-/// How long each pass of a stage took.
+/// The times of each pass of a stage.
 struct StageTimes {
   std::vector<double> forward, whole, input, weight, update;
 };
 
-/// A step of the whole chain, one stage after the other; notes what each pass took if it counts.
-/// Backward passes are in two parts if `in_parts`. `inputs` get what came into each stage.
+/// Runs a step of the whole chain, one stage after the other, and notes the times if it `counts`.
+/// Splits backward passes if `in_parts`. Fills `inputs` with the input of each stage.
 void run_chain(Worker& worker, std::vector<StageTimes>& times,
                std::vector<std::vector<float>>& inputs, bool counts, bool in_parts,
                bool keeps_versions) {
@@ -275,7 +275,7 @@ void run_chain(Worker& worker, std::vector<StageTimes>& times,
     }
   }
   for (std::uint32_t s = 0; s < stages; ++s) {
-    // The first of several updates in a run keeps the run's first state: only the next is counted.
+    // The first of several updates in a run saves the run's first state, so only the next is timed.
     if (keeps_versions) worker.carry_out({Action::update, s}, passes);
     note(times[s].update, worker.carry_out({Action::update, s}, passes));
   }
@@ -308,7 +308,7 @@ std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
 std::vector<StageProfile> profile_stages(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data, bool splits,
                                          double seconds) {
-  // Recomputation is counted by the schedule's clock.
+  // The schedule's clock adds recomputation itself.
   StagesSpec plain = spec;
   plain.recomputes = false;
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, data->shape);
@@ -318,7 +318,7 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
 
   std::vector<StageTimes> times(stages);
   std::vector<std::vector<float>> inputs(stages);
-  // Whole backward passes and those in two parts in turns: the parts say how to divide the whole.
+  // Alternates whole and split backward passes: the parts tell how to divide the whole.
   bool in_parts = true;
   repeat(2 * seconds / 3, [&](bool counts) {
     run_chain(worker, times, inputs, counts, in_parts, spec.keeps_versions);
@@ -367,7 +367,7 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
                             const PipelineTiming& predicted, double seconds) {
   std::vector<Worker> workers;
   std::vector<std::vector<double>> taken;
-  // (begin, worker, place in its list), by time: the inputs of an instruction are made before it.
+  // (begin, worker, place in its list), by time, so that inputs exist before their instruction.
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     workers.emplace_back(spec, data);

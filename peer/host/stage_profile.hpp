@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// Layers [first, end) that cannot be cut apart; mostly one.
+/// Layers [first, end) that cannot be cut apart; usually one layer.
 struct LayerProfile {
   std::size_t first = 0;
   std::size_t end = 0;
@@ -30,25 +30,25 @@ struct LayerProfile {
 struct StageProfile {
   std::size_t parameters = 0;
   std::size_t optimizer_vectors = 0;  ///< Vectors of the optimiser, each as long as the parameters.
-  StageCost cost;                     ///< Medians; backward as the schedule's kind does it.
-  double forward_bytes = 0;           ///< Bytes of a micro-batch to the next stage.
-  double backward_bytes = 0;          ///< Bytes that come back for it.
+  StageCost cost;                     ///< Medians; backward as the schedule splits it.
+  double forward_bytes = 0;           ///< Bytes to the next stage for a micro-batch.
+  double backward_bytes = 0;          ///< Bytes that the next stage sends back for it.
   double input_bytes = 0;             ///< Bytes of one micro-batch's input.
   double network_bytes = 0;           ///< Activations and scratch of one micro-batch in flight.
 };
 
-/// Both repeat the pass of one micro-batch through the whole model for `seconds`, at least three
-/// times, and take the median of each part. The spec and its cut must be sound; batches are drawn
-/// from `data`. One thread computes, and its processor time counts.
+/// Both functions repeat the pass of one micro-batch through the whole model for `seconds`, at
+/// least three times, and take the median of each part. The spec and its cut must be valid. Batches
+/// are drawn from `data`. One thread computes, and its processor time is measured.
 std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data,
                                          double seconds);
-/// `splits`: whether backward comes in two parts, as in zero-bubble.
+/// `splits` is true if the backward pass comes in two parts, as in zero-bubble.
 std::vector<StageProfile> profile_stages(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data, bool splits,
                                          double seconds);
 
-/// One past the last layer of each stage, for a partition of a profile's layers.
+/// Returns the end of each stage (one past its last layer), for a partition of a profile's layers.
 std::vector<std::size_t> ends_of(const StagePartition& partition,
                                  std::span<const LayerProfile> layers);
 
@@ -59,10 +59,10 @@ struct MeasuredSteps {
   double most_s = 0;
 };
 
-/// Really executes a schedule: every worker has its own parameters and activations, and all
-/// instructions run one after another in the order of `predicted`. Their times are then put on the
-/// schedule's clock, with the boundaries of `costs`. Repeats steps for `seconds`, at least three
-/// times after a warm-up.
+/// Executes a schedule for real. Every worker has its own parameters and activations, and all
+/// instructions run one after another in the order of `predicted`. Their times are then replayed on
+/// the schedule's clock, with the boundaries of `costs`. Repeats steps for `seconds`, at least
+/// three times after a warm-up.
 MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data,
                             const PipelineSchedule& schedule, const PipelineCosts& costs,
                             const PipelineTiming& predicted, double seconds);

@@ -1,4 +1,4 @@
-// The table made of the document of a peer's socket.
+// Formats the document of a peer's socket as a table.
 #include "peer/host/status.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// The columns of a population's members.
+/// The columns for members of a population.
 constexpr const char* trial_head = "      rate momentum held-out";
 
 std::string trial_of(const nlohmann::json& member) {
@@ -23,7 +23,7 @@ std::string trial_of(const nlohmann::json& member) {
                      trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
 }
 
-/// The document's texts, which may be those of other peers, as they may be shown.
+/// Makes all texts of the document safe to print, because they may come from other peers.
 void make_printable(nlohmann::json& json) {
   if (json.is_string()) json = printable(json.get_ref<const std::string&>());
   if (!json.is_structured()) return;

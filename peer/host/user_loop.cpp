@@ -1,4 +1,4 @@
-// The meeting of the two threads: one turn, which goes back and forth.
+// The meeting of the two threads, which take turns.
 #include "peer/host/user_loop.hpp"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace gv {
 
 struct UserLoop::Meeting {
   enum class Turn { worker, user };
-  /// Where the loop is while it is the worker's turn.
+  /// The function that the loop has called while it is the worker's turn.
   enum class At { step_over, reduce };
 
-  /// The worker lets the loop go on, and waits for its next call. False if the loop has left.
+  /// The worker lets the loop run, and waits for its next call. Returns false if the loop has left.
   bool hand_over() {
     std::unique_lock lock(mutex);
     if (has_left) return false;
@@ -27,14 +27,14 @@ struct UserLoop::Meeting {
     return !has_left;
   }
 
-  /// The loop waits until it may go on. False if training is over.
+  /// The loop waits until it may run. Returns false if training is over.
   bool await() {
     std::unique_lock lock(mutex);
     wake.wait(lock, [this] { return turn == Turn::user || is_over; });
     return !is_over;
   }
 
-  /// The loop calls, and waits.
+  /// The loop passes the turn to the worker, and waits for its own.
   bool call(At where) {
     at = where;
     tell([this] { turn = Turn::worker; });
@@ -59,28 +59,28 @@ struct UserLoop::Meeting {
   mutable std::mutex mutex;
   std::condition_variable wake;
   Turn turn = Turn::worker;
-  bool is_over = false;   ///< The face is gone.
-  bool has_left = false;  ///< The loop is gone.
+  bool is_over = false;   ///< The worker's side is gone.
+  bool has_left = false;  ///< The user's loop has left.
   bool should_stop = false;
   double learning_rate = 0;
   double factor = 1;
   double progress = 0;
 
-  // What follows belongs to the one whose turn it is.
+  // The members below belong to the thread whose turn it is.
 
   Layout layout;
   std::vector<float> parameters;
   std::size_t samples = 1;
   At at = At::step_over;
-  Score score;                ///< Given with the last call.
-  std::span<float> gradient;  ///< Given to reduce().
-  Reduced reduced;            ///< What reduce() will return.
-  bool must_reduce = false;   ///< The step under way needs its gradient reduced.
-  bool has_reduced = false;   ///< It has been.
+  Score score;                ///< Score given with the last call.
+  std::span<float> gradient;  ///< Gradient given to reduce().
+  Reduced reduced;            ///< The next result of reduce().
+  bool must_reduce = false;   ///< The present step needs its gradient reduced.
+  bool has_reduced = false;   ///< The present step's gradient has been reduced.
   bool has_face = false;
 };
 
-/// The face for the worker.
+/// The worker's side.
 class UserLoop::Face final : public Learner {
  public:
   explicit Face(std::shared_ptr<Meeting> meeting) : own_(std::move(meeting)) {}
@@ -114,14 +114,14 @@ class UserLoop::Face final : public Learner {
     return score;
   }
 
-  /// The loop's batches have the size that it chooses.
+  /// Ignores the batch size: the loop chooses its own.
   Score gradient(std::size_t, std::span<float> out, const ReadyRange&,
                  std::span<const std::size_t>) override {
     own_->must_reduce = true;
     while (!waits_for_sum_ || is_stale_) {
       own_->reduced = {.again = std::exchange(is_stale_, false)};
       waits_for_sum_ = own_->hand_over();
-      // A loop that has left brings nothing to the sum under way.
+      // A loop that has left contributes zeros to the present sum.
       if (!waits_for_sum_) {
         std::ranges::fill(out, 0.0F);
         return {};
@@ -159,8 +159,8 @@ class UserLoop::Face final : public Learner {
  private:
   std::shared_ptr<Meeting> own_;
   std::uint64_t step_ = 0;
-  bool waits_for_sum_ = false;  ///< The loop is in reduce(), and its gradient in a sum.
-  bool is_stale_ = false;       ///< That gradient is of a model that was replaced.
+  bool waits_for_sum_ = false;  ///< The loop waits in reduce() for the sum with its gradient.
+  bool is_stale_ = false;       ///< The model of that gradient was replaced.
 };
 
 UserLoop::UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples)

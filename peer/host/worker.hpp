@@ -1,4 +1,4 @@
-// The thread that owns the replica and runs its jobs, so that the host's loop never waits for them.
+// The thread that owns the replica and runs its jobs, so that the host's loop never waits.
 #pragma once
 
 #include <condition_variable>
@@ -14,25 +14,25 @@
 
 namespace gv {
 
-/// Calls `work` with 0 to count - 1, each in a thread of its own except the first, which runs on
-/// the caller's. Returns when all have.
+/// Calls `work` with 0 to count - 1, each in a thread of its own except 0, which runs on the
+/// caller's. Returns when all have finished.
 void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work);
 
-/// Runs jobs on its own thread, one after the other. Between them it gathers the next batches.
+/// Runs jobs on its own thread, one after the other. After each it prefetches the next batches.
 class Worker {
  public:
   /// Called on the worker's thread when a job is done.
   using Done = std::function<void(JobDone)>;
   /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
-  /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
+  /// the worker's thread: exchanges continue from the last snapshot, however slow the disk is.
   using Save = std::function<std::string(const Replica&)>;
 
   Worker(std::unique_ptr<Replica> replica, Save save, Done done);
 
-  /// Waits for the posted jobs.
+  /// Waits until all posted jobs are done.
   ~Worker();
 
-  /// Adds a job, to be done after the earlier ones.
+  /// Adds a job behind the earlier ones.
   void post(Job job);
 
  private:

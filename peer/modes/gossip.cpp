@@ -264,6 +264,7 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
   fetch_.peer_gone(now, peer, out);
   review_.peer_gone(peer);
   sketched_.erase(peer);
+  tried_.erase(peer);
   collect();
 }
 
@@ -416,7 +417,7 @@ bool GossipMode::should_fetch(const Membership& members) const {
     const Member* member = members.find(peer);
     return peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
            member->layout_hash == course_.options().layout_hash &&
-           member->progress.step > step_ + lag;
+           member->progress.step > step_ + lag && !tried_.contains(peer);
   });
 }
 
@@ -425,7 +426,8 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
     if (peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-        member->layout_hash == course_.options().layout_hash && member->progress.step > step_) {
+        member->layout_hash == course_.options().layout_hash && member->progress.step > step_ &&
+        !tried_.contains(peer)) {
       ahead.push_back(member);
     }
   }
@@ -433,13 +435,14 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
                            [](const Member* member) { return member->progress.step; });
   std::vector<PeerId> candidates;
   for (const Member* member : ahead) candidates.push_back(member->id);
+  tried_.insert(candidates.begin(), candidates.end());
   fetch_from(now, std::move(candidates), out);
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
-  if (course_.phase() == Phase::joining || course_.is_leaving() || is_fetching() ||
-      !should_fetch(members))
-    return;
+  if (course_.phase() == Phase::joining || course_.is_leaving() || is_fetching()) return;
+  tried_.clear();
+  if (!should_fetch(members)) return;
   out.tell(CatchingUp{.step = step_});
   begin_fetch(now, members, out);
 }
@@ -458,9 +461,10 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
       return peer != self_ && member != nullptr && member->progress.phase != Phase::joining;
     });
     if (somebody_trains || course_.is_barrier_open(now, view.size())) {
-      if (should_fetch(members) && !fetch_.failed()) {
+      if (should_fetch(members)) {
         begin_fetch(now, members, out);
       } else {
+        tried_.clear();
         course_.become_training(now, view.size(), *this, members, out);
         if (step_ >= course_.steps()) course_.enter(now, Phase::done, *this, members, out);
       }

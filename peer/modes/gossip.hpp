@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -86,7 +87,7 @@ class GossipMode final : public Mode {
   /// Entries that exchanges and downloads keep: at most 8 for each peer ever met, and 39.
   std::size_t held() const {
     return exchange_.held() + fetch_.held() + server_.held() + review_.held() + sources_.size() +
-           sketched_.size() + (fetched_ ? 1 : 0);
+           sketched_.size() + tried_.size() + (fetched_ ? 1 : 0);
   }
 
  private:
@@ -121,6 +122,9 @@ class GossipMode final : public Mode {
   StateDownload fetch_;
   std::vector<float> fetch_values_;  ///< What `fetch_` has so far.
   std::vector<PeerId> sources_;      ///< Those of the download that were not refused.
+  /// Asked for a model since we joined or woke up. When all of them fail, peers that we have heard
+  /// of since then are asked before we train on without a download.
+  std::set<PeerId> tried_;
   TransferNumbers reviews_;
   ModelReview review_;
   Rng review_draws_;

@@ -1,4 +1,4 @@
-// The checkers for mode `allreduce`. Names in quotes are those of docs/simulator.md.
+// The checkers for mode `allreduce`. Names in quotes are from docs/simulator.md.
 #include "sim/virtual/allreduce_invariants.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// Newest gradients kept of each peer: one would do, except for peers that were stopped meanwhile.
+/// Newest gradients kept of each peer. One would do, except when peers were stopped for a while.
 constexpr std::size_t gradients_kept = 16;
 
 }  // namespace
@@ -36,7 +36,7 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Outgoing& outgoing : effects.messages) {
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
     if (confirm == nullptr) continue;
-    // "stands still": a peer that has answered a ballot does not move on before it is decided.
+    // "stands still": a peer that answered a ballot does not move on before the ballot is decided.
     const bool older = confirm->ballot < mine.answered;
     const bool moved = confirm->ballot == mine.answered && confirm->answer.version != mine.version;
     if (older || moved) {
@@ -87,7 +87,7 @@ void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
     const auto& known = record(number_of(generation.order[i])).gradients;
     const auto its =
         std::ranges::find(known, parent->second.lineage, &std::pair<std::uint64_t, Sample>::first);
-    if (its == known.end()) return;  // The peer was stopped for long, and applies it only now.
+    if (its == known.end()) return;  // The peer was stopped for long and applies the sum only now.
     for (std::size_t k = 0; k < mean.size(); ++k) {
       const double part = generation.shares[i] / samples * static_cast<double>(its->second[k]);
       mean[k] += part;
@@ -118,8 +118,8 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} has made {} steps and stands at {}", peer, done.step, version.step));
   }
   const std::uint64_t hash = fingerprint(work.parameters());
-  // A hostile peer can send each honest one other values: what no sum can show, the fingerprints
-  // that peers compare do later.
+  // A hostile peer can send different values to each honest one. No sum can show that; the peers
+  // find it out later, when they compare fingerprints.
   const bool compares = !world.hostile_count();
   if (compares && models_.try_emplace(version.lineage, hash).first->second != hash) {
     fail(world, "equal versions are equal bits",
@@ -138,12 +138,12 @@ void AllReduceInvariants::on_state(const Simulator&, PeerNumber peer, PeerState 
   record(peer) = PeerRecord{.gradients = std::move(gradients)};
 }
 
-/// The peer is in a generation that it was not in before.
+/// Call when the peer is in another generation than before.
 void AllReduceInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                            const Generation& generation) {
   PeerRecord& mine = record(peer);
   // "one generation of a name".
-  // A hostile proposer may tell each peer something else under one name, so then each has its own.
+  // A hostile proposer may propose different generations under one name, so each peer has its own.
   if (world.is_hostile(number_of(generation.id.proposer))) generations_.erase(generation.key());
   const Generation& known = generations_.try_emplace(generation.key(), generation).first->second;
   const bool same =
@@ -172,7 +172,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "stands still",
          fmt::format("peer-{} works in a generation although it answered a later ballot", peer));
   }
-  // It finished this in the generation it was in, or at once in the one it is in now.
+  // It finished this collective in its former generation, or at once in its present one.
   const std::uint64_t was_in = mine.generation;
   if (key != mine.generation) {
     if (mine.generation != 0) mine.left.insert(mine.generation);

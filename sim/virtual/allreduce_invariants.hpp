@@ -19,8 +19,8 @@
 
 namespace gv {
 
-/// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
-/// named where it is checked.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
+/// is named where it is checked.
 class AllReduceInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -29,14 +29,14 @@ class AllReduceInvariants : public Checker {
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Collectives that some peer finished; each counts once.
+  /// Collectives finished by at least one peer.
   std::uint64_t operations() const { return results_.size(); }
   std::uint64_t generations() const { return generations_.size(); }
-  /// Sums compared with the mean of the gradients that belong in them.
+  /// Sums that were compared with the mean of their gradients.
   std::uint64_t sums() const { return sums_; }
 
  private:
-  /// A few elements of a long vector, at the same places in each.
+  /// A few elements of a long vector, always at the same places.
   using Sample = std::array<float, 8>;
 
   struct PeerRecord {

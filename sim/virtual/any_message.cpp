@@ -1,4 +1,4 @@
-// Walks the fields of messages; each kind of field is drawn in one place.
+// Walks over the fields of messages. Each kind of field is drawn in one place.
 #include "sim/virtual/any_message.hpp"
 
 #include <algorithm>
@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::size_t numbers_kept = 256;
 constexpr std::size_t texts_kept = 16;
-/// Smaller numbers are drawn anyway.
+/// Smaller numbers are drawn anyway, so they need not be learnt.
 constexpr std::uint64_t least_learnt = 100;
-/// Elements of a list that is drawn whole.
+/// Fewer elements than this are drawn for a new list.
 constexpr std::uint64_t elements_drawn = 5;
 /// The wire's limit, and one more that the roster sets for incarnations.
 constexpr std::size_t elements_max = 1024;
@@ -58,7 +58,7 @@ void visit_fields(T& value, const Look& look) {
   look(value);
 }
 
-/// What a roster makes of a member: its list's name, and an address that can be dialled.
+/// Makes a member as a roster leaves it: with the list's name, and an address that can be dialled.
 void admit(Member& member, const std::vector<PeerId>& peers) {
   if (!std::ranges::binary_search(peers, member.id)) return;
   const std::string number = std::to_string(number_of(member.id));
@@ -123,7 +123,7 @@ struct AnyMessage::Fields {
     return own.peers_[rng.below(own.peers_.size())];
   }
 
-  /// Any value.
+  /// Sets any value.
   template <class T>
   void draw(T& value) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -151,7 +151,7 @@ struct AnyMessage::Fields {
     }
   }
 
-  /// Another value, which has much in common with this one.
+  /// Changes the value a little.
   template <class T>
   void change(T& value) {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -213,7 +213,7 @@ struct AnyMessage::Fields {
     while (own.texts_.size() > texts_kept) own.texts_.pop_front();
   }
 
-  /// Makes of the message one that a roster admits.
+  /// Makes the message one that a roster admits.
   Message admitted(Message message) {
     std::visit(
         [this](auto& known) {

@@ -1,4 +1,4 @@
-// Messages with any content that the wire lets through, drawn from the fields of their structs.
+// Random messages with any content that the wire lets through.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace gv {
 
-/// Draws messages and names of transfers field by field. Numbers and texts that it has learnt from
-/// real ones come back, so that what it draws gets past the first check of its receiver.
+/// Draws messages and names of transfers field by field. Reuses numbers and texts from real
+/// messages, so that the drawn ones pass the receiver's first checks.
 class AnyMessage {
  public:
   /// `peers` are the ids of the swarm; other ids are drawn now and then.
@@ -38,18 +38,18 @@ class AnyMessage {
 
   std::vector<PeerId> peers_;
   Rng rng_;
-  std::deque<std::uint64_t> numbers_;  ///< The newest of a few hundred that were learnt.
+  std::deque<std::uint64_t> numbers_;  ///< The newest of those learnt, a few hundred.
   std::deque<std::string> texts_;
 };
 
-/// Whether a real peer's network would hand the message on: the bounds of net/wire and the
-/// judgement of net/roster, which this library does not include.
+/// Returns true if a real peer's network would accept the message. Repeats the bounds of net/wire
+/// and the checks of net/roster, which this library does not include.
 bool passes_the_wire(const Message& message);
 
-/// Puts every report that the peer makes of its own training at that step.
+/// Sets all steps that the peer reports of its own training.
 void claim_step(Message& message, PeerId self, std::uint64_t step);
 
-/// Signs what the message states of the peer itself, as its key can whatever that is.
+/// Signs what the message states about the peer itself, true or not, as its key allows.
 void sign_own(Message& message, PeerId self, const Signer& signer);
 
 }  // namespace gv

@@ -25,7 +25,7 @@ struct Panel {
   bool logarithmic = false;
 };
 
-/// A round number of at least `span` / 5: 1, 2 or 5 times a power of ten.
+/// Returns 1, 2 or 5 times a power of ten, at least `span` / 5.
 double tick_step(double span) {
   if (span <= 0) return 1;
   const double power = std::pow(10.0, std::floor(std::log10(span / 5)));
@@ -35,14 +35,14 @@ double tick_step(double span) {
   return 10 * power;
 }
 
-/// Begin, end and labels of a panel's vertical axis; for a logarithmic one these are logarithms.
+/// Range and ticks of a panel's vertical axis; logarithms if the axis is logarithmic.
 struct Axis {
   double low = 0;
   double high = 1;
   std::vector<double> ticks;
 };
 
-/// From 0 up to a round number.
+/// An axis from 0 to a round number.
 Axis linear_axis(double most) {
   const double step = tick_step(most);
   Axis axis{.low = 0, .high = step * std::max(1.0, std::ceil(most / step - 1e-9)), .ticks = {}};
@@ -50,11 +50,11 @@ Axis linear_axis(double most) {
   return axis;
 }
 
-/// Over the range of the values, with a tick at 1, 2 and 5 of every power of ten, or at some powers
-/// alone if there are many.
+/// An axis over the range of the values, with ticks at 1, 2 and 5 of every power of ten, or only at
+/// some powers if there are many.
 Axis logarithmic_axis(double least, double most) {
   Axis axis{.low = std::log10(least), .high = std::log10(most), .ticks = {}};
-  // At least a factor of five, so that two ticks are in it.
+  // The range is at least a factor of five, so that it has two ticks.
   const double missing = std::max(0.0, std::log10(5.0) - (axis.high - axis.low));
   axis.low -= missing / 2;
   axis.high += missing / 2;
@@ -72,7 +72,7 @@ Axis logarithmic_axis(double least, double most) {
 
 std::string panel_svg(std::span<const CurvePoint> points, const Panel& panel, double left,
                       double top) {
-  // A logarithm has no place for 0: the curve begins with the first value above it.
+  // A logarithmic axis has no 0, so the curve leaves out such values.
   std::vector<std::pair<double, double>> curve;
   double least = std::numeric_limits<double>::infinity();
   double most = 0;

@@ -13,7 +13,7 @@ struct CurvePoint {
   double time_s = 0;
   double accuracy = 0;  ///< Accuracy of the mean model, 0 to 1; 0 for a quadratic.
   double loss = 0;      ///< Loss of the mean model: cross-entropy, or the quadratic's excess loss.
-  double spread = 0;    ///< sqrt((1/n) sum ||x_i - mean||^2) over the peers that are there.
+  double spread = 0;    ///< sqrt((1/n) sum ||x_i - mean||^2) over the peers that are up.
   double steps = 0;     ///< Mean local steps of a peer.
   double exchanges = 0;
   double megabytes = 0;  ///< Sent on all links.

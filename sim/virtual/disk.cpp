@@ -1,4 +1,4 @@
-// Committed, torn and kept files.
+// Commits files, tears them in a crash, and finds the newest whole one.
 #include "sim/virtual/disk.hpp"
 
 #include <utility>

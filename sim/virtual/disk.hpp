@@ -1,4 +1,4 @@
-// A virtual peer's checkpoints, and what a crash leaves of them.
+// A virtual peer's checkpoints, and the remains of them after a crash.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Everything that a checkpoint holds of a whole model.
+/// The content of a checkpoint of a whole model.
 struct Image {
   std::vector<float> parameters;
   OptimizerState optimizer;
@@ -21,24 +21,24 @@ struct Image {
   std::uint64_t step = 0;
 };
 Image image_of(const Replica& replica);
-/// Makes an equal replica go on from it.
+/// Makes an equal replica continue from the image.
 void restore(Replica& replica, const Image& image);
 
-/// Works as real checkpoints do: written to a temporary name, synced and renamed. Three are kept,
-/// and a checksum detects a torn one.
+/// Models real checkpoints, which are written to a temporary name, synced and renamed. Keeps three,
+/// and detects a torn one as a checksum would.
 class Disk {
  public:
   bool full = false;
   Duration slower{};  ///< Extra time for each write.
 
-  /// The file is complete and renamed: it counts from now on.
+  /// The file is complete and renamed, so it counts from now on.
   void commit(Image image);
 
-  /// The machine dies while `writing` is on its way to the disk. Leaves no file, a torn one, or, if
-  /// only the folder's own sync was missing, the whole one.
+  /// The machine dies while it writes `writing`. Leaves no file, a torn one, or the whole one if
+  /// only the sync of the folder was missing.
   void crash(Image writing, Rng& rng);
 
-  /// The newest whole image; null if there is none. Skips and counts torn ones.
+  /// Returns the newest whole image; null if there is none. Skips and counts torn ones.
   std::shared_ptr<const Image> newest();
   std::uint64_t refused() const { return refused_; }
 

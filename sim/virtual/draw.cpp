@@ -1,5 +1,5 @@
-// The ranges that worlds are drawn from. Faults follow those of VOPR: loss up to 30 %, duplication
-// up to 50 %, clogs up to 5 s.
+// The ranges that worlds are drawn from. Faults follow those of TigerBeetle's VOPR: loss up to 30
+// %, duplication up to 50 %, clogs up to 5 s.
 #include "sim/virtual/draw.hpp"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 /// With fewer peers a hostile one would be a third of them.
 constexpr std::size_t peers_with_hostile = 4;
 
-/// Longer rounds would leave none for a world of a minute.
+/// With longer rounds a world of a minute would hardly have any.
 constexpr std::uint64_t round_steps_max = 16;
 
 double between(Rng& rng, double low, double high) { return low + (high - low) * rng.uniform(); }
@@ -134,7 +134,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
       break;
   }
   if (!has_two_ends(rule.kind)) rule.to = PeerSet::everyone();
-  // Not all peers may come late or leave for good: some peer must be there.
+  // Not all peers may come late or leave for good, because some peer must be there.
   const bool comes_back = rule.kind == FaultKind::leave && rng.chance(0.5);
   if (comes_back) {
     rule.lasts = seconds_between(rng, 0.2, 5);
@@ -147,7 +147,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
   return rule;
 }
 
-/// A quarter of all worlds use mode `allreduce`; the others do not depend on these draws.
+/// Makes a quarter of all worlds use mode `allreduce`. The other worlds do not depend on its draws.
 void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
   world.config.run.mode = ModeKind::allreduce;
@@ -155,18 +155,18 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   std::vector<std::optional<ReduceAlgorithm>> algorithms{std::nullopt};
   std::ranges::copy(reduce_algorithms(), std::back_inserter(algorithms));
   allreduce.algorithm = one_of(rng, algorithms);
-  // Now and then several buckets and segments, but not too many of them.
+  // Sometimes there are several buckets and segments, but not too many.
   std::size_t& dimension = world.scenario.dimension;
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
   allreduce.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
   if (dimension > 60000)
     allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
-  // Every collective is some 2 n^2 events, and n long vectors to look at. Steps are so long that a
-  // world has some hundred thousand events, and a minute of it takes seconds.
+  // A collective takes about 2 n^2 events and handles n long vectors. Steps are so long that a
+  // world has some hundred thousand events, and a minute of it runs in seconds.
   const auto n = static_cast<double>(world.scenario.peers);
   const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
-  // A third of them make local steps, some of those after a while.
+  // A third of these worlds make local steps, some only after a while.
   if (!rng.chance(0.33)) return;
   allreduce.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
   // A collective takes as long as a step would, or longer where every step makes long vectors.
@@ -194,7 +194,7 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   Scenario& scenario = world.scenario;
   scenario.peers = rng.chance(0.1) ? 1 + rng.below(2) : 2 + rng.below(rng.chance(0.2) ? 31 : 11);
   scenario.work = rng.chance(0.6) ? WorkKind::time : WorkKind::quadratic;
-  // Now and then a model of several blocks.
+  // Sometimes a model has several blocks.
   scenario.dimension = rng.chance(0.1) ? 66000 + rng.below(80000) : 1 + rng.below(64);
   if (scenario.dimension > 1000) {
     scenario.work = WorkKind::time;
@@ -226,9 +226,9 @@ DrawnWorld draw_honest(std::uint64_t seed) {
       1, static_cast<std::uint64_t>(steps_per_second * spread_between(rng, 0.2, 3)));
   gossip.pairing = rng.chance(0.5) ? PairingKind::matching : PairingKind::uniform;
   gossip.alpha = rng.chance(0.4) ? 0.5 : rounded(between(rng, 0.05, 1));
-  // Peers that train forget while an exchange travels how far apart they were: what remains of
-  // their difference c, 0 <= c <= 1, becomes c - 2 alpha, and above a half that can grow without
-  // bound.
+  // Training peers forget during an exchange how far apart they were. What remains of their
+  // difference, a factor c from 0 to 1, becomes c - 2 alpha. With alpha above a half that can grow
+  // without bound.
   if (scenario.work == WorkKind::quadratic) gossip.alpha = std::min(gossip.alpha, 0.5);
   config.checkpoint.every_steps =
       rng.chance(0.5) ? 0 : static_cast<std::uint64_t>(steps_per_second * between(rng, 1, 20)) + 1;
@@ -319,7 +319,7 @@ DrawnWorld as_mixing(DrawnWorld world) {
   world.config.allreduce = {};  // Its outer momentum would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
-  // A round is some n messages for each neighbour there is.
+  // A round takes about n messages for each neighbour.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, from_seconds(rounded(0.001 * n * n)));
   MixingConfig& rounds = world.config.mixing;
@@ -373,7 +373,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   pipeline.ahead = rng.below(3);
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
-    // With other counts a topology that does not fit is replaced.
+    // With other numbers of replicas, a topology that does not fit is replaced.
     constexpr std::size_t replicas = 4;
     pipeline.consensus = StageConsensus::mixing;
     do {
@@ -421,7 +421,7 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .scenario = world.scenario,
                              .node = options_of_vectors(config, world.scenario)};
   options.node.course.steps = config.run.steps > 0 ? config.run.steps : endless_steps;
-  // Sums of several blocks, but not of too many.
+  // Sums have several blocks, but not too many.
   const std::size_t size = world.scenario.dimension;
   options.node.allreduce.segment_elements =
       world.segment_elements > 0 ? world.segment_elements : 256 + size / (size > 60000 ? 24 : 64);
@@ -447,7 +447,7 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
                              .seed = seed};
     return [spec, local](std::size_t peer) { return quadratic_workload(spec, peer, local); };
   }
-  // In the modes `allreduce` and `mixing` all peers begin with one model.
+  // In the modes `allreduce` and `mixing` all peers begin with the same model.
   const bool alike = config.run.mode != ModeKind::gossip;
   return [dimension = world.scenario.dimension, seed, alike, local](std::size_t peer) {
     return idle_workload(dimension, seed, peer, alike, local);

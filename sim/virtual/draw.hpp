@@ -12,18 +12,18 @@
 
 namespace gv {
 
-/// The budget of peers that go on until the world ends.
+/// The step budget of peers that train until the world ends.
 inline constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
-/// The settings that draws begin with: peers save only at the end.
+/// The settings that drawing starts from. Peers save only at the end.
 Config settings_of_worlds();
 
 /// The world of one seed.
 struct DrawnWorld {
   std::uint64_t seed = 0;
   Scenario scenario;                     ///< `until` is the end of the phase with faults.
-  Config config = settings_of_worlds();  ///< Of every peer. `run.steps` = 0: endless.
-  /// Floats of a block of a sum; 0: so few that sums have several blocks, but not too many.
+  Config config = settings_of_worlds();  ///< For all peers. `run.steps` = 0: endless.
+  /// Floats in a block of a sum; 0: chosen so that sums have several blocks, but not too many.
   std::size_t segment_elements = 0;
 };
 
@@ -31,23 +31,24 @@ struct DrawnWorld {
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`.
 DrawnWorld draw_world(std::uint64_t seed);
 
-/// The same world with hostile peers among its own, fewer than a third of them. A world of fewer
-/// than four peers stays as it is.
+/// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
+/// peers gets none.
 DrawnWorld as_hostile(DrawnWorld world);
 
-/// The same world with a pipeline drawn beside it: stages, schedule, router, chains. It has fewer
-/// peers and longer steps, so that it has about as many events as one in mode `allreduce`. A world
-/// with a pipeline stays as it is.
+/// Returns the world with a drawn pipeline: stages, schedule, router, chains. It has fewer peers
+/// and longer steps, so that it has about as many events as one in mode `allreduce`. A world with a
+/// pipeline stays as it is.
 DrawnWorld as_pipeline(DrawnWorld world);
 
-/// The same world in mode `mixing`, with a legal rule drawn beside it.
+/// Returns the world in mode `mixing`, with a drawn legal rule.
 DrawnWorld as_mixing(DrawnWorld world);
 
-/// Options of peers whose model is a vector of scenario.dimension numbers. In a pipeline each stage
-/// is such a vector and costs only time: relative times from scenario.stage_work, or all the same.
+/// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each
+/// stage is such a vector and only costs time, with relative times from scenario.stage_work, or all
+/// equal.
 NodeOptions options_of_vectors(const Config& config, const Scenario& scenario);
 
-/// The world as a config for `grapevine sim --check`, for people and for replays.
+/// The world as a config for `grapevine sim --check`, to read and to replay.
 std::string to_toml(const DrawnWorld& world);
 
 /// Options for a Simulator that runs the world.

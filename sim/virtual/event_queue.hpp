@@ -11,15 +11,15 @@
 
 namespace gv {
 
-/// A priority queue whose ties are broken by insertion, so that a run is a function of its inputs.
-/// Items stay where they were put; only small keys move in the heap.
+/// A priority queue that breaks ties by insertion, so that a run is a function of its inputs. Items
+/// stay where they are; only small keys move in the heap.
 template <class Item>
 class EventQueue {
  public:
   bool empty() const { return heap_.empty(); }
   std::size_t size() const { return heap_.size(); }
 
-  /// The time of the first item; the queue must not be empty.
+  /// Time of the first item. The queue must not be empty.
   Time next() const { return heap_.front().at; }
 
   void push(Time at, Item item) {
@@ -36,7 +36,7 @@ class EventQueue {
     std::ranges::push_heap(heap_, later);
   }
 
-  /// Removes the first item.
+  /// Removes and returns the first item. The queue must not be empty.
   Item pop() {
     std::ranges::pop_heap(heap_, later);
     const std::uint32_t slot = heap_.back().slot;

@@ -1,4 +1,4 @@
-// Reads messages, attacks them and writes them again; honest peers and their nodes notice nothing.
+// Reads messages, attacks them and writes them again, without the nodes' knowledge.
 #include "sim/virtual/hostile.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 /// Peers enter a generation one after the other.
 constexpr std::size_t generations_kept = 3;
 
-/// A message as it travels with the identity codec: the values are weight times the model.
+/// A message as sent with the identity codec: the values are weight times the model.
 struct PlainMessage {
   MixHeader header;
   std::vector<float> values;
@@ -113,7 +113,7 @@ HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
                                                        std::span<const PeerId> ranks) {
   const auto known = std::ranges::find(generations_, key, &Generation::key);
   if (known != generations_.end()) return *known;
-  // Messages that waited in a past generation are of no use.
+  // Messages that waited in a past generation are useless.
   if (generations_.size() == generations_kept) generations_.pop_front();
   generations_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_)});
   for (const PeerId peer : ranks) {
@@ -122,7 +122,7 @@ HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
   return generations_.back();
 }
 
-/// All honest peers that have a receiver in the round have sent.
+/// Returns true if all honest peers with a receiver in the round have sent.
 bool HostileSenders::is_complete(const Generation& generation, std::uint64_t round) const {
   const auto found = generation.rounds.find(round);
   for (const std::vector<Share>& row : generation.plan.round(round)) {
@@ -189,8 +189,8 @@ void HostileSenders::attack(const Generation& generation, const Round& round,
       honest.push_back({seen->second, weight_of(rank)});
     }
   }
-  if (honest.empty()) return;  // There is no model to make an attack from.
-  // A victim without receivers has sent nothing; an honest model then takes the place of its own.
+  if (honest.empty()) return;  // There is no model to attack with.
+  // A victim without receivers has sent no model, so an honest model takes its place.
   const auto said = round.honest.find(victim);
   const std::vector<float>& model = said == round.honest.end() ? own : said->second;
   const std::optional<double> strength =

@@ -1,4 +1,4 @@
-// Replaces the messages that hostile peers send in a round.
+// Replaces the messages that hostile peers send in a round of mixing.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,22 @@
 
 namespace gv {
 
-/// All problems with a scenario's hostile peers in a swarm of `peers` in that mode. Their messages
-/// must be models, and a round must wait for all of its messages. `place` is the file's name.
+/// Returns all problems with a scenario's hostile peers in a swarm of `peers` in that mode. Their
+/// messages must be models, and a round must wait for all of its messages. `place` is the file's
+/// name.
 Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const MixRule& rule,
                                std::size_t peers, const std::string& place);
 
-/// A message on its way out.
+/// A message that is about to be sent.
 struct Departure {
   std::size_t from = 0;           ///< Peer, by number.
   std::uint32_t incarnation = 0;  ///< Incarnation of that peer.
   Transfer transfer;
 };
 
-/// Hostile peers act as one and know everything. What they send in a round waits until all honest
-/// peers have sent their models, and is made from those, separately for each victim. Among
-/// themselves they are honest, and in all else too: they train, vote in ballots and hand states
-/// over.
+/// Hostile peers collude and know everything. Their messages of a round wait until all honest peers
+/// have sent their models, and are made from those, separately for each victim. Otherwise, and
+/// among themselves, they are honest: they train, vote in ballots and hand over states.
 class HostileSenders {
  public:
   HostileSenders(std::map<std::size_t, HostileRule> rules, const MixRule& rule,
@@ -42,13 +42,13 @@ class HostileSenders {
 
   bool any() const { return !rules_.empty(); }
 
-  /// A message of a round wants to leave; `ranks`: the order of its sender's generation. Returns
-  /// what leaves now: the message, nothing yet, or, with the last honest one, all that waited for
-  /// it.
+  /// Takes a message of a round, with the peers of its sender's generation by rank in `ranks`.
+  /// Returns the messages that leave now: an honest one at once, and with the last honest one also
+  /// all hostile ones that wait.
   std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks);
 
  private:
-  /// A round under way.
+  /// A round that is not over.
   struct Round {
     std::map<std::size_t, std::vector<float>> honest;  ///< Models sent, by rank.
     std::vector<Departure> waiting;                    ///< Messages of hostile peers.
@@ -69,7 +69,7 @@ class HostileSenders {
   std::map<std::size_t, HostileRule> rules_;
   MixRule rule_;
   std::uint64_t run_seed_;
-  std::deque<Generation> generations_;  ///< The last few: not all peers enter one at once.
+  std::deque<Generation> generations_;  ///< The last few; peers enter one by one.
 };
 
 }  // namespace gv

@@ -1,9 +1,9 @@
-// Counts over the jobs that mix.
+// Counts the messages of jobs that mix.
 #include "sim/virtual/hostile_tally.hpp"
 
 namespace gv {
 
-/// Ranks are those of the generation that the receiver is in.
+/// Ranks refer to the receiver's generation.
 Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::size_t rank) {
   const std::vector<PeerId>& ranks = world.peer(hearer).node->as<MixingMode>()->ranks();
   const bool hostile = rank < ranks.size() && hostile_.contains(number_of(ranks[rank]));

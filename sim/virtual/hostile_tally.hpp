@@ -25,7 +25,7 @@ class HostileTally : public Watcher {
 
   const Belief& of_hostile() const { return of_hostile_; }
   const Belief& of_honest() const { return of_honest_; }
-  /// Messages that could not be read, or contained a value that is no number.
+  /// Messages that could not be read, or contained NaN or infinity.
   std::uint64_t refused() const { return refused_; }
 
  private:

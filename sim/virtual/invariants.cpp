@@ -1,4 +1,4 @@
-// The checkers. Names in quotes are those of docs/simulator.md.
+// The checkers. Names in quotes are from docs/simulator.md.
 #include "sim/virtual/invariants.hpp"
 
 #include <fmt/format.h>
@@ -12,21 +12,21 @@
 namespace gv {
 namespace {
 
-/// A fault can explain a death declared this much later: the longest suspicion in drawn swarms,
-/// including probes slowed by bad local health.
+/// A fault can explain a death declared this much later. This is the longest suspicion in drawn
+/// swarms, including probes slowed by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
-/// An exchange has settled by then: it has repeated all its questions.
+/// By then an exchange has repeated all its questions and has settled.
 constexpr Duration settled_after = std::chrono::seconds(60);
-/// More exchanges than these never commit while one job runs.
+/// Fewer exchanges than this commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
-/// A real lane drops more than these.
+/// A real lane drops transfers beyond this.
 constexpr std::size_t transfers_max = 16;
-/// Pieces of sums that a lane keeps at most.
+/// Most pieces of sums that a lane holds.
 constexpr std::size_t pieces_max = 4096;
 /// Bytes of the contribution checksum that rides with a stage's sum.
 constexpr std::size_t riders_max = 4096;
 
-/// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
+/// Orders states as alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
 int rank(MemberState state) {
   switch (state) {
     case MemberState::alive:
@@ -41,7 +41,7 @@ int rank(MemberState state) {
   return 3;
 }
 
-/// Where a task leaves a replica that stands at `step`.
+/// Returns the step of a replica after the task, if it is at `step` before.
 std::uint64_t step_after(const Job::Task& task, std::uint64_t step) {
   return std::visit(Overloaded{
                         [](const task::AdoptModel& adopt) { return adopt.model.step; },
@@ -73,13 +73,13 @@ void Invariants::on_input(const Simulator&, const Input& input) {
   ticked_ = input.kind == Input::Kind::tick;
 }
 
-// A hostile peer is judged by nothing: its own node behaves, but what leaves under its id does not.
-// Checks of two peers are of two honest ones, because no peer can keep another from lying about its
+// Hostile peers are not checked: their nodes behave, but the messages sent under their ids do not.
+// Checks of two peers need both to be honest, because no peer can keep another from lying about its
 // own half.
 
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
   if (world.is_hostile(peer)) return;
-  // "bounded": no call asks for more than a few things for each peer.
+  // "bounded": no call asks for more than a few things per peer.
   std::size_t most = 4 * world.size() + 64;
   const AllReduceOptions& allreduce = world.options().node.allreduce;
   if (world.options().node.mode ==
@@ -95,10 +95,10 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
-  // "readable": neighbours with one rule understand each other's messages.
+  // "readable": neighbours with the same rule understand each other's messages.
   if (const VirtualPeer& acted = world.peer(peer);
       acted.node && acted.node->as<MixingMode>() != nullptr) {
-    // What hostile peers send need not be readable.
+    // Messages of hostile peers need not be readable.
     const std::uint64_t refused = acted.node->as<MixingMode>()->counts().messages_refused;
     if (refused > 0 && world.hostile_count() == 0) {
       fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
@@ -126,7 +126,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
 /// "one rule": all peers of a generation use one settings revision, and report it.
 void Invariants::check_revision(const Simulator& world, PeerNumber peer, const Node& node) {
   const Generation* generation = node.generations()->agreement().generation();
-  // A hostile proposer may tell each peer something else under one name.
+  // A hostile proposer may propose different generations under one name.
   if (generation == nullptr || world.is_hostile(number_of(generation->id.proposer))) return;
   const SettingsRevision& agreed =
       revisions_.try_emplace(generation->key(), generation->revision).first->second;
@@ -149,7 +149,7 @@ bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
   for (const auto& [a, b] : {std::pair(observer, target), std::pair(target, observer)}) {
     const LinkQuality quality = world.options().scenario.link(a, b);
     const Duration timeout = world.options().node.membership.probe_timeout;
-    // A link that is bad by itself.
+    // The link is bad by itself.
     if (quality.loss + quality.corrupt > 0 || quality.reorder > 0 ||
         4 * (quality.latency + quality.jitter) > timeout || quality.bandwidth > 0) {
       return true;
@@ -163,7 +163,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
     return fmt::format("exchange {}/{} at peer-{}", number_of(force.exchange.owner),
                        force.exchange.number, peer);
   };
-  // "applied once". A hostile peer may use a name again, or end an exchange on its own side only.
+  // "applied once". A hostile peer may reuse a name, or end an exchange on its own side only.
   const bool with_honest = !world.is_hostile(number_of(force.partner));
   if (with_honest && !applied_.insert({force.exchange, peer}).second) {
     fail(world, "applied once", name() + " is applied again");
@@ -174,7 +174,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   for (const float value : *force.values) squares += static_cast<double>(value) * value;
   const double moved = std::abs(force.scale) * std::sqrt(squares);
   if (!std::isfinite(moved)) fail(world, "finite", name() + " adds what is not a number");
-  // "clip bound": with a fixed radius no peer can move us further than alpha times that.
+  // "clip bound": with a fixed radius no peer can move us further than alpha times the radius.
   const PairExchange::Options& options = world.options().node.gossip.exchange;
   if (options.clip_radius > 0) {
     const double most = world.options().node.gossip.alpha * options.clip_radius;
@@ -190,7 +190,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
     halves_[force.exchange] = {peer, number_of(force.partner), world.now(), decided, force};
     return;
   }
-  // "mean preserved": what one side adds the other takes away, bit for bit.
+  // "mean preserved": one side adds what the other takes away, bit for bit.
   const Half& half = other->second;
   bool opposite = half.partner == peer && number_of(force.partner) == half.peer &&
                   half.force.scale == force.scale &&
@@ -295,7 +295,7 @@ void Invariants::on_save(const Simulator&, PeerNumber peer, std::uint64_t step, 
 
 void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image* image) {
   PeerRecord& mine = record(peer);
-  // "checkpoint": a loaded checkpoint is the last complete one, or the one that was being written.
+  // "checkpoint": a loaded checkpoint is the last complete one, or the one being written.
   const bool nothing = !image && !mine.committed_step;
   const bool newest = image && mine.committed_step && image->step == *mine.committed_step;
   const bool torn_off = image && mine.writing_step && image->step == *mine.writing_step;
@@ -326,7 +326,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");
   }
   if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
-    // Blocks of the next run's sums: no more than all peers could send, twice for links that
+    // Blocks of the next run's sums: at most what all peers could send, twice because links may
     // duplicate.
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages)
@@ -334,7 +334,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(pipeline->held_bytes(), 2 * n * bytes, "bytes of sums to come");
   }
   if (transferred_) {
-    // Where the newest message of a round suffices, no other waits for long.
+    // If the newest message of a round suffices, no older one waits for long.
     const MixingMode* rounds = node.as<MixingMode>();
     const bool few = node.as<GossipMode>() != nullptr ||
                      (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
@@ -354,8 +354,8 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
            fmt::format("peer-{} counts {} in, which is not on its list", peer, to_string(member)));
     }
   }
-  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer that is
-  // asked to reach it for another can say that it did.
+  // A peer that is gone is declared dead in time, unless a fault hid it. With hostile peers this is
+  // not checked: one that is asked to probe it for another can say that it answered.
   if (world.hostile_count() > 0) return;
   for (const auto& [gone, since] : gone_) {
     const Time now = world.now();
@@ -398,7 +398,7 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (!link_faults_.empty()) links_disturbed_at_ = world.now();
   const VirtualPeer& acted = world.peer(peer);
   if (!acted.node || world.is_hostile(peer)) return;
-  // "no exit": nothing that others send makes a peer give up.
+  // "no exit": no message of another peer makes a peer give up.
   if (acted.node->mode().course().has_failed()) {
     fail(world, "no exit", fmt::format("peer-{} cannot go on", peer));
   }
@@ -420,17 +420,17 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
 }
 
 void Invariants::check_settled(const Simulator& world) {
-  // "half exchanges known": one side alone has applied it only if the other could not.
+  // "half exchanges known": only one side applied it, so the other must have had a reason.
   for (const auto& [id, half] : halves_) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
-    // A slow disk may keep this side's force waiting for minutes, so look for the other side's
-    // excuse from the time when the exchange was decided.
+    // A slow disk may delay this side's force for minutes, so look for the other side's reason from
+    // the time when the exchange was decided.
     const Time earliest = half.decided - settled_after;
     const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
-    // Its force waits for the job under way, which may save to a disk that is slow.
+    // The other side's force waits for its present job, which may save to a slow disk.
     const bool waits = !partner.done_at || *partner.done_at < half.at;
-    // A replaced model takes along forces committed before, and none committed later.
+    // A replaced model drops the forces committed before, and none committed later.
     const bool gave_up = partner.adopted_at && *partner.adopted_at >= half.decided;
     if (waits || gave_up || since(partner.disturbed_at) || since(partner.undecided_at) ||
         since(record(half.peer).disturbed_at)) {

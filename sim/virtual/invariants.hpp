@@ -1,4 +1,4 @@
-// Invariants of every run, checked from outside with knowledge that no peer has.
+// Invariants of every run, checked from outside with knowledge of the whole swarm.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace gv {
 /// The first invariant that was violated.
 struct Violation {
   std::string invariant;  ///< Short and stable: "mean preserved", "applied once", ...
-  std::string what;       ///< What happened to which peer, for people.
+  std::string what;       ///< What happened to which peer, as a sentence.
   Time at{};
   /// A liveness violation: nothing wrong happened, but progress is missing.
   bool liveness = false;
@@ -28,7 +28,7 @@ class Checker : public Watcher {
   const std::optional<Violation>& violation() const { return violation_; }
 
  protected:
-  /// Only the first failure counts.
+  /// Only the first failure is kept.
   void fail(const Simulator& world, std::string invariant, std::string what) {
     if (!violation_) violation_ = {std::move(invariant), std::move(what), world.now(), false};
   }
@@ -38,7 +38,7 @@ class Checker : public Watcher {
 };
 
 /// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
-/// Cost: a look at every member that the acting peer knows, after every event.
+/// After every event this looks at every member that the acting peer knows.
 class Invariants : public Checker {
  public:
   void on_input(const Simulator& world, const Input& input) override;
@@ -51,7 +51,7 @@ class Invariants : public Checker {
   void on_restore(const Simulator& world, PeerNumber peer, const Image* image) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Call at the end, when exchanges have had time to settle.
+  /// Call at the end, after exchanges have had time to settle.
   void check_settled(const Simulator& world);
 
   /// Exchanges whose two sides were seen to cancel exactly.
@@ -73,9 +73,10 @@ class Invariants : public Checker {
   };
   struct PeerRecord {
     std::map<PeerNumber, ModelVersion> versions;
-    std::optional<Time> adopted_at;    ///< When it replaced its model with a fetched one.
-    std::optional<Time> disturbed_at;  ///< Last killed, stopped, slowed, or its clock changed.
-    std::uint64_t view_hash = 0;       ///< Hash of the view checked last.
+    std::optional<Time> adopted_at;  ///< When it replaced its model with a fetched one.
+    /// Last time it was killed, stopped or slowed, or its clock changed.
+    std::optional<Time> disturbed_at;
+    std::uint64_t view_hash = 0;  ///< Hash of the view checked last.
     std::optional<Time> undecided_at;
     std::optional<Time> done_at;                  ///< End of its newest job.
     std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
@@ -93,16 +94,16 @@ class Invariants : public Checker {
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
   void check_revision(const Simulator& world, PeerNumber peer, const Node& node);
 
-  bool ticked_ = false;       ///< The input under way is a tick.
-  bool transferred_ = false;  ///< The input led to a transfer.
+  bool ticked_ = false;       ///< The present input is a tick.
+  bool transferred_ = false;  ///< The present input led to a transfer.
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, SettingsRevision> revisions_;  ///< By the key of the generation.
-  std::map<PeerNumber, Time> gone_;                      ///< Peers down or ended, since when.
-  std::map<TransferId, Time> decided_;                   ///< When an exchange was first committed.
+  std::map<PeerNumber, Time> gone_;     ///< When each peer that is gone went down or ended.
+  std::map<TransferId, Time> decided_;  ///< When an exchange was first committed.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
-  std::set<std::size_t> link_faults_;       ///< Faults of links under way.
-  std::optional<Time> links_disturbed_at_;  ///< Last time that a fault of links was under way.
+  std::set<std::size_t> link_faults_;       ///< Link faults in effect.
+  std::optional<Time> links_disturbed_at_;  ///< Last time that a link fault was in effect.
   std::uint64_t matched_ = 0;
   std::uint64_t halves_excused_ = 0;
 };

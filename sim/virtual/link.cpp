@@ -16,7 +16,7 @@ Passage Link::pass(Time now, std::size_t bytes, Rng& rng) {
   free_at_ = begins + carrying;
   passage.sent = free_at_;
   if (state.cut) return passage;
-  // A perfect link draws nothing, so that perfect worlds stay what they are when the rest changes.
+  // A perfect link draws nothing, so perfect worlds do not depend on changes to the draws.
   if (quality.loss > 0 && rng.chance(quality.loss)) return passage;
   if (quality.corrupt > 0 && rng.chance(quality.corrupt)) {
     passage.damaged = true;

@@ -1,4 +1,4 @@
-// One direction of a virtual link: when a message or block arrives, if it does.
+// One direction of a virtual link: whether and when a message or block arrives.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace gv {
 /// The fate of one message or block.
 struct Passage {
   int copies = 0;                ///< 0 if lost, 2 if duplicated.
-  bool damaged = false;          ///< Lost through damage, which the receiver notices.
+  bool damaged = false;          ///< Lost by damage, which the receiver notices.
   std::array<Time, 2> arrivals;  ///< Arrival of each copy.
   Time sent{};                   ///< When the link is free again.
 };

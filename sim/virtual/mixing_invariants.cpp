@@ -1,4 +1,4 @@
-// The checkers for mode `mixing`. Names in quotes are those of docs/simulator.md.
+// The checkers for mode `mixing`. Names in quotes are from docs/simulator.md.
 #include "sim/virtual/mixing_invariants.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// Two sides of a partition have generations of their own, and each leaves some behind.
+/// The two sides of a partition have their own generations, and each may leave some behind.
 constexpr std::size_t generations_kept = 256;
 
 }  // namespace
@@ -28,7 +28,7 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
   const auto& node = world.peer(peer).node;
   const MixingMode* rounds = node ? node->as<MixingMode>() : nullptr;
   if (rounds == nullptr || world.is_hostile(peer)) return;
-  // Uses the job's own fields, since the generation may have ended in the same moment.
+  // Uses the transfer's own fields, because the generation may have ended at the same moment.
   for (const Transfer& transfer : effects.transfers) {
     if (transfer.id.kind != TransferKind::mixing) continue;
     record(transfer.id.session).sent[{peer, number_of(transfer.to), transfer.id.number}] =
@@ -47,7 +47,7 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
   const std::vector<PeerId>& ranks = rounds.ranks();
   GenerationRecord& generation = record(rounds.generations()->agreement().generation()->key());
   for (const MixMessage& message : mix.arrived) {
-    // "messages as they were sent": in this generation, and each once.
+    // "messages as they were sent": sent in this generation, and mixed once.
     const PeerNumber from = number_of(ranks.at(message.from));
     if (world.is_hostile(from)) continue;
     const auto sent = generation.sent.find({from, peer, message.round});
@@ -61,7 +61,7 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
     generation.sent.erase(sent);
     ++mixed_;
   }
-  // "whole rounds": where a rule waits, it waits for all in-neighbours.
+  // "whole rounds": a rule that waits, waits for all in-neighbours.
   const MixRule& rule = rounds.options().rule;
   if (rule.staleness > 0) return;
   if (!generation.plan)

@@ -1,4 +1,4 @@
-// Invariants of mode `mixing`, checked from outside: a peer mixes exactly the messages that
+// Invariants of mode `mixing`, checked from outside: a peer mixes exactly the messages that its
 // neighbours sent it in this generation, each once, and all that its round waits for.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace gv {
 
-/// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
-/// named where it is checked.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
+/// is named where it is checked.
 class MixingInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;

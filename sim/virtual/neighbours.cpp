@@ -1,4 +1,4 @@
-// A ring with shortcuts, drawn.
+// Draws a ring with shortcuts.
 #include "sim/virtual/neighbours.hpp"
 
 #include <set>

@@ -1,4 +1,4 @@
-// The checkers for pipelines. Names in quotes are those of docs/simulator.md.
+// The checkers for pipelines. Names in quotes are from docs/simulator.md.
 #include "sim/virtual/pipeline_invariants.hpp"
 
 #include <fmt/format.h>
@@ -12,12 +12,12 @@
 namespace gv {
 namespace {
 
-/// All replicas of a stage have the same bits: they apply one sum.
+/// True if all replicas of a stage have the same bits, because they apply one sum.
 bool are_bits_equal(const PipelineOptions& pipeline) {
   return pipeline.consensus == StageConsensus::allreduce && is_synchronous(pipeline.kind);
 }
 
-/// Every gradient is 1 for each micro-batch in it.
+/// True if every gradient is 1 for each micro-batch in it.
 bool is_idle(const Simulator& world) { return world.options().scenario.work == WorkKind::time; }
 
 const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
@@ -25,8 +25,8 @@ const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
   return node ? node->as<PipelineMode>() : nullptr;
 }
 
-/// No hostile peer has a part in the generation. One that has can lie to each peer about its
-/// stages, its results and its copies, so nothing that depends on these is checked there.
+/// True if no hostile peer takes part in the generation. One that does can lie to each peer about
+/// its stages, results and copies, so nothing that depends on these is checked.
 bool is_honest(const Simulator& world, const Generation& generation) {
   return !world.is_hostile(number_of(generation.id.proposer)) &&
          std::ranges::none_of(generation.order,
@@ -81,7 +81,7 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
   const std::uint64_t generation = record(peer).job_generation;
   if (!counts || generation == 0) return;
-  // "micro-batches once", no matter which peer carries them.
+  // "micro-batches once", by any peer.
   const auto in = generations_.find(generation);
   if (in != generations_.end() && !is_honest(world, in->second)) return;
   int& times = went_back_[{generation, job.version.step}][{what.stage, what.micro_batch}];
@@ -104,7 +104,7 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     const bool all = pipeline.consensus != StageConsensus::allreduce || counted == lanes.size();
     bool once = all && counted == end.micro_batches &&
                 std::ranges::all_of(lanes, [](float lane) { return lane == 0 || lane == 1; });
-    // A hostile peer's gradients are as it likes; that each counts once is still known.
+    // A hostile peer chooses its gradients freely, but each must still count once.
     if (is_idle(world) && world.hostile_count() == 0) {
       once = once && std::ranges::all_of(gradient, [&](float value) {
                return value == static_cast<float>(counted);
@@ -117,10 +117,10 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "no stage from a guess": a loaded state is one that some peer had at that version.
+/// "no stage from a guess": some peer had the loaded state at that version.
 void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
                                         const ModelVersion& version, const StageCopy& load) {
-  // A hostile peer can hand any state over, and honest ones may pass it on.
+  // A hostile peer can hand over any state, and honest ones may pass it on.
   if (world.hostile_count() > 0) return;
   const std::size_t size = world.options().node.pipeline.stages[load.stage].parameters;
   bool known = version.step == 0;
@@ -161,11 +161,12 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
   }
 }
 
-/// "equal versions are equal bits"; for stages without a model the right bits are known.
+/// "equal versions are equal bits". For stages without a model the right bits are known.
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
                                      const ModelVersion& version, std::uint32_t stage,
                                      std::span<const float> parameters) {
-  if (world.hostile_count() > 0) return;  // Its gradients are in it, unlike at different peers.
+  // It contains gradients that a hostile peer sent differently to each peer.
+  if (world.hostile_count() > 0) return;
   ++states_seen_;
   auto& known = states_[{version.lineage, stage}];
   known.insert(fingerprint(parameters));
@@ -186,7 +187,7 @@ void PipelineInvariants::on_state(const Simulator&, PeerNumber peer, PeerState s
   if (state == PeerState::down || state == PeerState::ended) record(peer) = {};
 }
 
-/// The peer is in a generation that it was not in before.
+/// Call when the peer is in another generation than before.
 void PipelineInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                           const Generation& generation) {
   // "one generation of a name".
@@ -201,8 +202,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
     fail(world, "one generation of a name",
          fmt::format("peer-{} is in another generation of the same name, or in one again", peer));
   }
-  // "no stage from a guess": a peer past the first copying point does not start from the seed
-  // again.
+  // "no stage from a guess": a peer past the first copying point does not restart from the seed.
   if (!is_honest(world, generation)) return;
   const std::uint64_t before = record(peer).version.step;
   if (generation.version.step == 0 && before > world.options().node.pipeline.copy_every) {
@@ -210,12 +210,11 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
          fmt::format("peer-{} starts over after operation {}", peer, before));
   }
   if (!is_first) return;
-  // "nothing given up": all peers go on from the newest version whose stages are all carried.
+  // "nothing given up": all continue from the newest version whose stages are all carried.
   std::map<std::uint64_t, std::pair<ModelVersion, std::set<std::uint32_t>>> carried;
   for (const PeerId member : generation.order) {
     const PeerRecord& its = record(number_of(member));
-    // A peer that has answered a later ballot never begins this generation, and then no other peer
-    // does.
+    // A peer that has answered a later ballot never begins this generation, so no peer does.
     const PipelineMode* its_mode = mode_of(world, number_of(member));
     if (its_mode == nullptr || generation.id < its_mode->generations()->agreement().promised())
       continue;
@@ -233,7 +232,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   }
 }
 
-/// The peer has finished a run of that generation.
+/// Call when the peer has finished a run of that generation.
 void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
                                     const ModelVersion& before, const ModelVersion& version,
                                     std::uint64_t key) {
@@ -249,14 +248,14 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
                      before.step));
   }
   if (!is_first) return;
-  // "everybody's word", or a later generation that begins there, since all remaining peers have it.
+  // "everybody's word", or a later generation begins there because all remaining peers have it.
   const std::uint64_t now_in = record(peer).generation;
   const Generation* last_generation =
       mode_of(world, peer)->generations()->agreement().last_generation();
   const bool begins_there =
       (now_in != key && now_in != 0 && generations_.at(now_in).version == version) ||
       (last_generation != nullptr && last_generation->version == version);
-  // A hostile peer can claim that the run is made, and the next generation then begins there.
+  // A hostile peer can claim that the run is finished, and the next generation then begins there.
   const bool honest = is_honest(world, generation);
   for (const PeerId member : generation.order) {
     const bool has_said = member == id_of(peer) || said_[name].contains(number_of(member));
@@ -265,7 +264,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} makes operation {}, and peer-{} has not said that its part is there",
                      peer, before.step, number_of(member)));
   }
-  // "micro-batches once": none is missing, except those of a lost peer where replicas share no sum.
+  // "micro-batches once": none is missing, except those of a lost peer if replicas share no sum.
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
@@ -279,7 +278,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   secure(world, generation, begins_there ? 0 : before.step);
 }
 
-/// "copies in place": when a run is finished, earlier copies have arrived.
+/// "copies in place": when a run is finished, the copies of earlier runs have arrived.
 void PipelineInvariants::secure(const Simulator& world, const Generation& generation,
                                 std::uint64_t operation) {
   auto& holders = secured_[generation.key()];
@@ -296,7 +295,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
       const auto later = copies.upper_bound(operation);
       const bool has_died =
           mode == nullptr || !record(keeper).generations.contains(generation.key());
-      // A peer that was stopped may finish the run long after the others have gone on without it.
+      // A peer that was stopped may finish the run long after the others have moved on.
       const std::uint64_t now_in = record(keeper).generation;
       const bool has_gone_on = now_in != 0 && now_in != generation.key();
       if (has_died || has_gone_on || later == copies.begin()) continue;
@@ -314,7 +313,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
 }
 
 bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
-  // A peer that has since finished a run in another generation has dropped its older states.
+  // A peer that has since finished a run of another generation has dropped its older states.
   const auto has_it = [&](const Life& incarnation, std::uint64_t generation) {
     const VirtualPeer& peer = world.peer(incarnation.first);
     return peer.state == PeerState::up && peer.incarnation == incarnation.second &&
@@ -342,7 +341,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const ModelVersion before = std::exchange(mine.version, version);
   mine.carried = pipeline->stages();
   if (!std::exchange(mine.seen, true) || version == before) return;
-  // It has finished a run of the generation it is in, or of one that is over.
+  // It has finished a run of its present generation, or of an earlier one.
   const auto leads_there = [&](std::uint64_t in) {
     return in != 0 && after_operation(before, in, 0).lineage == version.lineage;
   };
@@ -352,7 +351,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
     check_made(world, peer, before, version, *made_in);
     return;
   }
-  // Or it goes to the version at which its generation begins, and at once past it, if it has no
+  // Or it moves to the version at which its generation begins, and directly past it if it has no
   // part in the run and every peer has completed it.
   if (key != 0 &&
       after_operation(generations_.at(key).version, key, 0).lineage == version.lineage) {

@@ -17,9 +17,9 @@
 
 namespace gv {
 
-/// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
-/// named where it is checked. It knows the right parameters of stages that only take time: every
-/// run of summed gradients lowers them by one.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
+/// is named where it is checked. It knows the right parameters of stages that only take time,
+/// because every run of summed gradients lowers them by one.
 class PipelineInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -28,14 +28,14 @@ class PipelineInvariants : public Checker {
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Runs that some peer finished; each counts once.
+  /// Runs finished by at least one peer.
   std::uint64_t operations() const { return results_.size(); }
-  /// Times that a peer went back to an older version.
+  /// Number of times that a peer returned to an older version.
   std::uint64_t rollbacks() const { return rollbacks_; }
-  /// Stage states that were compared with the right ones.
+  /// Stage states that were checked.
   std::uint64_t states() const { return states_seen_; }
 
-  /// All peers that carried some stage or kept its newest copy are gone, so no peer can go on.
+  /// True if all peers with some stage or its newest copy are gone, so that no peer can continue.
   bool is_stage_lost(const Simulator& world) const;
 
  private:
@@ -45,7 +45,7 @@ class PipelineInvariants : public Checker {
     std::set<std::uint32_t> carried;      ///< Stages it carries, at `version`.
     std::uint64_t generation = 0;         ///< Key of its generation; 0: none.
     std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.
-    std::uint64_t job_generation = 0;     ///< Its generation when its job was asked for.
+    std::uint64_t job_generation = 0;     ///< Its generation when its job was issued.
     std::uint64_t made_in = 0;            ///< Generation of its newest run, in this incarnation.
   };
 
@@ -69,15 +69,15 @@ class PipelineInvariants : public Checker {
 
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
-  std::map<RunName, std::set<PeerNumber>> said_;      ///< Peers that said their part is complete.
+  std::map<RunName, std::set<PeerNumber>> said_;  ///< Peers that said that their part is complete.
   std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes made.
   std::map<RunName, ModelVersion> results_;
   /// Fingerprints of parameters, by lineage and stage.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// Peers that were sent copies and the runs after which, by generation and stage.
+  /// By generation and stage: the peers that were sent copies, with the runs they were made after.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
       keepers_;
-  /// Peers that have each stage since a run of the generation was finished.
+  /// By generation: the peers that have each stage since a run of the generation was finished.
   std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
   std::uint64_t rollbacks_ = 0;
   std::uint64_t states_seen_ = 0;

@@ -1,4 +1,4 @@
-// Busy time and ends of runs.
+// Sums busy time, and notes the ends of runs.
 #include "sim/virtual/pipeline_tally.hpp"
 
 #include <algorithm>

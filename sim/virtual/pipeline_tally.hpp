@@ -8,16 +8,16 @@
 
 namespace gv {
 
-/// Counts from the end of the first run on, when all peers are in step.
+/// Counts from the end of the first run, when all peers are in step.
 class PipelineTally : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
 
-  /// Runs that some peer finished; a run repeated after a rollback counts once.
+  /// Runs finished by at least one peer. A run repeated after a rollback counts once.
   std::uint64_t runs() const { return newest_; }
   /// Mean seconds of a run; 0 before there are two.
   double seconds_each() const;
-  /// The mean part of that time in which a peer computed nothing, of peers that ever computed.
+  /// The mean fraction of that time in which a peer was idle, over the peers that ever computed.
   double bubble() const;
 
  private:
@@ -28,7 +28,7 @@ class PipelineTally : public Watcher {
   std::map<PeerNumber, double> busy_by_last_s_;  ///< Busy time up to the end of the newest run.
 };
 
-/// The bubble of a schedule with equal stages and free links over one chain.
+/// The bubble of a schedule over one chain with equal stages and free links.
 double free_bubble(const PipelineOptions& options, std::size_t micro_batches);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Trials by peer, strains by time.
+// Records trials by peer, and strains in order of time.
 #include "sim/virtual/population_tally.hpp"
 
 #include <algorithm>

@@ -9,12 +9,12 @@
 
 namespace gv {
 
-/// One model that a peer goes on from: its first one, or one it copied.
+/// A model that a peer trains: its first one, or one it copied.
 struct Strain {
   PeerNumber peer = 0;
-  std::uint64_t step = 0;  ///< The peer's step when it began to go on from it.
-  /// The place in the lineage of the strain it was copied from, which is an earlier one; a first
-  /// model has its own place.
+  std::uint64_t step = 0;  ///< The peer's step when it began to train it.
+  /// Index in the lineage of the strain it was copied from, which is an earlier one; its own index
+  /// if it is a first model.
   std::size_t parent = 0;
 };
 
@@ -26,7 +26,7 @@ class PopulationTally : public Watcher {
 
   /// The newest trial of each peer that was validated.
   const std::map<PeerNumber, Trial>& trials() const { return trials_; }
-  /// Strains in the order they began. A forest: every strain has one parent, which began before it.
+  /// Strains in the order they began: a forest in which every strain's parent began before it.
   const std::vector<Strain>& lineage() const { return lineage_; }
   std::uint64_t copies(PeerNumber peer) const;
   std::uint64_t copies() const;

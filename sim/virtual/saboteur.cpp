@@ -1,4 +1,4 @@
-// The manners of a saboteur, and what they make of messages and blocks.
+// Applies a saboteur's behaviour to messages and blocks.
 #include "sim/virtual/saboteur.hpp"
 
 #include <fmt/format.h>
@@ -17,10 +17,10 @@ namespace {
 constexpr std::size_t messages_kept = 64;
 constexpr std::size_t transfers_kept = 16;
 constexpr std::size_t held_max = 32;
-/// Bytes of a block that is all made up, and blocks that one transfer dribbles in.
+/// Bytes of a made-up block, and the number of blocks that one transfer is dribbled in.
 constexpr std::uint64_t noise_bytes_max = 4096;
 constexpr std::size_t dribbled_max = 64;
-/// Deeds of one act.
+/// Most deeds in one act.
 constexpr std::uint64_t deeds_max = 4;
 
 template <class T>
@@ -69,7 +69,7 @@ Saboteur::Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rn
   if (this->rng().chance(0.3)) claims_ = std::uint64_t{1} << this->rng().below(64);
 }
 
-/// Some ways are left out, so that they do not hide the others.
+/// Draws weights. Some ways get none, so that they do not hide the others.
 template <class Any>
 auto Saboteur::draw_weights() -> Weights<Any> {
   Weights<Any> weights{};
@@ -98,7 +98,7 @@ void Saboteur::hear(const Message& message) {
   keep(memory_, message, messages_kept);
 }
 
-/// Nothing leaves that the receiver's network would refuse.
+/// Sends only what the receiver's network accepts.
 void Saboteur::say(PeerId to, Message message, Deeds& deeds) {
   const bool is_peer = std::ranges::binary_search(others_, to);
   if (is_peer && passes_the_wire(message)) deeds.messages.push_back({to, std::move(message)});
@@ -140,7 +140,7 @@ void Saboteur::send(Transfer transfer, Deeds& deeds) {
   keep(transfers_, std::move(transfer), transfers_kept);
 }
 
-/// Sends something else than the transfer, or in another way.
+/// Sends something other than the transfer, or sends it in another way.
 void Saboteur::misplace(const Transfer& transfer, Deeds& deeds) {
   Transfer sent = transfer;
   const std::size_t size = transfer.payload.bytes.size();
@@ -181,7 +181,7 @@ void Saboteur::misplace(const Transfer& transfer, Deeds& deeds) {
   deeds.transfers.push_back(std::move(sent));
 }
 
-/// Small blocks with pauses between them, which may never come to an end.
+/// Sends small blocks with pauses, which may never complete the transfer.
 void Saboteur::dribble(const Transfer& transfer, Deeds& deeds) {
   const std::span<const std::byte> bytes = transfer.payload.bytes;
   const std::size_t piece = sizeof(float) * (1 + rng().below(1 + bytes.size() / 40));
@@ -213,7 +213,7 @@ float Saboteur::loud() {
   }
 }
 
-/// The payload with some of its values, or all, replaced by loud ones.
+/// The payload with some or all of its values replaced by loud ones.
 Payload Saboteur::poisoned(const Payload& payload) {
   std::vector<std::byte> bytes(payload.bytes.begin(), payload.bytes.end());
   const std::size_t values = bytes.size() / sizeof(float);

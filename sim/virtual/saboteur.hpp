@@ -1,4 +1,4 @@
-// A hostile member of a virtual swarm: sends any message and any block under its own id.
+// A hostile member of a virtual swarm, which sends any message and any block under its own id.
 #pragma once
 
 #include <array>
@@ -18,48 +18,48 @@
 
 namespace gv {
 
-/// All problems with a scenario's saboteurs in a swarm of `peers`: fewer than a third may be any,
-/// and they are named by number. `place` is the file's name.
+/// Returns all problems with a scenario's saboteurs in a swarm of `peers`. They must be fewer than
+/// a third and named by number. `place` is the file's name.
 Problems problems_with_saboteurs(const Scenario& scenario, std::size_t peers,
                                  const std::string& place);
 
-/// A block on its own, as any program could put it on a lane.
+/// A block outside of a transfer, as any program could send it on a lane.
 struct LooseBlock {
-  Duration after{};  ///< It leaves this much later.
+  Duration after{};  ///< Delay before it is sent.
   PeerId to{};
   TransferId id;
   std::uint64_t offset = 0;
   Payload payload;
 };
 
-/// What a saboteur sends.
+/// The output of a saboteur.
 struct Deeds {
   std::vector<Outgoing> messages;
   std::vector<Transfer> transfers;
   std::vector<LooseBlock> blocks;
 };
 
-/// Stands between a real node and its links. Its manners are drawn once: how often it meddles with
-/// what its node sends, in which ways, whom it spares, and how often it sends something unasked.
-/// So some saboteurs are deep in a protocol before they lie, and others babble. Links are
-/// authenticated, so it speaks under its own id only; and it sends nothing that a receiver's
-/// network would refuse by itself.
+/// Stands between a real node and its links. Its behaviour is drawn once: how often and in which
+/// ways it changes what its node sends, which peers it spares, and how often it sends something
+/// unasked. So some saboteurs get deep into a protocol before they lie, and others babble. It only
+/// sends under its own id, because links are authenticated, and it sends nothing that a receiver's
+/// network would refuse.
 class Saboteur {
  public:
-  /// `loudest` bounds the finite values that it makes up in blocks.
+  /// `loudest` bounds the finite values in blocks that it makes up.
   Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rng);
 
-  /// Its node hears this. What a saboteur knows comes back in what it makes up.
+  /// Learns from a message to its node. Made-up messages reuse what it has learnt.
   void hear(const Message& message);
   void hear(const TransferId& id) { any_.learn(id); }
 
-  /// Adds what leaves in place of what its node wants to send.
+  /// Adds what leaves instead of what its node wants to send.
   void send(Outgoing outgoing, Deeds& deeds);
   void send(Transfer transfer, Deeds& deeds);
 
-  /// Adds something unasked, and what it held back before.
+  /// Adds something unasked, and messages that it held back.
   void act(Deeds& deeds);
-  /// Time until it acts again.
+  /// Draws the time until it acts again.
   Duration pause();
 
  private:
@@ -102,8 +102,8 @@ class Saboteur {
   Weights<Way> ways_{};
   Weights<BlockWay> block_ways_{};
   double pause_s_ = 0;
-  std::optional<PeerId> only_;           ///< It harms this peer alone.
-  std::optional<std::uint64_t> claims_;  ///< The step that it says it is at.
+  std::optional<PeerId> only_;           ///< If set, it harms only this peer.
+  std::optional<std::uint64_t> claims_;  ///< If set, it claims to be at this step.
   std::deque<Message> memory_;           ///< The newest messages that it sent or heard.
   std::deque<Transfer> transfers_;       ///< The newest transfers that it sent.
   std::deque<Outgoing> held_;            ///< Messages that leave later, in any order.

@@ -1,4 +1,4 @@
-// The virtual world's one loop: feeds due events to nodes, and carries out their effects.
+// The virtual world's event loop: feeds due events to nodes, and carries out their effects.
 #include "sim/virtual/simulator.hpp"
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace {
 
 /// A job without steps: adding forces, copying a snapshot.
 constexpr Duration small_job = std::chrono::microseconds(50);
-/// A peer that was told to join another keeps trying.
+/// A peer that joins another keeps dialling it.
 constexpr Duration dial_again_after = std::chrono::seconds(1);
 constexpr int dials_max = 600;
 
-/// Whether it makes steps, or counts them, or computes a gradient.
+/// True if the job takes or counts steps, or computes a gradient.
 bool trains(const Job& job) {
   return first_of<task::TakeSteps>(job.tasks) != nullptr ||
          first_of<task::ComputeGradient>(job.tasks) != nullptr;
@@ -29,7 +29,7 @@ bool trains(const Job& job) {
 
 }  // namespace
 
-/// The time that a job takes, in steps.
+/// Returns the duration of a job in steps.
 double Simulator::World::steps_in(const Job& job) const {
   double steps = 0;
   const Overloaded add{
@@ -120,7 +120,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
 void Simulator::World::arm(PeerNumber number) {
   Machine& machine = machines[number];
   const Time at = std::max(now, to_true(number, peers[number].node->deadline()));
-  // A timer that fires early only ticks, and a later one then replaces it.
+  // A timer that fires early only ticks, and then sets a later one.
   if (at == never || (machine.armed != never && machine.armed <= at && machine.armed >= now)) {
     return;
   }
@@ -150,8 +150,8 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   time_job(number);
 }
 
-/// Does the part of a job up to messages that come before its steps, so that they leave now and
-/// travel during the steps. The rest of the job is done at its end.
+/// Runs the part of a job up to messages that precede its steps, so that they leave now and travel
+/// during the steps. The rest of the job runs at its end.
 void Simulator::World::open_job(PeerNumber number, Job& job) {
   const auto is_send = [](const Job::Task& task) {
     return std::holds_alternative<task::SendRound>(task);
@@ -169,7 +169,7 @@ void Simulator::World::open_job(PeerNumber number, Job& job) {
   queue.push(now, Opened{number, peers[number].incarnation, job.number});
 }
 
-/// Books what the job has done, and what is left of it.
+/// Books the work done since the last call, and computes what is left.
 void Simulator::World::book_job(PeerNumber number) {
   Machine& machine = machines[number];
   TimeSpent& spent = peers[number].spent;
@@ -185,7 +185,7 @@ void Simulator::World::book_job(PeerNumber number) {
   spent.slowed += std::max(0.0, seconds(worked - done));
 }
 
-/// Schedules the end of the job, at the present pace.
+/// Schedules the end of the job at the present pace.
 void Simulator::World::time_job(PeerNumber number) {
   Machine& machine = machines[number];
   machine.job_booked = now;
@@ -285,7 +285,7 @@ void Simulator::World::handle(Due& event) {
        [&](Node& node, Time t, NodeEffects& out) { node.tick(t, out); });
 }
 
-/// A stopped peer sends it when the job is over.
+/// A stopped peer gets no input; its messages are sent when the job ends.
 void Simulator::World::handle(Opened& event) {
   const Machine& machine = machines[event.peer];
   const bool runs = is_for(event.peer, event.incarnation) &&
@@ -317,7 +317,7 @@ void Simulator::World::handle(Met& event) {
        });
 }
 
-/// A process that was told to join keeps dialling until a peer answers.
+/// A process that joins another keeps dialling it until it answers.
 void Simulator::World::handle(Dial& event) {
   if (!is_for(event.from, event.incarnation)) return;
   const auto& heard = machines[event.from].heard;

@@ -1,5 +1,4 @@
-// Many peers in one thread on a virtual clock: the same node with simulated links, disks and
-// faults.
+// Many peers in one thread on a virtual clock: real nodes with simulated links, disks and faults.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ constexpr PeerNumber number_of(PeerId id) { return static_cast<PeerNumber>(id) -
 
 enum class PeerState { absent, up, stopped, down, ended };
 
-/// Seconds of virtual time of one peer, by activity.
+/// Seconds of virtual time that one peer spent on each activity.
 struct TimeSpent {
   double training = 0;  ///< In jobs with steps, without delay by a slow CPU.
   double slowed = 0;    ///< Delay by a slow CPU.
@@ -44,12 +43,13 @@ struct WorldCounts {
   std::uint64_t damaged = 0;
   std::uint64_t duplicated = 0;
   std::uint64_t fault_events = 0;
-  std::uint64_t superseded = 0;  ///< Transfers left out for newer ones before they began.
+  std::uint64_t superseded = 0;  ///< Transfers dropped for newer ones before they began.
 };
 
 class Simulator;
 
-/// One input as a watcher sees it. Pointers are set as the kind demands, and valid during the call.
+/// One input as a watcher sees it. The kind decides which pointers are set; they are valid only
+/// during the call.
 struct Input {
   enum class Kind { start, contact, message, block, tick, opened, done, lane_lost, leave, command };
   Kind kind = Kind::tick;
@@ -60,24 +60,24 @@ struct Input {
   const JobDone* done = nullptr;
 };
 
-/// Sees everything, changes nothing: checkers, traces, curves.
+/// Sees everything and changes nothing: checkers, traces, curves.
 class Watcher {
  public:
   virtual ~Watcher() = default;
-  /// `input` is about to be given to its peer.
+  /// The peer is about to get `input`.
   virtual void on_input(const Simulator&, const Input&) {}
-  /// What the peer wants done in return, events included.
+  /// The effects that the peer wants in return, facts included.
   virtual void on_effects(const Simulator&, PeerNumber, const NodeEffects&) {}
-  /// `job` is about to act on the peer's replica.
+  /// The peer's replica is about to run `job`.
   virtual void on_job(const Simulator&, PeerNumber, const Job&) {}
   virtual void on_job_done(const Simulator&, PeerNumber, const JobDone&) {}
   virtual void on_fault_event(const Simulator&, const FaultEvent&) {}
   virtual void on_state(const Simulator&, PeerNumber, PeerState) {}
   /// A checkpoint of that step is on the disk, or (if not `whole`) the peer died while writing it.
   virtual void on_save(const Simulator&, PeerNumber, std::uint64_t, bool) {}
-  /// A restarted peer has gone on from `image`, or from its first model if that is null.
+  /// A restarted peer continues from `image`, or from its first model if that is null.
   virtual void on_restore(const Simulator&, PeerNumber, const Image*) {}
-  /// All effects of an event at this peer are done.
+  /// All effects of an event at this peer have been carried out.
   virtual void after(const Simulator&, PeerNumber) {}
 };
 
@@ -95,8 +95,8 @@ struct VirtualPeer {
   TimeSpent spent;
 };
 
-/// Runs peers until nothing is left to do or time is up. Everything is a function of the options:
-/// equal options give equal traces, event by event and bit by bit.
+/// Runs peers until nothing is left to do or the time is up. Everything is a function of the
+/// options: equal options give equal traces, bit by bit.
 class Simulator {
  public:
   struct Options {
@@ -104,23 +104,23 @@ class Simulator {
     std::uint64_t seed = 1;
     Scenario scenario;
     NodeOptions node;  ///< The same for every peer; includes the layout.
-    /// Size of the start barrier. 0: all peers that are there at first, or 2 where each may meet
+    /// Size of the start barrier. 0: the number of peers at the start, or 2 if each peer may meet
     /// only some.
     std::size_t wait_for = 0;
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.course.steps`.
-    /// True seconds of a pipeline's stages; empty: what peers believe.
+    /// True seconds of a pipeline's stages; empty: those that peers assume.
     std::vector<double> stage_seconds;
   };
 
   Simulator(Options options, MakeWorkload make);
   ~Simulator();
 
-  /// Watchers are called in the order they were added, and outlive the simulator.
+  /// Watchers are called in the order they were added. They must outlive the simulator.
   void watch(Watcher& watcher);
 
-  /// Handles the next event unless it lies after `end`. False if there is none.
+  /// Handles the next event unless it is after `end`. Returns false if there is none.
   bool step(Time end = never);
-  /// Handles everything up to `end`, or until every peer has ended. Then the time is `end`, or that
+  /// Handles all events up to `end`, or until every peer has ended. The time is then `end`, or that
   /// of the last event.
   void run(Time end = never);
 
@@ -128,9 +128,9 @@ class Simulator {
   bool all_ended() const;
   std::size_t size() const;
   const VirtualPeer& peer(PeerNumber number) const;
-  /// Peers that this peer may meet, sorted; may include itself, without meaning.
+  /// Peers that this peer may meet, sorted. Whether it contains itself has no meaning.
   const std::vector<PeerId>& allowed(PeerNumber number) const;
-  /// The peer is a saboteur: what is sent under its id is not what its node wanted to send.
+  /// The peer is a saboteur: the messages under its id are not those that its node wanted to send.
   bool is_hostile(PeerNumber number) const;
   /// Number of hostile peers.
   std::size_t hostile_count() const;
@@ -138,20 +138,19 @@ class Simulator {
   std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
-  /// Signs as that peer does, which a hostile peer can do for itself alone.
+  /// Returns the signer of that peer. A hostile peer has only its own.
   StandInSigner signer(PeerId peer) const;
 
   /// The peer's own clock now.
   Time local(PeerNumber number) const;
 
-  /// A hash over every event so far: time, peer and content.
+  /// A hash over the time, peer and content of every event so far.
   std::uint64_t trace_hash() const;
 
-  /// Ends every fault, wakes stopped peers and restarts killed ones; no scheduled fault happens any
-  /// more.
+  /// Ends every fault, wakes stopped peers and restarts killed ones. Cancels all scheduled faults.
   void heal();
-  /// Ends the peer's process for good and takes it off the allow-lists of all others, as operators
-  /// do with a stolen key.
+  /// Ends the peer's process for good and removes it from all allow-lists, as operators do with a
+  /// stolen key.
   void revoke(PeerNumber number);
   /// Delivers a message from a peer outside the swarm, or a forged one, straight to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);

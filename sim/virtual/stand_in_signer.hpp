@@ -9,9 +9,9 @@
 
 namespace gv {
 
-/// A keyed hash stands for a signature: cheap, and the same for the same seed. Only what holds the
-/// `secret` could make signatures of others, and a virtual peer, hostile or not, has no more than
-/// this interface.
+/// A keyed hash stands in for a signature: it is cheap, and the same for equal seeds. Only a holder
+/// of `secret` could sign for others, and virtual peers, even hostile ones, use only this
+/// interface.
 class StandInSigner final : public Signer {
  public:
   StandInSigner(PeerId self, std::uint64_t secret) : self_(self), secret_(secret) {}

@@ -1,4 +1,4 @@
-// Plain gradient descent on what costs next to nothing.
+// Plain gradient descent on objectives that cost almost nothing.
 #include "sim/virtual/stand_ins.hpp"
 
 #include <algorithm>
@@ -63,8 +63,8 @@ class QuadraticLearner final : public StandIn {
 
   double loss_at(double apart, std::size_t k) const { return 0.5 * curvature_[k] * apart * apart; }
 
-  /// Bias and variance depend only on mean and deviation, and a normal draw would take more time
-  /// than all else in a world.
+  /// Uniform noise: bias and variance depend only on mean and deviation, and a normal draw would
+  /// take more time than all else in a world.
   double noise(Rng& draws) const { return noise_ * std::sqrt(12.0) * (draws.uniform() - 0.5); }
 
   std::vector<double> optimum_;
@@ -85,7 +85,7 @@ class IdleLearner final : public StandIn {
     return {.samples = 1, .predictions = 1};
   }
 
-  /// Draws, so that sums of other peers' gradients can be told apart.
+  /// Draws values, so that gradients of different peers differ.
   Score gradient_at(std::uint64_t step, std::span<const float>, std::span<float> out) override {
     Rng draws = Rng(peer_).fork(step);
     for (float& value : out) value = static_cast<float>(draws.uniform() - 0.5);
@@ -183,7 +183,7 @@ class IdleStageLearner final : public StageLearner {
     ++step_;
     before_run_ = now_;
   }
-  /// A schedule of many updates has made some of them already.
+  /// A schedule with many updates in a run may have made some of them already.
   void abandon_run() override { now_ = before_run_; }
 
  private:

@@ -1,5 +1,5 @@
-// Learners that stand in for training: a quadratic with a known optimum, and some that cost only
-// time; and replicas of them.
+// Learners that stand in for training: a quadratic with a known optimum, and some that only cost
+// time. Also replicas of them.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace gv {
 
-/// A learner whose model is one vector, trained by plain gradient descent. Everything that it draws
-/// is a function of the step, so that a restored replica draws what it would have drawn.
+/// A learner whose model is one vector, trained by plain gradient descent. All its draws are
+/// functions of the step, so a restored replica draws the same again.
 class StandIn : public Learner, public Tunable {
  public:
   StandIn(std::vector<float> parameters, double learning_rate);
 
-  /// From here on its learning rate is its own, this at first, and part of its state.
+  /// From now on its learning rate starts at this value, is its own, and is part of its state.
   void join_population(double learning_rate);
 
   const Layout& layout() const override { return layout_; }
@@ -46,9 +46,9 @@ class StandIn : public Learner, public Tunable {
   void set_update_factor(double factor) override { factor_ = factor; }
 
  protected:
-  /// One step from `x`, in place.
+  /// Makes one step from `x`, in place.
   virtual Score step_at(std::uint64_t step, std::span<float> x) = 0;
-  /// The gradient at `x` into all of `out`.
+  /// Writes the gradient at `x` to all of `out`.
   virtual Score gradient_at(std::uint64_t step, std::span<const float> x, std::span<float> out) = 0;
 
  private:
@@ -78,31 +78,31 @@ std::unique_ptr<StandIn> quadratic_learner(const QuadraticSpec& spec, std::size_
 /// Peer i's own optimum c_i, and the optimum of the sum over `peers` peers: the mean of theirs.
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
-/// The same for these peers alone, of which there is at least one.
+/// The optimum of the sum over these peers only, of which there must be at least one.
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers);
 
-/// The mean of all f_i at `model`, minus its least value at `optimum`.
+/// The mean of all f_i at `model`, minus its minimum, which is at `optimum`.
 double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
                         std::span<const float> model);
 
-/// Computes nothing: parameters, drawn for each peer (or, if `alike`, once for all), change through
-/// exchanges and through sums of drawn gradients.
+/// Computes nothing. Its parameters are drawn for each peer, or once for all if `alike`. They
+/// change only through exchanges and sums of drawn gradients.
 std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed, std::size_t peer,
                                       bool alike = false);
 
-/// Computes nothing: stages of these sizes, whose gradients are 1 for each micro-batch. A stage's
-/// parameters are all one number, which falls by the mean of its gradients.
+/// Computes nothing. It has stages of these sizes, whose gradients are 1 for each micro-batch. All
+/// parameters of a stage are equal and fall by the mean of its gradients.
 std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes);
 
-/// Stages of these sizes that cost only time. A crash loses them, so a peer that comes back is a
-/// newcomer.
+/// A replica with stages of these sizes that only cost time. A crash loses them, so a restarted
+/// peer is a newcomer.
 std::unique_ptr<Replica> idle_stage_workload(const std::vector<StageSize>& sizes);
 
 /// Gradient descent on the peer's quadratic.
 std::unique_ptr<Replica> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
                                             const LocalSteps& local = {});
 
-/// A vector of that size, whose learning costs only time.
+/// A vector of that size, whose training only costs time.
 std::unique_ptr<Replica> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
                                        bool alike = false, const LocalSteps& local = {});
 

@@ -1,4 +1,4 @@
-// The result of a virtual run, for programs.
+// The result of a virtual run as JSON.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace gv {
 struct PeerSummary {
   PeerNumber number = 0;
   std::uint64_t step = 0;
-  std::uint64_t budget = 0;    ///< Steps it should make.
+  std::uint64_t budget = 0;    ///< Steps that it should take.
   bool has_model = false;      ///< False: it is down, or never started.
   std::optional<Trial> trial;  ///< In a population: its newest validation.
   std::uint64_t copies = 0;    ///< In a population: copies of other peers.
-  double accuracy = 0;  ///< Accuracy on all test samples, 0 to 1; 0 where nothing is trained.
+  double accuracy = 0;         ///< Accuracy on all test samples, 0 to 1; 0 without training.
   std::optional<HostileRule> hostile;
 };
 
-/// A JSON object: the mean model as in `last`, the worst honest peer with a model, traffic, every
-/// event by name, faults, and each peer. Keys shared with `grapevine launch` mean the same;
-/// docs/simulator.md lists them. `wall_s`: duration of the run.
+/// Returns a JSON object: the mean model as in `last`, the worst honest peer with a model, traffic,
+/// every event by name, faults, and each peer. Keys shared with `grapevine launch` mean the same;
+/// docs/simulator.md lists them. `wall_s` is the duration of the run.
 std::string virtual_summary(const Simulator& world, const Tally& tally, const HostileTally& hostile,
                             const CurvePoint& last, std::span<const PeerSummary> peers,
                             double wall_s);

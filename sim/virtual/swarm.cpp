@@ -1,5 +1,4 @@
-// Runs a world with all its checkers, then heals it and waits; finds the smallest world that still
-// fails.
+// Runs a world with all its checkers, heals it and waits for progress. Shrinks a failing world.
 #include "sim/virtual/swarm.hpp"
 
 #include <fmt/format.h>
@@ -17,16 +16,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time after the heal in which suspicions run out, views merge, newcomers download and exchanges
-/// settle. Far more than they need, so that a timeout means that it never happens.
+/// Time after the heal for suspicions to expire, views to merge, newcomers to download and
+/// exchanges to settle. It is far more than they need, so a timeout means that it never happens.
 constexpr Duration heals_within = 180s;
-/// At the end every peer must complete an exchange in this time, or in this many periods of the
-/// slowest.
+/// At the end every peer must complete an exchange in this time, or in this number of periods of
+/// the slowest peer.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
 /// Ten times what the busiest world needs.
 constexpr std::uint64_t events_max = 5'000'000;
-/// A peer's progress at the end: exchanges, or operations of a generation.
+/// A peer's progress: committed exchanges, operations or rounds.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
   if (node.as<AllReduceMode>() != nullptr) return node.as<AllReduceMode>()->counts().operations;
@@ -52,13 +51,13 @@ bool is_any_hostile_up(const Simulator& world) {
   return false;
 }
 
-/// Every peer waits for others at every step, so that one peer can always hold all of them up.
+/// True if every peer waits for others at every step, so that one peer can always stop all.
 bool is_in_step(const Config& config) {
   if (config.run.mode == ModeKind::gossip) return false;
   return config.run.mode != ModeKind::mixing || config.mixing.rule.staleness != unbounded_staleness;
 }
 
-/// As operators do once they know whose fault it is that a swarm in step stands still.
+/// Revokes hostile peers, as operators do once they know which peer stops a swarm in step.
 void revoke_hostile(Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     if (world.is_hostile(number)) world.revoke(number);
@@ -69,7 +68,7 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
 
-/// In modes with generations all training peers are in one generation and go on in it.
+/// In modes with generations, all training peers must be in one generation.
 std::optional<Violation> check_generation(const Simulator& world,
                                           const std::vector<PeerNumber>& up) {
   const Generation* common = nullptr;
@@ -86,9 +85,9 @@ std::optional<Violation> check_generation(const Simulator& world,
   return std::nullopt;
 }
 
-/// Where partners are drawn, a fast peer may have no in-neighbour for many rounds, run that far
-/// ahead, and then wait as long for a slower peer that goes on. Of pairs it must be the partner: a
-/// leaf of a star, for example, meets the centre in few rounds.
+/// If partners are drawn, a fast peer may have no in-neighbour for many rounds, get that far ahead,
+/// and then wait as long for a slower peer that makes progress. With pairs, that peer must be its
+/// partner: a leaf of a star, for example, meets the centre in few rounds.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
   const MixingMode* rounds = world.peer(number).node->as<MixingMode>();
@@ -104,7 +103,7 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
   });
 }
 
-/// A missing kind of progress in the time after the heal. Of hostile peers nothing is expected.
+/// Returns a kind of progress that is missing after the heal. Hostile peers need not make any.
 std::optional<Violation> check_liveness(Simulator& world) {
   std::vector<PeerNumber> up;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -124,7 +123,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
     }
     const auto counted = std::ranges::count_if(
         view.peers(), [&](PeerId peer) { return !world.is_hostile(number_of(peer)); });
-    // A hostile peer that is asked to reach one that is gone can say that it did.
+    // A hostile peer that is asked to probe one that is gone can say that it answered.
     if (!is_any_hostile_up(world) && static_cast<std::size_t>(counted) != up.size()) {
       return stuck(
           world, "views agree",
@@ -153,7 +152,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
                  fmt::format("peer-{} completes none in {:g} s", number, seconds(window)));
   }
   if (!lockstep) return std::nullopt;
-  // A message of the agreement may just be lost.
+  // A message of the agreement may just have been lost.
   std::optional<Violation> apart = check_generation(world, up);
   for (const Time end = world.now() + last_part; apart && world.now() < end;) {
     world.run(world.now() + 1s);
@@ -194,7 +193,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     if (is_in_step(world.config)) revoke_hostile(simulator);
     if (safely(simulator.now() + heals_within)) {
       verdict.violation = check_liveness(simulator);
-      // A peer that lacks a stage which no peer has left rightly waits for it.
+      // A peer that needs a stage which no peer has any more rightly waits for it.
       verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
       if (verdict.stage_lost) verdict.violation.reset();
       if (!broken()) invariants.check_settled(simulator);

@@ -15,23 +15,22 @@ struct Verdict {
   std::optional<Violation> violation;
   std::uint64_t trace_hash = 0;
   std::uint64_t events = 0;
-  std::uint64_t exchanges = 0;   ///< Exchanges whose two sides were seen to cancel.
+  std::uint64_t exchanges = 0;   ///< Exchanges whose two sides cancelled exactly.
   std::uint64_t halves = 0;      ///< Half exchanges excused by a fault.
   std::uint64_t operations = 0;  ///< Mode `allreduce`: collectives finished by at least one peer.
   std::uint64_t runs = 0;        ///< Mode `pipeline`: runs finished by at least one peer.
   std::uint64_t fault_events = 0;
   std::uint64_t hostile = 0;  ///< Hostile peers.
-  /// A pipeline's stage was lost with all its carriers and its copy, so no peer could go on.
+  /// A stage of a pipeline was lost with all its carriers and its copy, so no peer could continue.
   bool stage_lost = false;
 };
 
-/// Runs a world: faults until scenario.until, then everything heals. Within a bounded time all
-/// views must agree, and every training peer must exchange or finish operations. `watcher` may be
-/// null.
+/// Runs a world with faults until scenario.until, then heals it. Within a bounded time all views
+/// must agree, and every training peer must exchange or finish operations. `watcher` may be null.
 Verdict run_world(const DrawnWorld& world, Watcher* watcher = nullptr);
 
-/// The smallest world found that fails in the same way, without needless rules, peers, time and
-/// settings. `tries` bounds the worlds that are run.
+/// Returns the smallest world found that violates the same invariant, without needless rules,
+/// peers, time and settings. Runs at most `tries` worlds.
 DrawnWorld shrink(const DrawnWorld& world, const Violation& violation, int tries = 400);
 
 }  // namespace gv

@@ -17,7 +17,7 @@ class Tally : public Watcher {
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
   void on_fault_event(const Simulator& world, const FaultEvent& fault_event) override;
 
-  /// How often a fact of that type was told.
+  /// Number of facts of that type.
   template <class F>
   std::uint64_t count() const {
     return counts_.of<F>();
@@ -28,7 +28,7 @@ class Tally : public Watcher {
   const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
   const std::map<std::string, std::uint64_t>& injected() const { return injected_; }
 
-  /// Exchanges that both sides have committed count 1.
+  /// Exchanges committed by both sides count 1.
   double exchanges() const { return static_cast<double>(count<ExchangeCommitted>()) / 2; }
   std::uint64_t steps() const { return steps_; }
   /// Mean absolute difference in local steps between the two sides of an exchange.

@@ -1,4 +1,4 @@
-// Wording of traces.
+// Formats traces.
 #include "sim/virtual/trace.hpp"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ std::string rumors(const std::vector<Member>& members) {
   return text;
 }
 
-/// The fields that tell a message's story, whichever of them it has.
+/// The fields that tell a message's story, as far as it has them.
 template <class M>
 std::string main_fields(const M& m) {
   std::string text;
@@ -91,7 +91,7 @@ std::string_view to_string(PeerState state) {
   return "?";
 }
 
-/// A probe, an answer or a table that only says that sender and receiver are well.
+/// True for a probe, an answer or a table that only says that sender and receiver are well.
 bool is_routine(PeerId from, const Outgoing& out) {
   const auto all_well = [&](const std::vector<Member>& members) {
     return std::ranges::all_of(members, [&](const Member& member) {
@@ -151,7 +151,7 @@ std::string to_string(const Message& message) {
       []<class M>(const M& m) { return std::string(type_name<M>()) + main_fields(m); }, message);
 }
 
-/// Whether it is worth a line even without effects.
+/// True if the input is worth a line even without effects.
 bool Trace::is_told(const Input& input) const {
   switch (input.kind) {
     case Input::Kind::tick:

@@ -1,4 +1,4 @@
-// A virtual run as lines for people: one for each input to a peer, and one for each of its effects.
+// A virtual run as readable lines: one for each input to a peer, and one for each of its effects.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace gv {
 
-/// "  1.250000  peer-3 <- peer-1  Offer 1/7" and, indented below, its effects. Ticks without
-/// effects are left out.
+/// Writes lines such as "  1.250000  peer-3 <- peer-1  Offer 1/7", followed by the effects,
+/// indented. Leaves out ticks without effects.
 class Trace : public Watcher {
  public:
   enum class Detail {
     everything,
-    /// Without routine: leaves out steps, blocks, probes that find all well, rumours about third
-    /// parties, and arrivals without consequences, which were shown when sent.
+    /// Leaves out routine: steps, blocks, probes without news, rumours about third parties, and
+    /// arrivals without consequences, which were shown when sent.
     story,
   };
 
-  /// Each line goes to `line`, without its end.
+  /// `line` gets each line without its end.
   explicit Trace(std::function<void(const std::string&)> line, Detail detail = Detail::everything)
       : line_(std::move(line)), detail_(detail) {}
 
@@ -35,13 +35,13 @@ class Trace : public Watcher {
 
   std::function<void(const std::string&)> line_;
   Detail detail_;
-  std::string pending_;  ///< An input that is shown only if it has effects.
+  std::string pending_;  ///< An input that is shown only once it has effects.
 };
 
-/// A message with its main fields: "Commit 2/5", "Ping 17 peer-3 suspect 1".
+/// A message with its main fields, for example "Commit 2/5" or "Ping 17 peer-3 suspect 1".
 std::string to_string(const Message& message);
 
-/// "peer-3".
+/// For example "peer-3".
 std::string peer_name(PeerId id);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The inside of the simulator: its state for each peer and each link, and its events.
+// The inside of the simulator: its state for each peer and link, and its events.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,8 @@
 
 namespace gv {
 
-/// One queue of events, and a host's work for each peer. The parts: events and nodes in
-/// simulator.cpp, links and lanes in world_links.cpp, processes in world_lives.cpp, faults in
-/// world_faults.cpp.
+/// The event queue, and the work of a host for each peer. Events and nodes are in simulator.cpp,
+/// links and lanes in world_links.cpp, processes in world_lives.cpp, faults in world_faults.cpp.
 struct Simulator::World {
   struct Arrival {
     PeerNumber from = 0;
@@ -42,7 +41,7 @@ struct Simulator::World {
     Payload payload;  ///< This block only.
   };
 
-  /// A peer's deadline, or the end of its job.
+  /// A peer's deadline or the end of its job is due.
   struct Due {
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
@@ -50,7 +49,7 @@ struct Simulator::World {
     bool job = false;
   };
 
-  /// The messages that a job makes before its steps are ready.
+  /// The messages that a job sends before its steps are ready.
   struct Opened {
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
@@ -71,14 +70,14 @@ struct Simulator::World {
     bool again = false;  ///< An earlier incarnation of `other` was known.
   };
 
-  /// A saboteur puts a block on a lane, apart from all transfers.
+  /// A saboteur puts a block on a lane, outside of any transfer.
   struct Thrown {
     PeerNumber from = 0;
     std::uint32_t incarnation = 0;
     LooseBlock block;
   };
 
-  /// A saboteur acts by itself.
+  /// A saboteur acts on its own.
   struct Mischief {
     PeerNumber peer = 0;
   };
@@ -107,40 +106,40 @@ struct Simulator::World {
     bool pumping = false;
   };
 
-  /// What a host keeps for one peer.
+  /// The state that a host keeps for one peer.
   struct Machine {
-    /// Faults under way at this peer, by FaultEvent::fault.
+    /// Faults in effect at this peer, by FaultEvent::fault.
     std::map<std::size_t, FaultRule> faults;
-    bool told_to_leave = false;           ///< Told while stopped; it leaves when it wakes.
-    std::optional<std::size_t> taken_by;  ///< The fault that ended it, and may bring it back.
+    bool told_to_leave = false;           ///< Asked while stopped; it leaves when it wakes.
+    std::optional<std::size_t> taken_by;  ///< The fault that ended it, and may restart it.
     Time armed = never;  ///< In true time; an earlier tick than needed does no harm.
     std::uint64_t timer = 0;
     std::optional<Job> job;
     std::optional<Job> next_job;    ///< Begins when `job` is done.
-    std::optional<JobDone> opened;  ///< Its first part, done, if it has two.
+    std::optional<JobDone> opened;  ///< Its first part, already done, if it has two.
     Time job_began{};
     Time job_booked{};     ///< Time at which the next two fields were computed.
-    Duration job_work{};   ///< Time left of its steps, at the pace without a slow CPU.
+    Duration job_work{};   ///< Time left of its steps, without a slow CPU.
     Duration job_write{};  ///< Time left of writing its checkpoint.
-    double job_cpu = 1;    ///< Factor of faults of its CPU on the pace.
+    double job_cpu = 1;    ///< Factor on the pace from faults of its CPU.
     std::uint64_t jobs = 0;
     Rng pace{0};
     Time state_since{};
     std::optional<Time> joining_since;
-    std::map<PeerNumber, std::uint32_t> met;  ///< Peers met, with their incarnation then.
-    /// Peers that answered, with their incarnation then.
+    std::map<PeerNumber, std::uint32_t> met;  ///< Peers met, with their incarnation at that time.
+    /// Peers that answered, with their incarnation at that time.
     std::map<PeerNumber, std::uint32_t> heard;
     std::set<PeerNumber> lanes;  ///< Peers with which it has exchanged blocks.
-    std::set<PeerNumber> known;  ///< Members it knew that did not leave: its cache on disk.
+    std::set<PeerNumber> known;  ///< Members it knew that did not leave, as in its cache on disk.
     double clock_rate = 1;
-    /// The clock showed `clock_local` at this moment, and runs at `clock_rate` since.
+    /// At `clock_true` the clock showed `clock_local`; since then it runs at `clock_rate`.
     Time clock_true{};
     Time clock_local{};
   };
 
   struct WorldLink {
     Link link;
-    std::uint64_t version = 0;  ///< `link_version` for which its quality was computed.
+    std::uint64_t version = 0;  ///< The `link_version` that its quality was computed for.
   };
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
@@ -156,7 +155,7 @@ struct Simulator::World {
   Rng link_draws;
   Rng disk_draws;
   Time now{};
-  std::uint64_t signing_secret;        ///< Of all stand-ins for signatures.
+  std::uint64_t signing_secret;        ///< Secret of all stand-in signers.
   std::vector<StandInSigner> signers;  ///< By peer.
   std::vector<VirtualPeer> peers;
   std::vector<Machine> machines;
@@ -173,7 +172,7 @@ struct Simulator::World {
   HostileSenders hostile;
   std::map<PeerNumber, Saboteur> saboteurs;
   std::size_t running = 0;      ///< Peers that are up or stopped.
-  std::size_t starts_left = 0;  ///< Fault events to come that start a peer.
+  std::size_t starts_left = 0;  ///< Coming fault events that start a peer.
   std::size_t wait_for = 1;
 
   // ---- Events (simulator.cpp) ----
@@ -222,10 +221,10 @@ struct Simulator::World {
     return peers[number].incarnation == incarnation;
   }
 
-  /// Messages that a stopped process's sockets hold before more are lost.
+  /// Messages that a stopped process's sockets hold; more are lost.
   static constexpr std::size_t backlog_max = 100000;
 
-  /// Keeps events of a stopped peer for later; false if one can be handled now.
+  /// Keeps an event for a stopped peer. Returns false if the peer can handle it now.
   template <class Kind>
   bool postponed(PeerNumber number, Kind& event) {
     if (peers[number].state != PeerState::stopped) return false;
@@ -270,7 +269,7 @@ struct Simulator::World {
   void leave(PeerNumber number);
   void switch_to(PeerNumber number, const std::string& settings);
   static bool starts_peers(const FaultEvent& fault_event);
-  /// Virtual peers of a pipeline keep no checkpoints: a peer that comes back is a newcomer.
+  /// Virtual peers of a pipeline keep no checkpoints, so a restarted peer is a newcomer.
   bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
   void prepare_saboteurs();

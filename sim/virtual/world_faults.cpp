@@ -7,15 +7,15 @@
 namespace gv {
 namespace {
 
-/// Number of the fault event that heals a drawn world at its end; no other has it.
+/// Number of the fault event that heals a world; no other event has it.
 constexpr auto heal_of_all = static_cast<std::size_t>(-1);
-/// Bound on the factor of overlapping faults of one kind, since durations are finite.
+/// Bounds on the factor of overlapping faults of one kind, so that durations stay finite.
 constexpr double factor_least = 1e-4;
 constexpr double factor_most = 1e4;
 
 }  // namespace
 
-/// Factor by which the faults of its CPU change the peer's pace.
+/// Returns the factor by which CPU faults change the peer's pace.
 double Simulator::World::slowness(PeerNumber number) const {
   double factor = 1;
   for (const auto& [fault, rule] : machines[number].faults) {
@@ -36,7 +36,7 @@ void Simulator::World::set_clock(PeerNumber number, Duration jump, double rate) 
   }
 }
 
-/// Combines the faults under way at the machine: several of a kind multiply or add up, and one that
+/// Combines the faults in effect at the machine: those of one kind multiply or add up, and one that
 /// ends leaves the others.
 void Simulator::World::refresh(PeerNumber number) {
   Machine& machine = machines[number];
@@ -102,11 +102,11 @@ void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number
   }
 }
 
-/// The effect of `fault_event` on this peer is over.
+/// Ends the effect of `fault_event` on this peer.
 void Simulator::World::revert(const FaultEvent& fault_event, PeerNumber number) {
   Machine& machine = machines[number];
   if (machine.taken_by == fault_event.fault) {
-    // A peer that was told to leave and has not yet is killed, as by a service manager.
+    // A peer that was asked to leave and has not left yet is killed, as by a service manager.
     end(number, PeerState::ended);
     start(number);
   } else if (machine.faults.erase(fault_event.fault) > 0) {
@@ -130,7 +130,7 @@ void Simulator::World::apply(const FaultEvent& fault_event) {
 }
 
 void Simulator::World::heal() {
-  // Cancels fault events to come: only what peers do goes on.
+  // Cancels coming fault events and keeps all others.
   EventQueue<Event> kept;
   while (!queue.empty()) {
     const Time at = queue.next();

@@ -7,8 +7,8 @@ namespace {
 
 /// A connection to a port without a listener is refused.
 constexpr Duration refused_after = std::chrono::microseconds(50);
-/// In modes with generations lanes are streams: a lost piece is sent again after this long, as in
-/// the fault proxy.
+/// In modes with generations, lanes are reliable streams: a lost piece is sent again after this
+/// long, as in the fault proxy.
 constexpr Duration resent_after = std::chrono::milliseconds(200);
 
 /// Approximate bytes of a message on a link; exact sizes would need the wire format.
@@ -38,7 +38,7 @@ Link& Simulator::World::link(PeerNumber from, PeerNumber to) {
   return known.link;
 }
 
-/// Counts what a link did to a message or block of `bytes`.
+/// Passes a message or block of `bytes` over a link, and counts what happened to it.
 Passage Simulator::World::pass(PeerNumber from, PeerNumber to, std::size_t bytes) {
   const Passage passage = link(from, to).pass(now, bytes, link_draws);
   if (passage.copies == 0) ++counts.lost;
@@ -64,7 +64,7 @@ void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
   }
 }
 
-/// The first message between two processes opens the link, and each learns of the other.
+/// The first message between two processes opens the link, and each learns about the other.
 void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   std::uint32_t& incarnation = machines[from].met[to];
   std::uint32_t& back = machines[to].met[from];
@@ -79,7 +79,7 @@ void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   }
 }
 
-/// Hostile peers' messages in rounds leave when and as they want.
+/// Lets hostile peers delay and replace their messages in rounds.
 void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   const MixingMode* rounds = hostile.any() ? peers[from].node->as<MixingMode>() : nullptr;
   if (rounds == nullptr || transfer.id.kind != TransferKind::mixing) {
@@ -93,7 +93,7 @@ void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   }
 }
 
-/// What a saboteur sends leaves over the same links as all else.
+/// Sends a saboteur's output over the same links as all else.
 void Simulator::World::commit(PeerNumber from, Deeds deeds) {
   for (Outgoing& outgoing : deeds.messages) {
     sign_own(outgoing.message, id_of(from), signers[from]);
@@ -188,7 +188,7 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
   lane.pumping = false;
 }
 
-/// The connection between two peers is gone: messages on their way are lost, and both learn of it.
+/// The connection between two peers is gone: transfers in progress are lost, and both peers notice.
 void Simulator::World::break_lane(PeerNumber a, PeerNumber b) {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
     const auto lane = lanes.find(pair_key(from, to));

@@ -1,4 +1,4 @@
-// How virtual processes start, stop, end and come back.
+// Starts, stops, ends and restarts virtual processes.
 #include <algorithm>
 #include <limits>
 
@@ -66,7 +66,7 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
-  // A peer that comes back joins peers it knew; others join one that is named to them.
+  // A restarted peer joins the peers it knew; others join one that they are given.
   std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
   if (join.empty()) join = first_contact(number);
   for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.incarnation, 0});
@@ -77,9 +77,9 @@ void Simulator::World::start(PeerNumber number) {
        });
 }
 
-/// The peer that a newcomer is told to join: the first that is running, else the first of all,
-/// which may still come. At the start peer 0 is told none, so that the others find a peer that
-/// waits for them.
+/// Returns the peer that a newcomer joins: the first that is running, else the first of all, which
+/// may still come. At the start peer 0 joins none, so that the others find a peer that waits for
+/// them.
 std::vector<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
   std::vector<PeerNumber> others;
   for (const PeerId id : allow_lists[number]) {
@@ -105,7 +105,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   if (machine.job && peer.state == PeerState::up) book_job(number);
   const bool writes = keeps_images() && machine.job && machine.job->saves() && !peer.disk.full;
   if (writes && state == PeerState::down && machine.job_work == Duration{}) {
-    // It died while it wrote: the steps are taken, the file may be torn.
+    // It died while it wrote: the steps are taken, but the file may be torn.
     peer.work->run(*std::move(machine.job));
     peer.disk.crash(image_of(*peer.work), disk_draws);
     for (Watcher* watcher : watchers) {
@@ -125,7 +125,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   set_state(number, state);
   ++peer.incarnation;
   peer.node.reset();
-  // The system closes a dead process's connections; a peer that ended has sent all it had.
+  // The system closes a dead process's connections. A peer that ended has sent all it had.
   const std::set<PeerNumber> open = machine.lanes;
   for (const PeerNumber other : open) break_lane(number, other);
   if (state == PeerState::down) peer.work.reset();
@@ -151,7 +151,7 @@ void Simulator::World::wake(PeerNumber number) {
   if (machine.told_to_leave) leave(number);
 }
 
-/// As SIGTERM to a process: a stopped one notices it when it goes on.
+/// Like SIGTERM to a process. A stopped one notices it when it continues.
 void Simulator::World::leave(PeerNumber number) {
   machines[number].told_to_leave = peers[number].state == PeerState::stopped;
   if (peers[number].state != PeerState::up) return;
@@ -159,7 +159,7 @@ void Simulator::World::leave(PeerNumber number) {
        [&](Node& node, Time t, NodeEffects& out) { node.leave(t, out); });
 }
 
-/// As a process that gets the command.
+/// Gives the process the command to switch.
 void Simulator::World::switch_to(PeerNumber number, const std::string& settings) {
   feed(number, {.kind = Input::Kind::command, .peer = number},
        [&](Node& node, Time t, NodeEffects& out) {
@@ -175,8 +175,8 @@ bool Simulator::World::starts_peers(const FaultEvent& fault_event) {
          ((kind == FaultKind::kill || kind == FaultKind::leave) && !fault_event.begins);
 }
 
-/// Finite values that a saboteur makes up are this large. Where no guard bounds what others send, a
-/// sum of larger ones could be beyond all numbers, and whose fault that is no peer can tell.
+/// Bound on the finite values that a saboteur makes up where no guard bounds received values. Sums
+/// of larger values could overflow, and no peer could tell whose fault that is.
 constexpr float loudest_unguarded = 1e30F;
 
 void Simulator::World::prepare_saboteurs() {
@@ -225,7 +225,7 @@ void Simulator::World::prepare() {
     peers[number].speed = options.scenario.speed_of(number);
     late += absent[number] ? 1 : 0;
   }
-  // A peer that may meet only some cannot wait for all.
+  // A peer that may meet only some peers cannot wait for all.
   const bool sparse = options.scenario.neighbours > 0 && options.scenario.neighbours < n;
   const std::size_t everybody = std::max<std::size_t>(1, n - late);
   wait_for = options.wait_for > 0 ? options.wait_for

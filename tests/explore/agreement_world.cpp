@@ -1,4 +1,4 @@
-// What may happen among agreeing peers, and the laws of that.
+// The moves of peers that agree on generations, and their laws.
 #include "tests/explore/agreement_world.hpp"
 
 #include <algorithm>
@@ -8,11 +8,11 @@ namespace gv::explore {
 namespace {
 
 constexpr Duration patience = std::chrono::milliseconds(300);
-/// All rules look back at most this far.
+/// No rule looks back further than this.
 constexpr Duration oldest = std::chrono::seconds(4);
 
-/// As in the modes: all that answered go on from the newest version, and those that lack it get it
-/// from the first that has it.
+/// Plans as the modes do: all that answered continue from the newest version, and those that lack
+/// it get it from the first peer that has it.
 class NewestVersion : public GenerationPlanner {
  public:
   std::optional<Generation> plan(const Answers& answers, const Generation*) const override {
@@ -74,7 +74,7 @@ void AgreementWorld::feed(std::size_t number, Call call) {
   Effects out;
   call(*peers_[number].agreement, out);
   wire_.add(number, out);
-  std::get<double&>(fields_of(*peers_[number].agreement)) = 0;  // The measured time of answers.
+  std::get<double&>(fields_of(*peers_[number].agreement)) = 0;  // The measured answer time.
   for (std::size_t other = 0; other < n; ++other) {
     if (!peers_[other].agreement) wire_.cut(other);
   }
@@ -104,7 +104,7 @@ void AgreementWorld::begin(std::size_t number, const Generation& generation) {
   join(number);
 }
 
-/// The peer takes part in the next collective, if it has the version that this begins from.
+/// The peer joins the next collective if it has the version from which its generation begins.
 void AgreementWorld::join(std::size_t number) {
   const Peer& peer = peers_[number];
   const ModelVersion& version = peer.agreement->version();
@@ -135,7 +135,7 @@ bool AgreementWorld::can_fetch(std::size_t number) const {
   return other.agreement && other.key == peer.key;
 }
 
-/// A peer that is alive and left out may be taken in.
+/// True if a living peer is left out and could be admitted.
 bool AgreementWorld::can_invite(std::size_t number) const {
   const Peer& peer = peers_[number];
   if (!peer.agreement || peer.key == 0) return false;
@@ -143,7 +143,7 @@ bool AgreementWorld::can_invite(std::size_t number) const {
       candidates(number), [&](PeerId one) { return !peer.agreement->generation()->contains(one); });
 }
 
-/// Lets a peer wake up to repeat its questions, or sleep through that until it has more to do.
+/// Wakes a peer to repeat its questions, or lets it sleep until it has something else to do.
 void AgreementWorld::wake(std::size_t number, bool to_repeat) {
   Peer& peer = peers_[number];
   const Agreement& own = *peer.agreement;
@@ -247,8 +247,8 @@ void AgreementWorld::apply(const Move& move) {
   check_results();
 }
 
-/// While a generation runs, no peer that promised it and has not begun it has a result that it does
-/// not know.
+/// While a generation runs, no peer that promised it and has not begun it may have a result that
+/// the generation does not know.
 void AgreementWorld::check_results() {
   for (const Peer& running : peers_) {
     if (!running.agreement || running.key == 0) continue;

@@ -19,21 +19,21 @@ struct AgreementBound {
   static constexpr std::size_t peers = 3;
   Faults faults;
   std::uint64_t steps = 2;    ///< Collectives of each peer.
-  std::uint64_t ballots = 3;  ///< Of all peers alive.
+  std::uint64_t ballots = 3;  ///< Ballots of all living peers together.
 };
 
-/// Peers with the production agreement and a planner that does what all modes do: all that answered
-/// go on from the newest version. Messages take any time and overtake each other. Collectives are
-/// their outcome alone: one can finish at a peer once all of its generation have begun it, and a
-/// state that is needed has come once its source has it.
+/// Peers with the production agreement, and a planner that does what all modes do: all that
+/// answered continue from the newest version. Messages take any time and overtake each other. A
+/// collective is only its outcome: a peer can finish one once all peers of its generation have
+/// begun it, and a needed state has arrived once its source has it.
 ///
-/// Reductions, and why no broken law is missed by them. Each peer has a clock of its own, which
-/// only its own timers move, and any set timer may fire next: so every order of timers and arrivals
-/// that clocks allow is there, and more. A peer sleeps through the moments at which it only repeats
-/// a question, unless a message was lost: other repetitions are the duplicates of the bound. Times
-/// more than 4 s ago are hashed alike, as no rule looks further back than 10 patiences, which are 3
-/// s. The patience is fixed, and the measured average behind it is set to zero. A peer joins the
-/// collective of its generation at once, which only lets more finish.
+/// Reductions, and why they hide no broken law. Each peer has its own clock, which only its own
+/// timers move, and any set timer may fire next. So every order of timers and arrivals that clocks
+/// allow can occur, and more. A peer sleeps through the moments at which it only repeats a
+/// question, unless a message was lost; other repetitions are the duplicates of the bound. Times
+/// more than 4 s ago have the same hash, because no rule looks further back than 10 patiences,
+/// which are 3 s. The patience is fixed, and the measured average behind it is set to zero. A peer
+/// joins the collective of its generation at once, which only lets more finish.
 class AgreementWorld {
  public:
   explicit AgreementWorld(const AgreementBound& bound);
@@ -51,8 +51,8 @@ class AgreementWorld {
   using Collective = std::pair<std::uint64_t, std::uint64_t>;
   struct Peer {
     std::optional<Agreement> agreement;  ///< Empty: it is dead.
-    Time now{};                          ///< By its own clock.
-    std::uint64_t key = 0;               ///< Of the generation it is in; 0: none.
+    Time now{};                          ///< Time on its own clock.
+    std::uint64_t key = 0;               ///< Key of its generation; 0: none.
     bool knows_of_crash = false;
   };
   enum Act : std::size_t { finish, fetch, invite, repeat };
@@ -74,7 +74,7 @@ class AgreementWorld {
   std::array<Peer, n> peers_;
   Wire wire_;
   Faults faults_;
-  std::map<std::uint64_t, std::uint64_t> generations_;  ///< The hash of each, by key.
+  std::map<std::uint64_t, std::uint64_t> generations_;  ///< The hash of each generation, by key.
   std::map<Collective, std::uint32_t> begun_;           ///< Peers that have joined, as bits.
   std::map<Collective, ModelVersion> results_;
   std::string broken_;

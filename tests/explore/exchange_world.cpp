@@ -1,4 +1,4 @@
-// What may happen between two exchanging peers, and the laws of that.
+// The moves of two peers that exchange models, and their laws.
 #include "tests/explore/exchange_world.hpp"
 
 #include <algorithm>
@@ -69,8 +69,8 @@ void ExchangeWorld::check_laws() {
   if (is_even && sum != first) broken_ = "the sum of the models has changed";
 }
 
-/// Both commit or neither, except while the responder still waits for the word, and in the one case
-/// that cannot be decided, which the responder counts.
+/// Both commit or neither does, except while the responder still waits for the decision, and in the
+/// one undecidable case, which the responder counts.
 void ExchangeWorld::check_exchange(const TransferId& id) {
   const Peer& initiator = peers_[number_of(id.owner)];
   const Peer& responder = peers_[1 - number_of(id.owner)];

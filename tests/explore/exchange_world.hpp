@@ -16,12 +16,12 @@ namespace gv::explore {
 /// The bound of a world of exchanges.
 struct ExchangeBound {
   Faults faults;
-  int starts = 2;  ///< Exchanges begun by both together.
+  int starts = 2;  ///< Exchanges begun by both peers in all.
 };
 
 /// Two peers with the production exchange and models of two values, sent in two blocks. Either may
-/// begin an exchange whenever it can. Values are such that all sums are exact. Each peer has a
-/// clock of its own, which only its own timers move, and any set timer may fire next.
+/// begin an exchange whenever it can. The values make all sums exact. Each peer has its own clock,
+/// which only its own timers move, and any set timer may fire next.
 class ExchangeWorld {
  public:
   explicit ExchangeWorld(const ExchangeBound& bound);
@@ -38,9 +38,9 @@ class ExchangeWorld {
   using Values = std::array<double, elements>;
   struct Peer {
     std::optional<PairExchange> exchange;  ///< Empty: it is dead.
-    Time now{};                            ///< By its own clock.
+    Time now{};                            ///< Time on its own clock.
     Values model{};
-    std::map<TransferId, Values> forces;  ///< Those that it added, by exchange.
+    std::map<TransferId, Values> forces;  ///< Forces that it added, by exchange.
   };
 
   template <class Call>

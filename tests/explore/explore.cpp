@@ -1,4 +1,4 @@
-// Explores small worlds exhaustively and prints how far that came.
+// Explores small worlds exhaustively, and prints how far it got.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -20,7 +20,7 @@ constexpr const char* usage =
     "             agreement: --steps N --ballots N; exchange: --starts N;\n"
     "             transfer: --changes N (of the sources' states) --wants N (downloads)\n";
 
-/// What the command line says; bounds that it does not name are the large ones.
+/// The command line. Bounds that it does not name have their large values.
 struct Request {
   std::string world;
   Limits limits;

@@ -11,7 +11,7 @@
 
 namespace gv::explore {
 
-/// What an exploration may use.
+/// The resources that an exploration may use.
 struct Limits {
   double seconds = 30;
   double memory_gib = 2;
@@ -19,13 +19,13 @@ struct Limits {
 
 /// How an exploration ended.
 struct Report {
-  std::size_t states = 0;   ///< Different ones, by their hashes.
-  std::size_t moves = 0;    ///< Those tried, also where they led to a known state.
+  std::size_t states = 0;   ///< Different states, by their hashes.
+  std::size_t moves = 0;    ///< Moves tried, including those to known states.
   std::size_t depth = 0;    ///< Moves of the longest path.
   std::size_t outside = 0;  ///< Moves that lead out of the world's bound.
   bool exhausted = false;   ///< Every state within the bound was visited.
   double seconds = 0;
-  std::string broken;            ///< The law that a state breaks; empty: none does.
+  std::string broken;            ///< The law that some state breaks; empty: none.
   std::vector<std::string> way;  ///< The moves that lead to that state.
 };
 
@@ -51,7 +51,7 @@ class SeenStates {
     return true;
   }
   std::size_t size() const { return count_; }
-  /// The next doubling would need more memory than there may be; both tables exist while it lasts.
+  /// True if the next doubling would exceed the memory limit. Both tables exist during a doubling.
   bool is_full() const {
     return 4 * (count_ + 1) > 3 * slots_.size() && 2 * slots_.size() > slots_max_;
   }

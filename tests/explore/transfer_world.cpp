@@ -1,4 +1,4 @@
-// What may happen during downloads, and the laws of that.
+// The moves of a download, and its laws.
 #include "tests/explore/transfer_world.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t block_bytes = sizeof(float);
 const ModelVersion first_version{.step = 1, .samples = 1, .lineage = 1};
 
-/// The state of a version: each value tells both of them.
+/// The state of a version. Each value shows its lineage and its place.
 std::vector<float> state_of(const ModelVersion& version, std::size_t elements) {
   std::vector<float> values(elements);
   for (std::size_t i = 0; i < elements; ++i) {

@@ -1,4 +1,4 @@
-// A small world of a newcomer that downloads a state from sources which change it and die.
+// A small world of a newcomer that downloads a state from sources that change it and die.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@ namespace gv::explore {
 /// The bound of a world of downloads.
 struct TransferBound {
   Faults faults;
-  int changes = 1;  ///< Of the sources' states, by all together.
+  int changes = 1;  ///< Changes of state by all sources together.
   int wants = 2;    ///< Downloads that the newcomer begins.
 };
 
-/// Peer 0 downloads, 1 and 2 serve; all with the production code. A state has three values, sent in
-/// three blocks, and both sources begin with the same version. The newcomer begins a download, of
-/// any version or of the first one alone, whenever none is under way, and may give it up at any
-/// time to begin another. Its clock is moved by its own timer alone, which may fire at any time.
+/// Peer 0 downloads, peers 1 and 2 serve, all with the production code. A state has three values,
+/// sent in three blocks, and both sources begin with the same version. The newcomer begins a
+/// download, of any version or only of the first, whenever none is in progress, and may give it up
+/// at any time. Only its own timer moves its clock, and may fire at any time.
 class TransferWorld {
  public:
   explicit TransferWorld(const TransferBound& bound);

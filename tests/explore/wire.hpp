@@ -1,4 +1,4 @@
-// Messages and streams under way in an explored world.
+// Messages and streams in transit in an explored world.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +18,20 @@ namespace gv::explore {
 struct Move {
   enum class Kind {
     deliver,     ///< Message `number` arrives.
-    repeat,      ///< It arrives, and will arrive again.
-    lose,        ///< It never arrives.
+    repeat,      ///< Message `number` arrives, and will arrive again.
+    lose,        ///< Message `number` never arrives.
     block,       ///< The next block of stream `number` arrives.
-    skip,        ///< That block is lost.
-    twice,       ///< It arrives twice.
-    break_lane,  ///< Everything on the lanes is lost, and both ends of each notice.
+    skip,        ///< The next block of stream `number` is lost.
+    twice,       ///< The next block of stream `number` arrives twice.
+    break_lane,  ///< All on the lanes is lost, and both ends of each notice.
     timer,       ///< Peer `number` wakes up.
     crash,       ///< Peer `number` dies.
-    learn,       ///< Peer `number` learns of that.
-    act,         ///< Peer `number` does what the world says that it may do.
+    learn,       ///< Peer `number` learns of a crash.
+    act,         ///< Peer `number` does something that its world allows.
   };
   Kind kind = Kind::act;
   std::size_t number = 0;
-  std::size_t what = 0;  ///< Of several acts: which.
+  std::size_t what = 0;  ///< Which of several acts.
 };
 
 inline PeerId id_of(std::size_t number) { return PeerId{number + 1}; }
@@ -42,13 +42,13 @@ struct Faults {
   int crashes = 0;
   int losses = 0;
   int duplicates = 0;
-  int breaks = 0;  ///< Of lanes.
+  int breaks = 0;  ///< Breaks of lanes.
 };
 
-/// Messages are in no order. The same message twice between two peers counts once: a sender that
-/// asks again before the first question came is not told apart from one whose question comes once,
-/// which the protocols must not tell apart either. Losing it then loses both, which is two losses
-/// of a real link at the price of one.
+/// Messages have no order. Equal messages between the same two peers count once: a sender that
+/// repeats a question before the first one arrives looks like one that asks once, and the protocols
+/// must not tell them apart either. Losing such a message loses both, which is two losses of a real
+/// link for the price of one.
 struct Wire {
   struct Sent {
     std::uint64_t hash = 0;
@@ -85,7 +85,7 @@ struct Wire {
       return std::pair(stream.from, stream.transfer.id);
     });
   }
-  /// Nothing comes from a peer that is dead, but for what it sent before; and nothing goes to it.
+  /// Drops messages to a dead peer, and streams from and to it. Its earlier messages still arrive.
   void cut(std::size_t peer) {
     std::erase_if(messages, [&](const Sent& sent) { return sent.to == peer; });
     std::erase_if(streams, [&](const Stream& stream) {
@@ -97,7 +97,7 @@ struct Wire {
     messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(number));
     return sent;
   }
-  /// The next block of a stream, which goes on behind it.
+  /// Takes the next block off a stream.
   std::pair<Stream, Block> next_block(std::size_t number, std::size_t bytes_max) {
     Stream stream = streams[number];
     const auto rest = stream.transfer.payload.bytes.subspan(stream.transfer.offset);
@@ -115,7 +115,7 @@ struct Wire {
     });
   }
 
-  /// The moves of everything under way.
+  /// Adds the moves of all messages and streams in transit.
   void add_moves(const Faults& faults, std::vector<Move>& moves) const {
     using Kind = Move::Kind;
     for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -175,7 +175,7 @@ struct Wire {
     return std::to_string(move.number) + " acts: " + std::to_string(move.what);
   }
 
-  /// Messages stand for themselves by their hashes.
+  /// Messages are represented by their hashes.
   void add_to(StateHash& hash) const {
     hash.add(messages.size());
     for (const Sent& sent : messages) hash.add(sent.hash);

@@ -1,4 +1,4 @@
-// Delivers between lone peers what they send, millisecond by millisecond.
+// Delivers messages between lone peers, millisecond by millisecond.
 #include "tests/fuzz/conversation.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr auto moment = std::chrono::milliseconds(1);
 constexpr auto job_takes = std::chrono::milliseconds(4);
 constexpr auto longest = std::chrono::seconds(60);
 
-/// Something on its way to a peer.
+/// Something in transit to a peer.
 struct Travelling {
   Time due{};
   std::size_t to = 0;

@@ -1,4 +1,4 @@
-// A short life of a swarm of lone peers, recorded at one of them.
+// A short run of a swarm of lone peers, recorded at one of them.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace gv::fuzz {
 
-/// What happened to peer 0, and how far it came.
+/// The events at peer 0, and how far it got.
 struct Conversation {
   Script script;
   std::uint64_t messages_sent = 0;
@@ -16,8 +16,7 @@ struct Conversation {
   std::uint64_t step = 0;
 };
 
-/// Peers of that kind train together until so much has happened to peer 0. Links take a
-/// millisecond.
+/// Peers of that kind train together until peer 0 has had `steps` events. Links take a millisecond.
 Conversation converse(std::size_t kind, std::size_t steps);
 
 }  // namespace gv::fuzz

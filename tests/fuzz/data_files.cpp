@@ -47,7 +47,7 @@ std::vector<Bytes> safetensors_seeds() {
   add({{"x", {2, 3}, values}}, {{"step", "12"}});
   add({{"a", {6}, values}, {"b", {1, 1, 4}, std::span(values).first(4)}}, {});
   std::filesystem::remove_all(pattern);
-  // Without checksums, as other programs write them: changed values are then not refused at once.
+  // Without checksums, as from other programs, so that changed values are not refused at once.
   found.push_back({std::byte{59}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{},
                    std::byte{}, std::byte{}});
   const Bytes plain = bytes_of(R"({"x":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}   )");
@@ -69,7 +69,7 @@ void check_data(const LoadedDataSet& loaded) {
   }
 }
 
-/// The first byte says how many columns are targets.
+/// The first byte gives the number of target columns.
 void feed_csv(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   static MemoryFile file;
@@ -87,7 +87,7 @@ std::vector<Bytes> csv_seeds() {
                    "x,\"y\",z,w\r\n0.1,.2,3.,nan\r\n\r\n1,2,3,4")};
 }
 
-/// The first byte is the length of the labels, which stand before the images.
+/// The first byte is the length of the labels, which precede the images.
 void feed_idx(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   static MemoryFile images, labels;

@@ -1,4 +1,4 @@
-// The target `handshake`: any bytes from somebody who connects to the port or the socket of lanes.
+// The target `handshake`: any bytes from a stranger that connects to the port or socket of lanes.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -37,13 +37,13 @@ Descriptor connected(int family, const Address& address) {
   const bool done =
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   check(done, "the port of lanes takes connections");
-  // Closing leaves nothing behind, so that the ports of a machine suffice for any number of them.
+  // Closing leaves nothing behind, so the machine never runs out of ports.
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   return socket;
 }
 
-/// A peer's doors, one for each kind of network. Lives as long as the process.
+/// A peer's listeners, one for each kind of network. They live as long as the process.
 class Doors {
  public:
   static Doors& instance() {
@@ -51,7 +51,7 @@ class Doors {
     return doors;
   }
 
-  /// The first byte chooses the door and where the others are cut in two.
+  /// The first byte chooses the listener, and where the other bytes are split.
   void feed(std::span<const std::byte> bytes) {
     if (bytes.empty()) return;
     const auto choice = std::to_integer<std::size_t>(bytes[0]);
@@ -74,7 +74,7 @@ class Doors {
     plain_.tidy_up();
   }
 
-  /// What a partner sends first when it dials, by TLS or plainly.
+  /// Returns the first bytes that a partner sends when it dials, with or without TLS.
   Bytes first_bytes(bool by_tls) {
     const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_in address = on_loopback(0);
@@ -143,7 +143,7 @@ class Doors {
 
   asio::io_context io_;
   std::filesystem::path folder_;
-  LaneHandshake tls_;  ///< Takes Unix sockets too.
+  LaneHandshake tls_;  ///< Accepts Unix sockets too.
   LaneHandshake plain_;
 };
 

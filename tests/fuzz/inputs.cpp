@@ -1,4 +1,4 @@
-// Steps as bytes, and changes of them that keep their form.
+// Converts steps to bytes, and changes them without breaking their form.
 #include "tests/fuzz/inputs.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void append_number(Bytes& out, std::size_t number) {
   out.push_back(static_cast<std::byte>(number >> 8));
 }
 
-/// A message of any kind, all of whose fields have their defaults.
+/// A message of that kind whose fields have their defaults.
 template <std::size_t Index = 0>
 Message blank_message(std::size_t kind) {
   if constexpr (Index + 1 < std::variant_size_v<MessageVariant>) {

@@ -1,4 +1,4 @@
-// Everything that happens to a peer in an input of the target `node`, as steps.
+// Inputs of the target `node`: the events at a peer, as steps.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ enum class Action : std::uint8_t {
   frame,     ///< Bytes on the control link of a peer.
   records,   ///< Bytes on the lane of a peer.
   contact,   ///< The control link to a peer is up.
-  restart,   ///< The peer is another process now.
+  restart,   ///< The peer has restarted.
   lost,      ///< The lane to the peer broke.
   refused,   ///< No lane to the peer can be opened.
   job_done,  ///< The oldest job is over.
-  leave,     ///< The peer itself is told to end.
+  leave,     ///< The peer itself is asked to leave.
 };
 inline constexpr std::size_t actions = 8;
 
-/// One thing that happens, after a wait.
+/// One event, after a wait.
 struct Step {
   Action action = Action::frame;
   std::uint8_t from = 0;  ///< One of the other peers, counted from 0.
@@ -32,7 +32,7 @@ struct Step {
 
 inline constexpr std::size_t steps_max = 400;
 
-/// An input: the kind of peer, and what happens to it. Any bytes are one.
+/// An input: the kind of peer, and the events at it. Any bytes decode to an input.
 struct Script {
   std::uint8_t kind = 0;
   std::vector<Step> steps;
@@ -40,7 +40,7 @@ struct Script {
 Script script_of(std::span<const std::byte> bytes);
 Bytes to_bytes(const Script& script);
 
-/// The same with a few steps changed, added, dropped or moved.
+/// The same input with a few steps changed, added, dropped or moved.
 Bytes mutated_script(std::span<const std::byte> bytes, Rng& rng, MutateBytes mutate);
 
 }  // namespace gv::fuzz

@@ -1,4 +1,4 @@
-// What the machine of a lone peer would do: decode, tick when due, run jobs.
+// Does a host's work for a lone peer: decodes, ticks when due, runs jobs.
 #include "tests/fuzz/lone_peer.hpp"
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace gv::fuzz {
 namespace {
 
-/// No peer that is well needs more of them at one moment.
+/// No correct peer needs more ticks at one moment.
 constexpr std::size_t ticks_max = 2000;
 constexpr std::uint64_t session = 77;
 
-/// The kinds by their configs. Each has code of its own for what arrives.
+/// A kind by its config. Each kind has its own code for what arrives.
 struct KindText {
   std::string_view name;
   std::string_view config;

@@ -1,5 +1,4 @@
-// One node with a replica that costs next to nothing, without a machine: tests and fuzzers play the
-// rest of its swarm.
+// One node with a cheap replica and without a host. Tests and fuzzers play the rest of its swarm.
 #pragma once
 
 #include <array>
@@ -20,11 +19,11 @@
 
 namespace gv::fuzz {
 
-/// Peers of a swarm, of which the last never comes.
+/// Peers of a swarm. The list has one more, which never comes.
 inline constexpr std::size_t swarm_peers = 4;
 inline constexpr std::size_t listed_peers = swarm_peers + 1;
 
-/// A way of working together, with everything that is made once for all peers of that kind.
+/// A kind of peer, with everything that is made once for all peers of the kind.
 struct PeerKind {
   std::string_view name;
   NodeOptions options;
@@ -33,24 +32,24 @@ struct PeerKind {
 };
 const std::vector<PeerKind>& peer_kinds();
 
-/// The peer of that number, which others authenticate.
+/// The id of the peer with that number, under which others authenticate it.
 PeerId listed_id(std::size_t number);
 
-/// What a peer wants the world outside to do.
+/// Everything that a peer sends to others.
 struct Sent {
   std::vector<Outgoing> messages;
   std::vector<Transfer> transfers;
 };
 
-/// Aborts where the node breaks a promise: a message that cannot be sent, more than two jobs, a
-/// timer that is due for ever, a model that is not finite.
+/// A peer without a host. Aborts if the node breaks a promise: a message that cannot be sent, more
+/// than two jobs, a timer that is always due, a model that is not finite.
 class LonePeer {
  public:
   LonePeer(const PeerKind& kind, std::size_t number);
 
-  /// The time is now `until`; what was due before is done.
+  /// Moves the time to `until`, and does all that is due before.
   void advance(Time until);
-  /// Does a step, `wait_ms` after the one before.
+  /// Does a step, `wait_ms` after the previous one.
   void apply(const Step& step);
   /// The other peer that steps call `from`.
   PeerId other(std::uint8_t from) const;

@@ -33,7 +33,7 @@ std::filesystem::path made_folder() {
   return pattern;
 }
 
-// ---- The members that a peer knew ----
+// ---- Members that a peer knew ----
 
 PeerId roster_owner() { return peer_id(key_of(1)); }
 
@@ -64,7 +64,7 @@ std::vector<Bytes> member_cache_seeds() {
           bytes_of("c@h:70000\n@\n")};
 }
 
-// ---- The settings that a swarm has switched to ----
+// ---- Settings that a swarm has switched to ----
 
 void feed_settings_revision(std::span<const std::byte> bytes) {
   static const std::filesystem::path folder = made_folder();

@@ -1,4 +1,4 @@
-// Files for targets that read one, in memory.
+// Files in memory, for targets that read one.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 
 namespace gv::fuzz {
 
-/// A file without a name on any disk, with a path all the same.
+/// A file that is on no disk, but has a path.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -22,7 +22,7 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  /// Its content is now this.
+  /// Replaces the content.
   void write(std::span<const std::byte> bytes) {
     const bool done =
         ::ftruncate(descriptor_, 0) == 0 &&

@@ -1,4 +1,4 @@
-// What a fuzzer feeds: a function that takes any bytes, and inputs to begin with.
+// A fuzz target: a function that takes any bytes, and inputs to begin with.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ using Bytes = std::vector<std::byte>;
 /// Changes the first `size` bytes of `data` a little, within its length; returns the new size.
 using MutateBytes = std::size_t (*)(std::uint8_t* data, std::size_t size, std::size_t size_max);
 
-/// One way into the program for bytes of others.
+/// One entry point of the program for bytes from others.
 struct Target {
   std::string_view name;
   /// Takes any bytes. Aborts if the program breaks a promise.
   void (*feed)(std::span<const std::byte>);
-  /// Inputs that get far; a fuzzer begins with them.
+  /// Inputs that get far, for a fuzzer to begin with.
   std::vector<Bytes> (*seeds)();
   std::size_t bytes_max = 4096;  ///< Longer inputs are not tried.
-  /// Changes an input in keeping with its form, with `mutate` for its parts. Null: any bytes will
-  /// do.
+  /// Changes an input but keeps its form, using `mutate` for its parts. Null: the input has no
+  /// form.
   Bytes (*mutated)(std::span<const std::byte>, Rng&, MutateBytes mutate) = nullptr;
 };
 
@@ -43,7 +43,7 @@ Target allow_list_target();
 Target member_cache_target();
 Target settings_revision_target();
 
-/// All of them.
+/// All targets.
 std::vector<Target> targets();
 
 /// The bytes of a text.

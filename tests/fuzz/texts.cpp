@@ -28,7 +28,7 @@ std::vector<Bytes> config_seeds() {
   return found;
 }
 
-/// The first byte says whether the text may hold other tables too.
+/// The first byte says whether the text may contain other tables.
 void feed_scenario(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const bool alone = (std::to_integer<unsigned>(bytes[0]) & 1) != 0;

@@ -1,5 +1,4 @@
-// Keys, key files and the allow-list: what is taken, what is refused, and what the operator is
-// told.
+// Keys, key files and the allow-list: what is accepted and refused, and the operator's messages.
 #include "net/identity.hpp"
 
 #include <sys/stat.h>
@@ -22,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A directory of our own, gone with the test.
+/// A temporary directory, removed after the test.
 struct Folder {
   fs::path path;
 
@@ -67,7 +66,7 @@ std::string fresh_key() { return to_text(generate_key_pair().public_key); }
 TEST_CASE("a public key becomes text and back", "[unit]") {
   PublicKey counting{};
   for (std::size_t i = 0; i < counting.size(); ++i) counting[i] = static_cast<std::uint8_t>(i);
-  // Written down from another implementation of base64.
+  // From another implementation of base64.
   const std::string text = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
   CHECK(to_text(counting) == text);
   CHECK(public_key_from_text(text) == counting);
@@ -85,7 +84,8 @@ TEST_CASE("text that is not exactly a key is refused", "[unit]") {
   CHECK_FALSE(public_key_from_text(""));
   CHECK_FALSE(public_key_from_text(good + "="));
   CHECK_FALSE(public_key_from_text(good.substr(1)));
-  CHECK_FALSE(public_key_from_text(good.substr(8)));  // As before peers signed with their keys.
+  // The form before peers signed with their keys.
+  CHECK_FALSE(public_key_from_text(good.substr(8)));
   CHECK_FALSE(public_key_from_text(good + "A"));
   CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "9"));  // Bits beyond the 256th.
   CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "-"));  // The URL alphabet.
@@ -157,7 +157,7 @@ TEST_CASE("a signature holds for its key and its bytes alone", "[unit]") {
   Signature damaged = signature;
   damaged[40] ^= 1;
   CHECK_FALSE(theirs.verify(peer_id(us.public_key), bytes, damaged));
-  // A peer that left the list is believed no more, though its key is good.
+  // A peer that left the list is not believed any more, although its key is valid.
   theirs.authorize({});
   CHECK_FALSE(theirs.verify(peer_id(us.public_key), bytes, signature));
 }
@@ -196,7 +196,7 @@ TEST_CASE("a key pair survives its file and the file is private", "[unit]") {
   const Folder folder;
   const fs::path file = folder.path / "key";
   const KeyPair pair = generate_key_pair();
-  const mode_t old_mask = ::umask(0777);  // Even this leaves the mode as promised.
+  const mode_t old_mask = ::umask(0777);  // Even this umask leaves the mode as promised.
   const Problems problems = save_key_pair(file, pair);
   ::umask(old_mask);
   CHECK(text_of(problems).empty());
@@ -370,7 +370,7 @@ TEST_CASE("a list that shuts out the reader or everybody else does not replace a
   CHECK(problems({own, first, second}, {first, second}) == 1);
   CHECK(problems({own, first, second}, {own, second}) == 0);
   CHECK(problems({own}, {own, first}) == 0);
-  // A peer whose shard was given need not stand in the list.
+  // A peer whose shard was given need not be on the list.
   CHECK(problems({first, second}, {second}) == 0);
 }
 

@@ -22,7 +22,7 @@ namespace gv {
 namespace {
 
 constexpr auto patience = std::chrono::seconds(20);
-constexpr std::size_t held_max = 400;  ///< Connections of strangers: descriptors are few.
+constexpr std::size_t held_max = 400;  ///< Connections kept open; descriptors are few.
 
 std::string congestion_control(int socket) {
   std::array<char, 17> name{};
@@ -37,11 +37,11 @@ int option(int socket, int level, int name) {
   REQUIRE(::getsockopt(socket, level, name, &value, &size) == 0);
   return value;
 }
-/// As the system reports it: twice the requested size.
+/// The system reports twice the requested size.
 int receive_buffer(int socket) { return option(socket, SOL_SOCKET, SO_RCVBUF); }
-/// Whether the program has set the size, so that the system no longer changes it.
+/// True if the program has set the size, so that the system no longer changes it.
 bool buffers_are_fixed(int socket) { return option(socket, SOL_SOCKET, SO_BUF_LOCK) != 0; }
-/// Largest size that the system gives.
+/// Largest size that the system allows.
 int receive_buffer_max() {
   int bytes = 0;
   std::ifstream file("/proc/sys/net/core/rmem_max");
@@ -101,7 +101,7 @@ TEST_CASE("TCP lanes begin unpaced, and only between hosts are they left to the 
 
 namespace {
 
-/// A listener for lanes beside strangers that connect to it and say `first`.
+/// A listener for lanes, and strangers that connect to it and send `first`.
 class Beset {
   asio::io_context io_;  ///< Outlives the connections.
 
@@ -114,7 +114,7 @@ class Beset {
             io_, {.local = false},
             {.accepted = [](std::uint64_t, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {}
 
-  /// Opens this many further connections, which are held.
+  /// Opens `count` more connections and keeps them open.
   void beset(int count, const std::string& first) {
     const std::string listening = inside_.listening();
     sockaddr_in to{};
@@ -130,7 +130,7 @@ class Beset {
     }
   }
 
-  /// Whether a lane opens by the first invitation, while strangers come all the time.
+  /// True if a lane opens with the first invitation while strangers keep connecting.
   bool opens(const std::string& first) {
     LaneInvite invite{.lane = ++lane_, .token = {1, 2, 3}};
     inside_.expect(invite.lane, invite.token);
@@ -145,7 +145,7 @@ class Beset {
     });
     auto last = std::chrono::steady_clock::now();
     until([&] {
-      // A thousand a second, and none while this process was held up.
+      // A thousand a second, without catching up after this process was held up.
       if (std::chrono::steady_clock::now() - last >= std::chrono::milliseconds(1)) {
         beset(1, first);
         last = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// Bulk lanes between peers of one process: every kind of lane, and what strangers get.
+// Bulk lanes between peers of one process: every kind of lane, and the refusal of strangers.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ constexpr auto patience = std::chrono::seconds(20);
 
 PeerId peer(std::uint64_t n) { return PeerId{100 + n}; }
 
-/// Bytes that tell a block at the wrong place from one at the right place.
+/// Bytes that differ from place to place, so that a misplaced block shows.
 std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t seed) {
   auto bytes = std::make_shared<std::vector<std::byte>>(size);
   std::uint64_t state = seed;
@@ -58,7 +58,7 @@ class Swarm {
     std::vector<Fact> facts;
     std::vector<PeerId> lost;
     std::vector<PeerId> refused;
-    LaneInvite last_invite;  ///< The last it sent.
+    LaneInvite last_invite;  ///< The last one it sent.
   };
 
   Swarm(std::size_t peers, Security security, std::size_t lanes_max = 64) : sides_(peers) {
@@ -83,7 +83,7 @@ class Swarm {
 
   Side& operator[](std::size_t i) { return sides_[i]; }
 
-  /// Runs the loop until `holds`; false if it never did.
+  /// Runs the loop until `holds()`. Returns false if that takes too long.
   template <class Condition>
   bool until(Condition holds) {
     const auto end = std::chrono::steady_clock::now() + patience;
@@ -224,7 +224,7 @@ TEST_CASE("what waits on a lane gives way to a newer one and what has begun does
                           .payload = {bytes, std::span(*bytes)},
                           .superseded_by_next = gives_way});
   };
-  std::vector<std::uint64_t> came;  // Whole.
+  std::vector<std::uint64_t> came;  // Numbers of the transfers that came whole.
   bool begun = false;
   swarm[1].on_block = [&](const Block& block) {
     begun = begun || block.id.number == longest;
@@ -256,7 +256,7 @@ TEST_CASE("a partner that ends is noticed, and what it still sent arrives") {
   CHECK_FALSE(swarm.has_told<LaneLost>(1));
 }
 
-/// A payload in memory that `side` lends.
+/// A payload in the shared buffer of `side`.
 std::shared_ptr<std::pmr::vector<std::byte>> lent_pattern(const Swarm::Side& side, std::size_t size,
                                                           std::uint64_t seed) {
   const auto bytes = pattern(size, seed);
@@ -267,7 +267,7 @@ std::shared_ptr<std::pmr::vector<std::byte>> lent_pattern(const Swarm::Side& sid
 TEST_CASE("what is lent stays until the partner is done with it") {
   Swarm swarm(2, Security::automatic);
   REQUIRE(swarm[0].lent);
-  // Blocks that are lent, and others between them.
+  // Blocks in the shared buffer, and others between them.
   const auto lent = lent_pattern(swarm[0], (2 << 20) + 5, 1);
   const auto copied = pattern((1 << 20) + 1, 2);
   std::vector<std::byte> all(lent->begin(), lent->end());
@@ -281,7 +281,7 @@ TEST_CASE("what is lent stays until the partner is done with it") {
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
   CHECK(kept);
-  // No other message on the lane could carry this one along.
+  // No other record on the lane can carry the report that the blocks were read.
   CHECK(swarm.until([&] { return lent.use_count() == 1; }));
   CHECK(std::ranges::equal(swarm[1].received[peer(0)], *lent));
   swarm[1].received.clear();
@@ -323,7 +323,7 @@ TEST_CASE("a block that somebody keeps stays lent, even over a lane that ends") 
   REQUIRE(kept.size() == lent->size() / block_bytes_max + 1);
   REQUIRE(kept.front().hold);
 
-  // Blocks that came later and are not kept have to wait for those.
+  // The reports of later blocks that are not kept must wait for the kept ones.
   const auto later = lent_pattern(swarm[0], 1000, 2);
   swarm[1].received.clear();
   swarm.send(0, 1, {later, std::span(*later)}, 2);
@@ -377,7 +377,7 @@ TEST_CASE("a lane in use stays, an idle one makes room for another") {
   CHECK(swarm[0].refused == std::vector<PeerId>{peer(1)});
 }
 
-/// Connects to a Unix socket and sends `bytes`, with `descriptor` beside them if it is none of -1.
+/// Connects to a Unix socket and sends `bytes`, together with `descriptor` unless that is -1.
 Descriptor knock(const std::string& path, std::span<const std::byte> bytes, int descriptor) {
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

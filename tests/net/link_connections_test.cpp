@@ -29,7 +29,7 @@ struct Pair {
     dealer.connect(router.get(zmq::sockopt::last_endpoint));
   }
 
-  /// Sends `text`, and takes it off the router.
+  /// Sends `text`, and receives it at the router.
   zmq::message_t pass(const std::string& text) {
     dealer.send(zmq::buffer(text), zmq::send_flags::none);
     zmq::message_t frame;
@@ -66,7 +66,7 @@ TEST_CASE("any number of whole messages may come on a connection") {
 TEST_CASE("a connection on which much comes without a message is ended") {
   Pair pair;
   LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
-  // As long as nobody takes it off, it is not heard.
+  // A message that has not been received does not count yet.
   connections.heard(pair.pass("first"), sender);
   REQUIRE(connections.tick(Time{}).empty());
   pair.dealer.send(zmq::buffer(std::string(200000, 'x')), zmq::send_flags::none);
@@ -93,17 +93,17 @@ TEST_CASE("the connection that a message came on is ended where that is asked fo
 
 namespace {
 
-/// A router of which the test knows what it accepts.
+/// A router whose accepted connections the test can see.
 struct Watched : Pair {
   Watched() {
-    pass("first");  // The pair's own connection is accepted by now, so the events are of others.
+    pass("first");  // The pair's own connection is accepted by now, so all events are about others.
     zmq_socket_monitor(router.handle(), "inproc://watched", ZMQ_EVENT_ACCEPTED);
     events.set(zmq::sockopt::linger, 0);
     events.connect("inproc://watched");
   }
   ~Watched() { zmq_socket_monitor(router.handle(), nullptr, 0); }
 
-  /// Opens a connection and returns the router's descriptor of it.
+  /// Opens a connection and returns its descriptor at the router.
   int open() {
     others.emplace_back(context, zmq::socket_type::dealer);
     others.back().set(zmq::sockopt::linger, 0);
@@ -117,7 +117,7 @@ struct Watched : Pair {
     return descriptor;
   }
 
-  /// Sends on a connection of open(), and takes the message off the router.
+  /// Sends on a connection of open(), and receives the message at the router.
   zmq::message_t pass_on(std::size_t number) {
     others[number].send(zmq::buffer("hello", 5), zmq::send_flags::none);
     zmq::message_t frame;
@@ -155,7 +155,7 @@ TEST_CASE("a key has a few connections and loses the one that was heard longest 
     descriptors.push_back(watched.open());
     connections.opened(descriptors.back(), Time{});
     connections.heard(watched.pass_on(i), sender);
-    if (i < 3) connections.heard(watched.pass_on(0), sender);  // The first goes on.
+    if (i < 3) connections.heard(watched.pass_on(0), sender);  // The first keeps sending.
   }
   CHECK(eventually([&] {
     connections.tick(Time{});

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An authorised peer that talks to `address` with a socket of its own making.
+/// An authorised peer that talks to `address` through a raw ZeroMQ socket.
 class Raw {
  public:
   Raw(zmq::context_t& context, const KeyPair& own, const PublicKey& server,
@@ -34,7 +34,7 @@ class Raw {
     static_cast<void>(socket_.send(zmq::buffer(encode(frame)), zmq::send_flags::dontwait));
   }
 
-  /// Takes what has come; hellos are counted, messages kept.
+  /// Receives what has arrived. Counts hellos and keeps messages.
   void take() {
     zmq::message_t bytes;
     while (socket_.recv(bytes, zmq::recv_flags::dontwait)) {
@@ -92,7 +92,7 @@ TEST_CASE("what a handler of messages throws counts against their sender and end
   CHECK(quarantined == std::vector<PeerId>{peer_id(mallory.public_key)});
   CHECK_FALSE(links.send(quarantined.front(), Message(Ping{})));
 
-  // Its key is good again afterwards, on a new connection: ZeroMQ gives up one that was refused.
+  // Later its key is accepted again, on a new connection: ZeroMQ gives up one that was refused.
   const auto comes_back = [&] {
     Raw again(context, mallory, server.public_key, links.listening(), "again");
     again.send(Hello{.name = "mallory", .session = 2});
@@ -153,7 +153,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
   first.send(Hello{.name = "alice", .session = 2});
   REQUIRE(until([&] { return first.take(), first.hellos > 0; }, 10s));
 
-  // An insider, with a key of its own, comes under that name and speaks.
+  // An insider with a key of its own uses that name and sends messages.
   Raw squatter(context, mallory, server.public_key, links.listening(), "alice");
   squatter.send(Hello{.name = "alice", .session = 3});
   squatter.send(Message(Ping{.sequence = 1}));
@@ -170,7 +170,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
   CHECK(squatter.messages.empty());
   CHECK_FALSE(links.send(peer_id(mallory.public_key), Message(Ping{.sequence = 8})));
 
-  // Under a name of its own it is welcome, as itself.
+  // Under its own name it is accepted, as itself.
   Raw honest(context, mallory, server.public_key, links.listening(), "mallory");
   honest.send(Hello{.name = "alice", .session = 4});
   honest.send(Message(Ping{.sequence = 3}));
@@ -180,7 +180,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
 
 namespace {
 
-/// Links of a server that counts what comes from its one member.
+/// Links of a server that counts what its one member sends.
 struct Served {
   explicit Served(RateLimit::Options frames = {.per_second = 1e6, .burst = 1e6})
       : links(io,
@@ -246,7 +246,7 @@ TEST_CASE("a key that floods its link is quarantined and its frames are left unr
   Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
   raw.send(Hello{.name = "mallory", .session = 2});
   REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
-  // Its connection ends each time, and is made again.
+  // Its connection ends each time, and it dials again.
   CHECK(served.until([&] {
     raw.send(Hello{.name = "mallory", .session = 2});
     for (std::uint64_t i = 0; i < 100; ++i) raw.send(Message(Ping{.sequence = i}));

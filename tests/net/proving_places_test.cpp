@@ -1,4 +1,4 @@
-// Who gives way where too many strangers wait, by drawn arrivals.
+// Which connection gives way when too many strangers wait, tested with drawn arrivals.
 #include "net/proving_places.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Id = ProvingPlaces::Id;
 
 constexpr ProvingPlaces::Options few{.places = 8, .kept_max = 3, .grace = 500ms, .seed = 7};
 
-/// A connection as the law sees it: its age, its source, and whether it is kept.
+/// A connection in the test's own books: its age, its source, and whether it is kept.
 struct Here {
   Time since{};
   std::string source;
@@ -59,7 +59,7 @@ TEST_CASE("of any drawn arrivals only one of the source with the most gives way,
           CHECK(from(here, each.source) <= most);
           if (from(here, each.source) == most && now - each.since >= few.grace) old_ones = true;
         }
-        // Within its time of grace it goes only if no other has had its own.
+        // Within its grace period it gives way only if no other is past its own.
         if (now - left.since < few.grace) CHECK_FALSE(old_ones);
         here.erase(*gone);
       }
@@ -93,7 +93,7 @@ TEST_CASE("a partner keeps its place against any number of connections of anothe
 }
 
 TEST_CASE("a partner that is slow keeps its place by chance among a flood of its own source") {
-  // Ten thousand a second are far more than the places can give the time of grace to.
+  // At ten thousand a second, few connections are still there at the end of their grace period.
   int kept = 0;
   constexpr int rounds = 1000;
   for (int round = 0; round < rounds; ++round) {

@@ -1,4 +1,4 @@
-// What may be said of a peer.
+// The rules for what others may say about a peer.
 #include "net/roster.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Memory that is lent: handed out, read by another, taken back.
+// Shared buffers: memory is allocated, read by another peer, and freed.
 #include "net/shared_buffer.hpp"
 
 #include <fcntl.h>
@@ -85,13 +85,13 @@ TEST_CASE("memory is handed out once at a time and is empty when it comes again"
     }
   }
   held.clear();
-  // All of it is one piece again: half of everything fits, twice.
+  // The memory is one piece again, so half of it can be allocated twice.
   const std::size_t half = std::size_t{1} << 35;
   void* const one = lent->allocate(half);
   void* const other = lent->allocate(half);
   CHECK(lent->place_of({static_cast<const std::byte*>(one), half}) == 0);
   CHECK(lent->place_of({static_cast<const std::byte*>(other), half}) == half);
-  // And what there is no room for is ordinary memory.
+  // When the buffer is full, it allocates ordinary memory.
   Floats more(100, lent.get());
   CHECK_FALSE(lent->place_of(std::as_bytes(std::span(more))));
   lent->deallocate(one, half);

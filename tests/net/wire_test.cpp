@@ -47,8 +47,8 @@ Generation generation(const GenerationId& id, const ModelVersion& version) {
                           {.stage = 5, .carrier = PeerId{2}, .source = PeerId{2}}}};
 }
 
-/// One frame of every kind with every field set. Neighbours of one type are named, so that fields
-/// which change places do not compile, or change the bytes.
+/// One frame of every kind with every field set. Adjacent fields of one type are named, so that
+/// exchanging them fails to compile or changes the bytes.
 std::vector<Frame> one_of_each() {
   const TransferId id{PeerId{0xfedcba9876543210}, 0x0102030405060708, 9, TransferKind::mixing,
                       0x12345678};
@@ -159,7 +159,7 @@ bool mentions(const Decoded& decoded, const std::string& text) {
   return !decoded.frame && decoded.problem.find(text) != std::string::npos;
 }
 
-/// The law for any bytes at all: they give a frame of exactly these bytes, or a problem.
+/// The law for any bytes: they decode to a frame with exactly these bytes, or to a problem.
 bool sound(const Bytes& bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return !decoded.problem.empty();
@@ -199,8 +199,8 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
                   1, 0, 0, 0,                  // One agreement.
                   1, 0, 0, 0, 'x', 1,   0, 0, 0, 'y', 1}));
 
-  // All kinds at once. A change here is a change of the wire: raise wire_version with it, once
-  // there was a release that speaks it.
+  // All kinds at once. If this changes, the wire has changed: raise wire_version with it, once
+  // there is a release that speaks it.
   std::string all;
   for (const Frame& frame : one_of_each()) {
     for (const std::byte byte : encode(frame)) all += std::to_integer<char>(byte);
@@ -212,7 +212,7 @@ TEST_CASE("every truncation of every kind is refused", "[unit]") {
   for (const Frame& frame : one_of_each()) {
     const Bytes bytes = encode(frame);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
-      // A copy of its own, so that reading past the end is seen by the sanitizers.
+      // A separate copy, so that the sanitizers see reads past the end.
       const Bytes cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
       const Decoded decoded = decode(cut);
       INFO("kind " << std::to_integer<int>(bytes[1]) << " cut to " << length);
@@ -282,7 +282,7 @@ TEST_CASE("size bombs are refused without allocation", "[unit]") {
   CHECK_NOTHROW(read_counted(bytes_of({2, 0, 0, 0, 0, 0})));
   CHECK(Counted::made == 2);
 
-  // The same in frames: a nack (kind 19) and a hello (kind 1) whose next length lies.
+  // The same in frames: a nack (kind 19) and a hello (kind 1), each with a false length.
   CHECK(mentions(decode(bytes_of({3, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})),
                  "4294967295 elements is over the limit of 1024"));
   CHECK(mentions(decode(bytes_of({3, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0})),
@@ -309,11 +309,11 @@ TEST_CASE("limits of strings and lists hold on both sides", "[unit]") {
   hello.agreement.resize(archive_elements_max + 1);
   CHECK_THROWS_AS(encode(hello), ArchiveError);
 
-  // Every part is within its limit and the whole is not.
+  // Every part is within its limit, but the whole is not.
   hello.agreement.assign(17, {std::string(archive_string_bytes_max, 'x'), ""});
   CHECK_THROWS_AS(encode(hello), ArchiveError);
 
-  // The reader's own limit, with all the bytes there: a name of 4097.
+  // The reader's own limit, with enough bytes: a name of 4097.
   Bytes bytes = bytes_of({3, 1, 1, 0x10, 0, 0});
   bytes.resize(8192, std::byte{'x'});
   CHECK(mentions(decode(bytes), "over the limit of 4096"));
@@ -331,7 +331,7 @@ TEST_CASE("no answer to a ballot carries more links or stages than others take",
   CHECK(decode(encode(Message(Promise{{}, answer}))).frame);
   answer.holdings.resize(stage_holdings_max + 1);
   CHECK_THROWS_AS(encode(Message(Promise{{}, answer})), ArchiveError);
-  // The reader's own limit, with all the bytes there: the count follows ballot, version and speed.
+  // The reader's own limit, with enough bytes: the count follows ballot, version and speed.
   const std::size_t count = 2 + 20 + 24 + 4;
   REQUIRE(bytes[count] == std::byte{link_reports_max});
   bytes[count] = std::byte{link_reports_max + 1};
@@ -414,7 +414,7 @@ TEST_CASE("numbers that are not finite are refused on both sides", "[unit]") {
   CHECK(decode(with_float(encode(Message(Accept{{}, marker, 0, 0, {}})), -0.0F)).frame);
 }
 
-/// A type that nests as deep as its bytes say.
+/// A type that is nested as deeply as its bytes say.
 struct Nested {
   std::vector<Nested> inside;
 };
@@ -447,10 +447,10 @@ TEST_CASE("random bytes never throw and what is taken is what encode writes", "[
   for (int i = 0; i < 100000; ++i) {
     Bytes bytes(rng.below(200));
     for (std::byte& byte : bytes) {
-      // Mostly small values, or no length would ever be met.
+      // Mostly small values, because longer lengths would rarely be met.
       byte = static_cast<std::byte>(rng.chance(0.7) ? rng.below(3) : rng.below(256));
     }
-    // Past version and kind, to where it matters.
+    // A valid version and kind, to get past the first checks.
     if (bytes.size() >= 2 && rng.chance(0.9)) {
       bytes[0] = std::byte{wire_version};
       bytes[1] = static_cast<std::byte>(rng.chance(0.1) ? 1 + rng.below(2) : 16 + rng.below(15));

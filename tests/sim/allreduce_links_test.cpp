@@ -1,4 +1,4 @@
-// All-reduce over unlike links: a few blocks measure them, and the ring avoids the slow ones.
+// All-reduce over unequal links: a few blocks measure them, and the ring avoids the slow ones.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t elements = 20000;
 constexpr double fast_mbit = 100;
 
-// The slow pair: neighbours by id.
+// The peers of the slow link, which are neighbours by id.
 constexpr std::size_t a = 1;
 constexpr std::size_t b = 2;
 
@@ -46,7 +46,7 @@ Simulator::Options world_of(std::size_t peers, std::uint64_t seed = 3) {
   return options;
 }
 
-/// A world with its invariants, and its first peer's record of orders and times.
+/// A world with its invariants. Records the orders and the step times of its first peer.
 class Lockstep : public Watcher {
  public:
   explicit Lockstep(const Simulator::Options& options)
@@ -114,8 +114,8 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
         Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
   CHECK(lockstep.generation().slowest.latency_s == Approx(500e-6).epsilon(0.05));
 
-  // 8 rounds of 16 kB and half a millisecond, and the gradient before; a ring is as slow as one of
-  // which all links are.
+  // The gradient, and 8 rounds of 16 kB and half a millisecond. With one slow link a ring is as
+  // slow as if all its links were slow.
   const auto predicted = [](double mbit) { return 0.005 + 8 * (0.0005 + 16e3 * 8 / (mbit * 1e6)); };
   const auto all_at = [](double mbit) {
     Simulator::Options alike = world_of(5);
@@ -129,7 +129,7 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
   INFO(before << " s before and " << after << " s after");
   CHECK(before / after >= predicted(fast_mbit / 10) / predicted(fast_mbit));
   CHECK(after < 1.02 * all_at(fast_mbit));
-  // In the generation of the new order all links are measured once more, the slow ones too.
+  // The generation with the new order measures all links once more, including the slow ones.
   CHECK(lockstep.seconds_of(18, 36) < before);
   CHECK(lockstep.seconds_of(40, 60) < 1.02 * after);
 }
@@ -146,8 +146,7 @@ TEST_CASE("where links are alike no order ever changes", "[sim][allreduce]") {
     lockstep.run(Time(30s));
     CHECK(lockstep.operations() > 400);
     CHECK(lockstep.orders.size() == 1);
-    // Ballots after 16 to 30 steps, four times as many, and so on: probes are no reason for a
-    // ballot.
+    // Ballots come after 16 to 30 steps, after four times as many, and so on. Probes cause none.
     CHECK(lockstep.invariants.generations() <= 6);
   }
 }
@@ -165,7 +164,7 @@ TEST_CASE("a link that becomes slow later is gone round too", "[sim][allreduce]"
   lockstep.run(Time(30s));
   REQUIRE(lockstep.orders.size() == 2);
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
-  // 16 slow ones until it is believed, twice 17 in which links are measured, and some.
+  // 16 slow collectives until the link counts as slow, twice 17 that measure links, and some more.
   const double slow_one = lockstep.seconds_of(before, before + 16);
   const double after = lockstep.seconds_of(before + 80, before + 100);
   INFO(lockstep.seconds_of(before - 50, before) << " s, then " << slow_one << ", then " << after);

@@ -1,4 +1,4 @@
-// The rows of the catalogue that concern the all-reduce, on virtual peers with every invariant.
+// The rows of the catalogue of faults on the all-reduce, on virtual peers with every invariant.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The results of an all-reduce run, seen from outside.
+/// The results of an all-reduce run, as seen from outside.
 class Lockstep : public Tally {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
@@ -44,7 +44,7 @@ class Lockstep : public Tally {
   }
   double worst() const { return lost.empty() ? 0 : *std::ranges::max_element(lost); }
 
-  std::vector<double> lost;  ///< Seconds, for each interruption at each peer.
+  std::vector<double> lost;  ///< Seconds lost in each interruption at each peer.
   std::uint64_t newest = 0;  ///< Newest step that any peer has reached.
   std::size_t smallest = 1000;
   std::size_t largest = 0;
@@ -57,7 +57,7 @@ class Lockstep : public Tally {
   std::uint64_t at_watch = 0;
 };
 
-/// The first peer to reach a point for the `skip` + 1st time after six seconds, and the moment.
+/// Finds the first peer that reaches a point for the `skip` + 1st time after 6 s, and the time.
 class AtPoint : public Lockstep {
  public:
   AtPoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}
@@ -106,7 +106,7 @@ std::string fault(const std::string& text) { return "[[scenario.fault]]\n" + tex
 }  // namespace
 
 TEST_CASE("F1 a death at any moment of an operation leaves all others with one result", "[sim]") {
-  // 6 ms apart over half a second: gradients, all hops of a ring and of a tree, agreement.
+  // Every 6 ms for half a second: gradients, all hops of a ring and of a tree, agreement.
   for (int moment = 0; moment < 80; ++moment) {
     const std::string at = std::to_string(6 + 0.006 * moment);
     DrawnWorld world = world_of(4,
@@ -114,7 +114,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
                                       "\"\nat_s = " + at + "\n"),
                                 static_cast<std::uint64_t>(moment));
     world.scenario.until = 12s;
-    // Of four peers each dies in each of the algorithms.
+    // Each of the four peers dies in each of the algorithms.
     world.config.allreduce.algorithm =
         reduce_algorithms()[static_cast<std::size_t>(moment) / 4 % reduce_algorithms().size()];
     Lockstep seen;
@@ -140,7 +140,7 @@ TEST_CASE("F1 a death at each named point leaves all others with one result", "[
       holds(world(""), search);
       INFO(point << " at peer " << search.who << " of " << peers);
       REQUIRE(search.when != Time());
-      // Its effects are not carried out, or only just.
+      // The peer dies just before or just after it carries out the effects.
       for (const Duration after : {-1ns, 1000ns}) {
         Lockstep seen;
         std::string at = std::to_string((search.when.time_since_epoch() + after).count());
@@ -188,7 +188,7 @@ TEST_CASE("F1 the death of a peer that sends a state or takes it harms no other"
 }
 
 TEST_CASE("a generation that ends for a better one costs nobody the newest sum", "[sim]") {
-  // Sums of 2.8 kB over links of 1 Mbit/s come to one peer well before they come to another.
+  // Sums of 2.8 kB over links of 1 Mbit/s reach one peer well before another.
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     DrawnWorld world = world_of(6, "[[scenario.link]]\nbandwidth_mbit = 1\n", seed);
     world.config.run.wait_for_peers = 6;

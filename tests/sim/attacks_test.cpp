@@ -20,7 +20,7 @@ Floats normals(std::size_t n, Rng& rng) {
   return values;
 }
 
-/// A victim with honest neighbours of equal weight and hostile ones of the same.
+/// A victim with honest and hostile neighbours, all of equal weight.
 struct Scene {
   Floats victim;
   Floats hostile_own;
@@ -129,7 +129,7 @@ TEST_CASE("a little is enough lies the asked deviations below the mean") {
 }
 
 TEST_CASE("how little is enough is a quantile") {
-  // 24 of 26 and 49 of 55, by another library's inverse of the normal distribution.
+  // The normal quantiles of 24/26 and 49/55, computed with another library.
   CHECK(little_is_enough_z(50, 24) == Approx(1.426077).margin(1e-6));
   CHECK(little_is_enough_z(100, 45) == Approx(1.231377).margin(1e-6));
   CHECK(little_is_enough_z(100, 1) == 0);  // One needs half of the others.
@@ -150,8 +150,8 @@ TEST_CASE("inner product manipulation points away from the mean of the honest") 
 TEST_CASE("dissensus turns what the honest pull into its opposite") {
   Rng rng(5);
   const Scene scene = random_scene(4, 2, 50, rng);
-  // With strength 1 the hostile undo what the honest do, with 1.5 they push half as far the other
-  // way.
+  // With strength 1 the hostile peers cancel the honest ones; with 1.5 they push half as far the
+  // other way.
   const Floats held = scene.aggregate({}, scene.sent(AttackKind::dissensus, 1));
   CHECK(distance(held, scene.victim) < 1e-5);
   const Floats pushed = scene.aggregate({}, scene.sent(AttackKind::dissensus));
@@ -187,11 +187,11 @@ TEST_CASE("guards keep a model near the honest whatever the hostile send") {
         if (kind == GuardKind::none || kind == GuardKind::clip) continue;
         const Floats result = scene.aggregate({.kind = kind, .hostile = 2}, sent);
         INFO(to_string(attack) << " against " << to_string(kind));
-        // Krum may pick a hostile model, if that is like an honest one that is not in the mean.
+        // Krum may pick a hostile model that is close to an honest one away from the mean.
         CHECK(distance(result, mean) <= (kind == GuardKind::krum ? 1.5 : 1) * farthest);
       }
     }
-    // And without a guard it would not be so.
+    // Without a guard the bound does not hold.
     CHECK(distance(scene.aggregate({}, scene.sent(AttackKind::scale)), mean) > 5 * farthest);
   }
 }

@@ -16,10 +16,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t harmed_at = 100;  ///< A step.
+constexpr std::uint64_t harmed_at = 100;  ///< The step of the sum that is changed.
 
-/// A workload that gets a sum unlike all others' for one update: another peer changed a piece of it
-/// on the way, or a bit of its memory flipped.
+/// A workload that gets a different sum than all others in one update, as if another peer had
+/// changed a piece on the way or a bit of memory had flipped.
 class Harmed : public OtherReplica {
  public:
   using OtherReplica::OtherReplica;
@@ -40,7 +40,7 @@ class Seen : public Watcher {
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
     for (const Fact& fact : effects.facts) {
       if (const auto* it = std::get_if<ModelsDiffer>(&fact)) differ.emplace_back(peer, it->peer);
-      // Others may download it too: those that are a collective behind when the ballot comes.
+      // Others may download it too if they are a collective behind when the ballot comes.
       if (std::holds_alternative<StateAdopted>(fact) && !differ.empty()) adopted.insert(peer);
     }
   }
@@ -49,8 +49,8 @@ class Seen : public Watcher {
     if (own != nullptr) fingerprints[done.step].insert(own->value);
   }
 
-  std::vector<std::pair<PeerNumber, PeerId>> differ;              ///< Reporter and accused.
-  std::set<PeerNumber> adopted;                                   ///< Adopted a state after that.
+  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reporter and accused.
+  std::set<PeerNumber> adopted;                       ///< Peers that adopted a state afterwards.
   std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By step.
 };
 
@@ -87,7 +87,7 @@ TEST_CASE("who has another model than the others is found out and sent theirs", 
     CHECK(operation % ModelAudit::every == 0);
     CHECK(different.size() == (operation == 128 ? 2 : 1));
   }
-  // All say so, once, and of that one only.
+  // Each peer reports once, and all accuse the same peer.
   REQUIRE(seen.differ.size() == 4);
   std::set<PeerNumber> sayers;
   for (const auto& [sayer, odd] : seen.differ) {

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Looks at the world at moments of its choice, and counts.
+/// Records the progress of all peers, and counts facts.
 class Probe : public Tally {
  public:
   void after(const Simulator& world, PeerNumber) override {
@@ -40,8 +40,8 @@ class Probe : public Tally {
     if (world.peer(peer).incarnation > 1) restored.push_back(image ? image->step : 0);
   }
 
-  std::vector<std::uint64_t> committed;  ///< By each peer, in its newest life.
-  std::vector<std::uint64_t> restored;   ///< Steps that restarted peers went on from.
+  std::vector<std::uint64_t> committed;  ///< Exchanges of each peer in its newest incarnation.
+  std::vector<std::uint64_t> restored;   ///< Steps that restarted peers continued from.
   std::optional<Time> all_met;
 
  private:
@@ -54,7 +54,7 @@ class Probe : public Tally {
   }
 };
 
-/// `peers` that compute nothing, exchange about once a second, and suffer `rules`.
+/// Peers that compute nothing, exchange about once a second, and suffer the faults in `rules`.
 DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t seed = 1) {
   const ParsedScenario parsed = parse_scenario_text(
       "[scenario]\nwork = \"time\"\nstep_s = 0.05\n" + rules, "catalogue.toml", true);
@@ -83,7 +83,7 @@ std::string fault(const std::string& text) { return "[[scenario.fault]]\n" + tex
 
 TEST_CASE("F1 a peer killed at any moment of an exchange leaves nothing half done unknown",
           "[sim]") {
-  // Slow links stretch an exchange over a second, so that kills 25 ms apart meet every part of it.
+  // Slow links stretch an exchange over a second, so that kills 25 ms apart hit every part of it.
   for (int moment = 0; moment < 60; ++moment) {
     const std::string at = std::to_string(6 + 0.025 * moment);
     DrawnWorld world =
@@ -142,7 +142,7 @@ TEST_CASE("F7 when all die they go on from their checkpoints and lose no more th
   holds(world_of(5, near + fault("kind = \"kill\"\npeers = \"all\"\nat_s = 20\nfor_s = 1\n")),
         probe);
   REQUIRE(probe.restored.size() == 5);
-  // At 20 s of 0.05 s a step, jitter included, with a checkpoint every 100 steps and jobs of 5.
+  // After 20 s with steps of 0.05 s and jitter, a checkpoint every 100 steps, and jobs of 5 steps.
   for (const std::uint64_t step : probe.restored) CHECK(step >= 250);
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("F20 and F21 one peer with a slow link or processor holds nobody else 
   };
   const double usual = others("");
   CHECK(others("[[scenario.speed]]\npeers = \"7\"\nfactor = 0.1\n") >= 0.95 * usual);
-  // A peer that meets the one with the slow link is busy with it for more than a period, so all
+  // An exchange with the peer on the slow link takes its partner more than a period, so all peers
   // meet it more rarely.
   CHECK(others("[[scenario.link]]\nfrom = \"7\"\nlatency_s = 0.002\nbandwidth_mbit = 1\n") >=
         0.95 * usual);
@@ -268,7 +268,7 @@ TEST_CASE("F24 a checkpoint that cannot be written leaves the one before it to g
                         fault("kind = \"kill\"\npeers = \"1\"\nat_s = 30\nfor_s = 1\n")),
         probe);
   REQUIRE(probe.restored.size() == 1);
-  // A checkpoint every 5 s: the last before the 12th.
+  // The last checkpoint before 12 s; there is one every 5 s.
   CHECK(probe.restored.front() >= 150);
   CHECK(probe.restored.front() <= 260);
 }
@@ -372,7 +372,7 @@ TEST_CASE("F44 who speaks of the exchanges of others is taken for itself", "[sim
     for (Time at(5s); at < Time(40s); at += 1ms) {
       world.run(at);
       if (!with_squatter || !offered.newest) continue;
-      // Peer 4 knows that exchange and says of it whatever one of the two could say.
+      // Peer 4 knows the exchange and sends all messages that one of its two peers could send.
       const auto [id, from, to] = *std::exchange(offered.newest, std::nullopt);
       if (from == 4 || to == 4) continue;
       for (const PeerNumber victim : {from, to}) {
@@ -393,7 +393,7 @@ TEST_CASE("F44 who speaks of the exchanges of others is taken for itself", "[sim
 
 namespace {
 
-/// Computes as `honest` does and shows others something else.
+/// Computes like `honest`, and shows other peers a changed model.
 class Poisoner : public OtherReplica {
  public:
   using Lie = std::function<void(std::vector<float>&)>;
@@ -415,9 +415,9 @@ class Poisoner : public OtherReplica {
 };
 
 struct Poisoned {
-  double distance = 0;     ///< Of the honest mean from its own optimum, at the end.
-  double attacks = 0;      ///< Exchanges with a poisoner, for each honest peer and period.
-  double quarantined = 0;  ///< Times that any peer was.
+  double distance = 0;     ///< Final distance of the honest mean from its optimum.
+  double attacks = 0;      ///< Exchanges with poisoners, per honest peer and period.
+  double quarantined = 0;  ///< Number of quarantines.
 };
 
 constexpr std::size_t honest_peers = 13;
@@ -466,10 +466,10 @@ Poisoned poisoned(const Poisoner::Lie& lie, float clip_radius) {
 }  // namespace
 
 TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "[sim]") {
-  // An exchange moves a peer by alpha * radius at most ("clip bound" checks every one), and honest
-  // exchanges leave the honest mean where it is. With A exchanges with a poisoner for each honest
-  // peer and period of 20 steps the poisoners therefore move that mean by A * alpha * radius a
-  // period at most, while the steps take it back by 1 - (1 - lr h)^20, h >= 0.1.
+  // An exchange moves a peer by at most alpha * radius ("clip bound" checks every one), and honest
+  // exchanges do not change the honest mean. With A exchanges with poisoners per honest peer and
+  // period of 20 steps, the poisoners move that mean by at most A * alpha * radius a period, while
+  // the steps take it back by 1 - (1 - lr h)^20, h >= 0.1.
   const std::map<std::string, Poisoner::Lie> attacks = {
       {"sign flip",
        [](std::vector<float>& x) {
@@ -495,12 +495,12 @@ TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "
               << ", " << clipped.attacks << " attacks a period");
     CHECK(clipped.attacks + clipped.quarantined > 0.1);
     CHECK(clipped.distance <= most + clean);
-    // Averaging without a bound goes much further astray, so the bound is what holds them.
+    // Without a bound, averaging goes much further astray, so the bound is what helps.
     const Poisoned plain = poisoned(lie, 0);
     INFO("without clipping " << plain.distance);
     if (plain.quarantined == 0) CHECK(plain.distance > 3 * clipped.distance);
   }
-  // A model a million times too large is refused unseen, and its sender with it.
+  // A model a million times too large is refused unseen, and its sender is too.
   const Poisoned huge = poisoned(
       [](std::vector<float>& x) {
         for (float& v : x) v *= 1e6F;

@@ -1,5 +1,4 @@
-// Control links and lanes behind the proxy: what becomes of them when bytes are damaged or stay
-// away.
+// Control links and lanes behind the proxy, when bytes are damaged or do not arrive.
 #include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
@@ -25,7 +24,7 @@ tcp::endpoint endpoint_of(const std::string& address) {
           static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)))};
 }
 
-/// A loop, and a proxy in front of peer 1 whose both directions are alike.
+/// An event loop, and a proxy in front of peer 1 that treats both directions alike.
 class World {
  public:
   World()
@@ -34,7 +33,7 @@ class World {
                            {asio::ip::make_address("127.1.0.2"), 1}}},
               [this](std::size_t, std::size_t) { return state; }) {}
 
-  /// Where to dial what listens at `address`.
+  /// Returns the address at which the proxy forwards to the listener at `address`.
   std::string front(const std::string& address) {
     const auto port =
         proxy.forward(1, {asio::ip::make_address("127.2.0.2"), 0}, endpoint_of(address));
@@ -59,7 +58,7 @@ class World {
   FaultProxy proxy;
 };
 
-/// Control links of one peer, and the messages that came over them.
+/// Control links of one peer, with counts of what arrived over them.
 struct Side {
   std::optional<ControlLinks> links;
   std::size_t messages = 0;
@@ -102,7 +101,7 @@ class LanePair {
   }
 
   static PeerId id(std::size_t i) { return PeerId{100 + i}; }
-  /// A thousand bytes.
+  /// Sends a thousand bytes.
   void send(std::size_t from) {
     ends[from].lanes->send(
         {id(1 - from), TransferId{id(from), 1, ++number_}, {bytes_, std::span(*bytes_)}, 0});
@@ -170,12 +169,12 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
     world.load_state({});
   }
   SECTION("answers that were swallowed") {
-    // As after a damaged length: whatever comes on this connection is never understood.
+    // As after a damaged length: nothing that arrives on this connection is ever understood.
     world.load_state({.cut = true});
     const auto before = world.proxy.counters().connections;
     auto next = std::chrono::steady_clock::now();
     REQUIRE(world.until([&] {
-      // Few enough that ZeroMQ's queue does not fill, which would tell as well.
+      // Few enough that ZeroMQ's queue does not fill, which would also show the fault.
       if (std::chrono::steady_clock::now() > next) {
         next += 100ms;
         dialling.links->send(there, Ping{});

@@ -31,7 +31,7 @@ Simulator::Options watching_world(std::size_t peers, std::uint64_t seed) {
   return options;
 }
 
-/// The detection of the killed peer.
+/// Records how the killed peer is detected.
 class Inquest : public Watcher {
  public:
   explicit Inquest(PeerNumber victim) : victim_(victim) {}
@@ -53,8 +53,8 @@ class Inquest : public Watcher {
   }
 
   std::optional<Time> killed;
-  std::optional<Time> asked;      ///< The first probe of it without an answer.
-  std::optional<Time> suspected;  ///< By the first.
+  std::optional<Time> asked;      ///< First probe of it without an answer.
+  std::optional<Time> suspected;  ///< First suspicion.
   std::map<PeerNumber, Time> dead;
 
  private:
@@ -62,7 +62,7 @@ class Inquest : public Watcher {
 };
 
 struct Detection {
-  double asked_s = 0;      ///< From the kill to the first probe in vain.
+  double asked_s = 0;      ///< From the kill to the first unanswered probe.
   double suspected_s = 0;  ///< From the kill to the first suspicion.
   double first_s = 0;      ///< From the kill to the first verdict.
   double last_s = 0;       ///< From the kill to the last verdict.
@@ -99,11 +99,11 @@ Detection detect(std::size_t peers, std::uint64_t seed, const LinkQuality& quali
 }
 
 /// Mean number of probe periods until the first of n = N - 1 living members begins a probe of the
-/// dead one, the period in which it does included. All go through their n members in random orders
-/// of their own, drawn again every round (SWIM, section 4.3), and rounds begin together; the kill
-/// comes with equal probability before each of the n probes of a round. With r probes of the round
-/// gone, a member has its probe of the dead one still before it with (n - r)/n, evenly over the
-/// next n - r; else it comes evenly over the next round's n.
+/// dead one, including that period. Each goes through its n members in a random order of its own,
+/// drawn again every round (SWIM, section 4.3), and rounds begin together. The kill comes with
+/// equal probability before each of the n probes of a round. After r probes of the round, a
+/// member's probe of the dead one is still to come with probability (n - r)/n, evenly over the next
+/// n - r probes; otherwise it comes evenly over the next round's n.
 double first_probe_periods(std::size_t peers) {
   const auto n = static_cast<int>(peers - 1);
   double mean = 0;
@@ -128,12 +128,12 @@ double first_probe_periods(std::size_t peers) {
 TEST_CASE("a death is first noticed after as many probe periods as the formula of SWIM says",
           "[sim][theory]") {
   // SWIM (Das, Gupta, Motivala 2002, section 3.1): if every member probes one of n = N - 1 others
-  // drawn at random, a dead one is probed in a period with 1 - (1 - 1/n)^n, so the first probe in
-  // vain comes in period 1/(1 - (1 - 1/n)^n), about e/(e - 1) = 1.58. Round-robin orders (section
-  // 4.3) have the same first period and are a little faster later: `first_probe_periods`. All peers
-  // start together here, so their periods do too and the kill comes, on average, half way between
-  // two; suspicion follows a probe after one period. So the first suspicion comes after
-  // first_probe_periods - 1/2 + 1 periods of a second.
+  // drawn at random, a dead one is probed in a period with probability 1 - (1 - 1/n)^n, so the
+  // first such probe comes in period 1/(1 - (1 - 1/n)^n), about e/(e - 1) = 1.58. Round-robin
+  // orders (section 4.3) have the same first period and are a little faster later:
+  // `first_probe_periods`. All peers and so their periods start together here, so the kill comes on
+  // average half way between two. Suspicion follows a probe after one period. So the first
+  // suspicion comes after first_probe_periods - 1/2 + 1 periods of a second.
   const std::size_t peers = GENERATE(std::size_t{4}, std::size_t{8}, std::size_t{16});
   constexpr int seeds = 400;
   double sum = 0;
@@ -188,8 +188,8 @@ TEST_CASE("a death is known everywhere within the bound of round robin and suspi
 }
 
 TEST_CASE("newcomers whose first words are lost are known to everybody within a minute", "[sim]") {
-  // With 10 % loss both first tables of two that meet are lost once in a hundred times: in 14 % of
-  // worlds of 16 some newcomer would stay alone if first messages were sent only once.
+  // With 10 % loss, both first tables of two peers that meet are lost once in a hundred times. If
+  // first messages were sent only once, some newcomer would stay alone in 14 % of worlds of 16.
   constexpr std::size_t peers = 16;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Simulator::Options options = watching_world(peers, seed);

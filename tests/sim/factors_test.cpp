@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// With an algorithm that sends the same bytes for each element, however few there are.
+/// Uses an algorithm that sends the same bytes for each element, however few elements there are.
 Simulator::Options by_ring(Simulator::Options options) {
   options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   return options;
@@ -60,7 +60,7 @@ struct SufficientRun : LockstepRun {
   }
 };
 
-/// The first peer's own figures on its collectives, while it runs.
+/// Records the first peer's own figures about its collectives while it runs.
 struct FirstPeer : Watcher {
   void after(const Simulator& world, PeerNumber peer) override {
     const auto& node = world.peer(0).node;
@@ -72,10 +72,10 @@ struct FirstPeer : Watcher {
     if (newest != nullptr) generations[allreduce.step()] = newest->key();
   }
   double bytes = 0;
-  std::map<std::uint64_t, std::uint64_t> generations;  ///< In which each step was made.
+  std::map<std::uint64_t, std::uint64_t> generations;  ///< Generation in which each step was made.
 };
 
-/// One of four is killed and comes back, another stands still: all end with one model.
+/// Kills and restarts one of four peers, and stops another. All must end with the same model.
 void outlives_faults(const LockstepRun& run, Simulator::Options options, MakeWorkload workloads,
                      int moment) {
   options.node.course.save_every_steps = 40;
@@ -90,7 +90,7 @@ void outlives_faults(const LockstepRun& run, Simulator::Options options, MakeWor
   world.watch(watch);
   world.run(Time(10min));
   CHECK(apart == 0);
-  // It also compares all models.
+  // accuracy() also compares all models.
   CHECK(run.accuracy(world) > 0.7);
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
   thin.run(Time(10min));
   // Of 400 samples, each with a deviation of 0.3.
   CHECK(run.accuracy(thin) > run.accuracy(whole) - 0.04);
-  // In the mean of two turns, with four lanes behind each.
+  // The mean of two turns, each with four numbers of checksum.
   const double part = static_cast<double>(run.shape.size(0) + run.shape.size(1)) / 2 + 4;
   CHECK(few.bytes / all.bytes ==
         Approx(part / (static_cast<double>(run.shape.elements) + 4)).epsilon(0.01));
@@ -215,7 +215,7 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
   }
   // The same sums in another order, for 200 steps with momentum.
   CHECK(apart < 1e-4 * largest);
-  // Three quarters of the factors of eight samples and twice that of the rest, with four lanes.
+  // Gathered factors cost half as much as summed elements; four numbers of checksum come on top.
   const std::size_t elements = run.learner(0)->layout().size();
   const SufficientFactors cut(elements, world.options().node.allreduce.places.dense, {2, 2, 2, 2});
   const auto gathered = static_cast<double>(cut.parts().back().end);
@@ -301,7 +301,7 @@ TEST_CASE("what factors lack is in a checkpoint as it was before the last was as
   REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(*ask(restored, 2, 0).values == *ask(replica, 2, 0).values);
-  // A run that goes on without factors has no use for it.
+  // A run that continues without factors does not need it.
   WholeReplica plain(run.learner(0), 0);
   CHECK(plain.restore(replica.parts().front()).empty());
 }

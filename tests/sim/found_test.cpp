@@ -1,4 +1,4 @@
-// Worlds in which something was found to be wrong once, as they were drawn then.
+// Worlds that once revealed a fault, as they were drawn then.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
-// Three of sixteen peers are hostile in runs of their own: guards withstand every attack, plain
-// averages do not.
+// Runs in which three of sixteen peers are hostile: guards withstand every attack, plain averages
+// do not.
 #include "sim/virtual/hostile.hpp"
 
 #include <algorithm>
@@ -31,10 +31,10 @@ MixRule rule(GuardKind guard) {
           .guard = {.kind = guard}};
 }
 
-/// Sixteen peers on quadratics for 60 rounds of 4 steps.
+/// The end of a run of sixteen peers on quadratics, with 60 rounds of 4 steps.
 struct Ended {
-  double excess = 0;  ///< Of the mean of the honest, above the least that their sum can have.
-  double worst = 0;   ///< Of the worst of them.
+  double excess = 0;  ///< Excess loss of the honest peers' mean model.
+  double worst = 0;   ///< Excess loss of the worst honest peer.
   std::size_t whole = 0;
   Belief of_hostile;
   Belief of_honest;
@@ -93,8 +93,8 @@ std::vector<HostileRule> attacks() {
           hostile(AttackKind::lying_weight)};
 }
 
-/// Neither moves a plain average: the one is refused before it is mixed, the other sends a weight
-/// that averages do not ask for.
+/// Neither moves a plain average: NaN is refused before it is mixed, and averages ignore the weight
+/// that a peer sends.
 bool is_harmless(AttackKind attack) {
   return attack == AttackKind::not_a_number || attack == AttackKind::lying_weight;
 }
@@ -108,7 +108,7 @@ bool mentions(const Problems& problems, const std::string& words) {
 }  // namespace
 
 TEST_CASE("with the default guard three hostile of sixteen take nobody far", "[sim][hostile]") {
-  const double start = 0.5 * 16;  // About what lies between the first model and the optimum.
+  const double start = 0.5 * 16;  // About the excess loss of the first model.
   for (const HostileRule& attack : attacks()) {
     const Ended ended = run_of(rule(GuardKind::self_centred_clip), {attack});
     INFO(to_string(attack.attack));
@@ -127,11 +127,11 @@ TEST_CASE("a plain average is spoilt by what the guard bears", "[sim][hostile]")
     if (is_harmless(attack.attack)) {
       CHECK(ended.worst < 2 * clean.worst);
     } else {
-      // Or it is no number at all.
+      // It may also be NaN.
       CHECK_FALSE(ended.worst < 20 * clean.worst);
     }
   }
-  // Where weights are sent a lie counts.
+  // If weights are sent, a false one does harm.
   MixRule weighs = rule(GuardKind::none);
   weighs.kind = MixKind::push_sum;
   CHECK(run_of(weighs, {}).worst < 2 * clean.worst);
@@ -188,7 +188,7 @@ TEST_CASE("hostile peers where they cannot be are refused with what would do") {
   const auto problems = [&](const MixRule& mix, ModeKind mode = ModeKind::mixing) {
     return problems_with_hostile(scenario, mode, mix, peers, "run.toml");
   };
-  CHECK(problems({}, ModeKind::gossip).empty());  // There are none.
+  CHECK(problems({}, ModeKind::gossip).empty());  // No peer is hostile.
   scenario.hostile = {hostile(AttackKind::bit_flip)};
   CHECK(problems(rule(GuardKind::self_centred_clip)).empty());
   CHECK(mentions(problems({}, ModeKind::gossip),

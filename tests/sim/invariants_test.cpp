@@ -1,5 +1,4 @@
-// The checkers of a virtual world, tested on violations: peers that were made to believe
-// wrongly from outside.
+// The checkers of a virtual world, tested on peers that are misled from outside.
 #include "sim/virtual/invariants.hpp"
 
 #include <catch2/catch.hpp>
@@ -67,8 +66,8 @@ TEST_CASE("a peer that left and is still counted in minutes later is found out",
 
 TEST_CASE("half an exchange is excused by what befell the other side since it was decided",
           "[sim]") {
-  // The other gives its model up for a fetched one just before the decision, or just after. This
-  // side adds its force soon, or once a slow disk lets it.
+  // The partner replaces its model by a fetched one just before or just after the decision. This
+  // side adds its force soon, or later because of a slow disk.
   for (const bool before : {false, true}) {
     for (const Time applied : {Time(102s), Time(190s)}) {
       Simulator::Options options = small_world(2, 4);

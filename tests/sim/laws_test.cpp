@@ -24,7 +24,7 @@ constexpr PeerId stranger{4711};
 
 // ---- Strangers ----
 
-/// Everything that honest peers do, receive from each other and send, except about strangers.
+/// Records all that honest peers do, receive from each other and send, except about strangers.
 class HonestLife : public Watcher {
  public:
   void on_input(const Simulator& world, const Input& input) override {
@@ -64,8 +64,7 @@ class HonestLife : public Watcher {
   }
 };
 
-/// Every kind of message, as forged by a stranger who has read the protocol and overheard
-/// `heard`.
+/// Every kind of message, forged by a stranger that knows the protocol and has overheard `heard`.
 std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const TransferId& heard) {
   const PeerNumber victim = (to + 1) % static_cast<PeerNumber>(world.size());
   Member rumor = world.peer(victim).node->membership().self();
@@ -114,7 +113,7 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
                            course.elements, 1u << 30}};
 }
 
-/// The newest exchange that any peer offered: the knowledge of an eavesdropper.
+/// The newest exchange that any peer offered, which is what an eavesdropper knows.
 class Eavesdropper : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
@@ -174,18 +173,18 @@ TEST_CASE("a stranger who forges every message changes nothing that honest peers
 namespace {
 
 struct Exchanges {
-  double begun = 0;    ///< Committed ones that peers other than 0 asked for.
+  double begun = 0;    ///< Committed ones that peers other than 0 began.
   double sharing = 0;  ///< How often one of those peers was a side of any exchange.
 };
 
-/// A minute of exchanges of all but peer 0, the slow one.
+/// The exchanges within a minute of all peers but 0, the slow one.
 Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double speed,
                               std::uint64_t seed) {
   Simulator::Options options = small_world(peers, seed);
   options.node.gossip.pairing = pairing;
   options.scenario.links = {every_link({.latency = 1ms})};
   options.scenario.speeds = {{.peers = just(0), .factor = speed}};
-  // Not to catch up: it is to stay as slow as it is.
+  // It must not catch up, but stay as slow as it is.
   options.node.gossip.catch_up_periods = 1000000;
   class Count : public Watcher {
    public:

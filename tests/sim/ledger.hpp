@@ -1,5 +1,4 @@
-// Exchanges of a virtual run one by one, to see what each did to the models, and samples of
-// figures.
+// Records each exchange of a virtual run and its effect on the models; samples with mean and error.
 #pragma once
 
 #include <algorithm>
@@ -45,8 +44,8 @@ double scatter(const Models& models) {
   return total;
 }
 
-/// Writes down every exchange, in the order in which they were decided, and every force as it was
-/// added, to compute the models between any two exchanges afterwards.
+/// Records every exchange, in the order of the decisions, and every force as it was added, so that
+/// the models between any two exchanges can be computed afterwards.
 class Ledger : public Watcher {
  public:
   struct Entry {
@@ -74,14 +73,14 @@ class Ledger : public Watcher {
     const auto* adds = first_of<task::AddForces>(job.tasks);
     if (adds == nullptr) return;
     for (const Force& force : adds->forces) {
-      // Kept by value: buffers are used again.
+      // Copied, because buffers are reused.
       Force own = force;
       own.values = std::make_shared<const std::vector<float>>(*force.values);
       entries[places_.at(force.exchange)].forces.emplace(peer, std::move(own));
     }
   }
 
-  /// Adds the forces of one exchange; false when one of them was not added before the end.
+  /// Adds the forces of one exchange. Returns false if one of them was never added.
   static bool apply(const Entry& entry, std::vector<std::vector<float>>& models) {
     if (entry.forces.size() != 2) return false;
     for (const auto& [peer, force] : entry.forces) {
@@ -92,7 +91,7 @@ class Ledger : public Watcher {
     return true;
   }
 
-  std::vector<std::vector<float>> start;  ///< Of each peer.
+  std::vector<std::vector<float>> start;  ///< The model of each peer at the start.
   std::vector<Entry> entries;
 
  private:

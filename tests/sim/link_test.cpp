@@ -1,4 +1,4 @@
-// Links between real processes, the part without sockets: the active faults and their cost.
+// The part of links between real processes without sockets: the active faults and their cost.
 #include <catch2/catch.hpp>
 
 #include "sim/link_faults.hpp"
@@ -17,7 +17,7 @@ Scenario scenario_of(const std::string& text) {
   return parsed.scenario;
 }
 
-/// The rules of `text` begun one after the other.
+/// Begins the faults in `text` one after the other.
 LinkFaults begun(const std::string& text) {
   const Scenario scenario = scenario_of(text);
   LinkFaults faults(scenario);

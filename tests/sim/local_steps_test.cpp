@@ -56,7 +56,7 @@ std::vector<float> serially(const LockstepRun& run) {
         model[k] -= rate * (mean[k] + mu * velocity[k]);
       }
     }
-    // The optimiser of each stays its own.
+    // Each keeps its own optimiser state.
     for (const auto& trainer : trainers) {
       REQUIRE(trainer->restore(model, trainer->optimizer_state()).empty());
     }
@@ -65,7 +65,7 @@ std::vector<float> serially(const LockstepRun& run) {
   return model;
 }
 
-/// How often each peer was asked for each collective, and the steps behind each outer step.
+/// Counts how often each peer was asked for each collective, and the steps of each outer step.
 class Orders : public Watcher {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
@@ -78,7 +78,7 @@ class Orders : public Watcher {
   std::vector<std::uint64_t> updates;
 };
 
-/// Watches a world for the invariants of the all-reduce.
+/// Runs a world, and checks the invariants of the all-reduce.
 void holds(Simulator& world, const AllReduceInvariants& invariants, Duration until) {
   world.run(Time(until));
   INFO((invariants.violation() ? invariants.violation()->what : ""));
@@ -97,7 +97,7 @@ TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[
   const auto kind = GENERATE(OptimizerKind::sgd, OptimizerKind::nesterov, OptimizerKind::adam);
   const auto outer = GENERATE(OuterKind::average, OuterKind::nesterov);
   LockstepRun run(peers, 8, 60, kind);
-  // By the cosine every step has a learning rate of its own. 60 is no multiple of 7.
+  // With the cosine schedule each step has its own learning rate. 60 is no multiple of 7.
   for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
   run.local = {.period = 7, .outer = outer};
   const std::vector<float> expected = serially(run);
@@ -150,7 +150,7 @@ TEST_CASE("one local step and the average are the mean gradient, but for roundin
   }
   const auto local = locals[0].learner().parameters();
   CHECK_FALSE(std::ranges::equal(local, synchronous[0].learner().parameters()));
-  // Anchor minus model rounds at the size of the parameters, 6e-8 of them in each of 100 steps.
+  // Anchor minus model is rounded relative to the parameters: by 6e-8 of them in each of 100 steps.
   CHECK(distance(local, synchronous[0].learner().parameters()) < 6e-6);
 }
 
@@ -264,13 +264,13 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   const JobDone out = compute(*first);
   CHECK(first_of<result::Gradient>(out.results)->samples == 48);
   CHECK(out.score.samples == 48);
-  // Their steps are made, and nothing shows.
+  // The steps are taken, but they do not change the state.
   CHECK(std::ranges::equal(first->parameters(), anchor));
   CHECK(first->step() == 24);
   const auto state = std::make_shared<Floats>(before->size());
   first->run({.tasks = {task::ExportState{state}}});
   CHECK(*state == *before);
-  // Asked again, for a reason or another, they are the same.
+  // Asked again, for any reason, they are the same.
   const Floats once = *values;
   const Image image = image_of(*first);
   compute(*first);

@@ -1,4 +1,4 @@
-// A small all-reduce training run, with everything to compute it without a swarm.
+// A small all-reduce training run, and the means to compute it without a swarm.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace gv {
 
-/// Numbers of the contribution checksum behind every gradient.
+/// Numbers in the contribution checksum behind every gradient.
 constexpr std::size_t ring_lanes = 4;
 
-/// Peers with a shard each, and everything to do their work without them.
+/// Peers with a shard each, and all that is needed to repeat their work without a swarm.
 struct LockstepRun {
   LockstepRun(std::size_t peers, std::size_t batch, std::uint64_t steps, OptimizerKind kind)
       : steps(steps) {
@@ -45,7 +45,7 @@ struct LockstepRun {
     return built_in_learner(specs[peer], shards[peer]);
   }
 
-  /// A virtual world of them on perfect links.
+  /// A virtual world of these peers on perfect links.
   Simulator::Options options() const {
     const auto first = learner(0);
     Simulator::Options options = small_world(specs.size(), 11);
@@ -61,7 +61,7 @@ struct LockstepRun {
     return options;
   }
 
-  /// The same, where peer 2 computes at a quarter of the others' pace and shares follow speed.
+  /// The same world, but peer 2 computes at a quarter of the others' pace, and shares follow speed.
   Simulator::Options with_a_slow_one() {
     for (TrainerSpec& spec : specs) spec.batch_max = 4 * spec.batch;
     Simulator::Options chosen = options();
@@ -77,7 +77,7 @@ struct LockstepRun {
     };
   }
 
-  /// Share of unseen samples that the first peer's model gets right; all have the same model.
+  /// Accuracy of the first peer's model on unseen samples. Checks that all have the same model.
   double accuracy(const Simulator& world) const {
     const auto model = world.peer(0).work->parameters();
     for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -114,7 +114,8 @@ struct LockstepRun {
   LocalSteps local;
 };
 
-/// The mean as a ring makes it: chunk c begins at rank c, is added to by each in turn, and scaled.
+/// The mean as a ring computes it: chunk c starts at rank c, each peer adds to it, then it is
+/// scaled.
 inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradients) {
   const std::size_t n = gradients.size();
   const std::size_t total = gradients[0].size() + ring_lanes;
@@ -142,8 +143,8 @@ class SumBytes : public Watcher {
   std::size_t sent = 0;
 };
 
-/// Runs peers with plain pieces, and with sparse and rounded ones: both learn, the latter in far
-/// fewer bytes.
+/// Trains with plain pieces, and with sparse and rounded ones. Checks that both learn, the latter
+/// with far fewer bytes.
 inline void check_coded(const LockstepRun& run) {
   Simulator::Options options = run.options();
   options.node.allreduce.segment_elements = 1 << 14;
@@ -162,7 +163,7 @@ inline void check_coded(const LockstepRun& run) {
   CHECK(coded_sums.sent < plain_sums.sent / 3);
 }
 
-/// Relative to the second.
+/// Distance of the two vectors, relative to the norm of `b`.
 inline double distance(std::span<const float> a, std::span<const float> b) {
   double apart = 0;
   double norm = 0;

@@ -28,7 +28,7 @@ class FirstPeersJobs : public Watcher {
   std::uint64_t seen = 0;
 };
 
-/// Asks for a gradient of 8 samples, of which the largest values travel.
+/// Asks for a gradient of 8 samples, of which only the largest values are sent.
 task::ComputeGradient largest_of(const CompressorOptions& options, std::size_t elements) {
   const std::shared_ptr compressor = make_compressor(options, elements);
   return {.samples = 8,
@@ -66,7 +66,7 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduc
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   LockstepRun run(peers, batch, 200, OptimizerKind::nesterov);
   if (algorithm == ReduceAlgorithm::ring) {
-    // Half the batch that the rate is for, by the linear scaling rule half the rate.
+    // The batch is half the one that the rate is for, so the linear scaling rule halves the rate.
     for (TrainerSpec& spec : run.specs) {
       spec.schedule = {.learning_rate = 0.1, .reference_batch = 2 * peers * batch};
     }
@@ -155,8 +155,8 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
   REQUIRE(shares.size() == 4);
   CHECK(shares[0] + shares[1] + shares[2] + shares[3] == 64);
   CHECK(shares[2] == 5);
-  // 400 steps of 20 ms take 8 s where all are alike. Waiting for one at a quarter of the pace makes
-  // them 32; shares by speed 64 / 52 of 8.
+  // 400 steps of 20 ms take 8 s if all are equally fast, and 32 s if all wait for one at a quarter
+  // of the pace. Shares by speed make it 64 / 52 of 8 s.
   CHECK(world.now() < Time(13s));
   CHECK(run.accuracy(world) > 0.84);  // The classes overlap: 0.86 with equal machines.
 }
@@ -221,7 +221,7 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
     part.begin(0, 1, out);
     const auto order = part.order(1);
     REQUIRE(order);
-    // Two of them together are no number in half precision any more.
+    // The sum of two of them overflows in half precision.
     std::fill_n(order->values->begin(), elements, 60000.0f);
     part.ready(1, 0, out);
     post(peer, out);

@@ -1,4 +1,4 @@
-// Rounds of mixing: against serial rounds, through deaths, arrivals and sleep, and by every name.
+// Rounds of mixing: against serial rounds, through deaths, arrivals and stops, and by every name.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t seed = 11;
 
-/// Peers that mix in rounds by a rule, once all are there.
+/// Peers that mix in rounds by a rule, once all have joined.
 Simulator::Options rounds_world(Simulator::Options options, const MixRule& rule,
                                 std::uint64_t period = 1) {
   options.node.mode = ModeKind::mixing;
@@ -143,10 +143,10 @@ namespace {
 
 /// The state of all peers at the end of a world of quadratics.
 struct Ended {
-  std::size_t whole = 0;      ///< Peers whose budget is done.
-  std::uint64_t adopted = 0;  ///< States that newcomers took over.
+  std::size_t whole = 0;      ///< Peers that have taken all their steps.
+  std::uint64_t adopted = 0;  ///< States that newcomers adopted.
   std::uint64_t refused = 0;  ///< Messages that could not be read.
-  double furthest = 0;        ///< Distance of a model from the common optimum, at most.
+  double furthest = 0;        ///< Largest distance of a model from the common optimum.
 };
 
 constexpr std::uint64_t budget = 300;
@@ -168,7 +168,7 @@ Ended ended(const Simulator& world, const QuadraticSpec& spec) {
   return ended;
 }
 
-/// Seven peers on quadratics that agree on most.
+/// Quadratics whose optima are close together.
 QuadraticSpec agreeable(std::size_t dimension) {
   return {.dimension = dimension, .noise = 0, .disagreement = 0.1};
 }
@@ -199,7 +199,7 @@ Ended run_of(const MixRule& rule, const std::vector<FaultRule>& faults,
   return result;
 }
 
-/// Rules whose memory of neighbours a death cuts in unlike ways.
+/// Rules that remember neighbours in different ways, which a death interrupts.
 std::vector<MixRule> rules_with_memory() {
   return {{},
           {.topology = {.kind = TopologyKind::one_peer_exponential},
@@ -245,7 +245,7 @@ TEST_CASE("a peer that comes back or wakes up goes on with the others", "[sim][m
 
 namespace {
 
-/// Messages of peers that remember each other, by form.
+/// Counts messages of peers that remember each other, by form.
 class Forms : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
@@ -275,8 +275,8 @@ TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[s
   world.watch(forms);
   world.run(Time(5min));
   CHECK(ended(world, spec).whole == 7);
-  // All at first; then the pair that a death makes neighbours, and a returning peer with both of
-  // its neighbours.
+  // Whole to all neighbours at first; then between the two that a death makes neighbours, and
+  // between a returning peer and its two neighbours.
   CHECK(forms.sent[MixForm::whole] == 14 + 2 * (2 + 4));
   CHECK(forms.sent[MixForm::coded] > 1500);
 }
@@ -290,7 +290,7 @@ TEST_CASE("a newcomer far behind is sent a model", "[sim][mixing]") {
 
 namespace {
 
-/// The most rounds that one peer was ahead of another in the same generation.
+/// The largest lead in rounds of one peer over another in the same generation.
 class Lead : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber) override {
@@ -312,7 +312,7 @@ class Lead : public Watcher {
   std::uint64_t most = 0;
 };
 
-/// Peer 2 at a quarter of the pace; how far ahead others come, and when the run ends.
+/// Runs with peer 2 at a quarter of the pace. Returns the largest lead and the end of the run.
 std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
   Simulator::Options options = faulty_world(rule, {});
   options.node.mixing.period = 1;
@@ -361,7 +361,7 @@ TEST_CASE("who never waits is not held up by a straggler", "[sim][mixing]") {
 
 namespace {
 
-/// Steps of 100 ms over links of 80 ms: virtual seconds of 50 rounds.
+/// Virtual seconds of 50 rounds with steps of 100 ms over links of 80 ms.
 double seconds_of_rounds(const MixRule& rule, double pace = 1) {
   Simulator::Options options = faulty_world(rule, {});
   options.node.mixing.period = 1;
@@ -391,7 +391,7 @@ TEST_CASE("who sends before its steps pays for the longer of computing and commu
   const MixRule sends_first{.order = MixOrder::combine_then_adapt};
   CHECK(seconds_of_rounds(steps_first) == Approx(50 * 0.180).epsilon(0.02));
   CHECK(seconds_of_rounds(sends_first) == Approx(50 * 0.100).epsilon(0.02));
-  // At twice the pace it is the links that take longer.
+  // At twice the pace the links take longer.
   CHECK(seconds_of_rounds(steps_first, 2) == Approx(50 * 0.130).epsilon(0.02));
   CHECK(seconds_of_rounds(sends_first, 2) == Approx(50 * 0.080).epsilon(0.02));
 }
@@ -438,7 +438,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
         "[run]\npeers = 8\nalgorithm = \"" + std::string(algorithm.name) + "\"\n", "a.toml");
     INFO(algorithm.name);
     for (const Problem& problem : parsed.problems) {
-      // Two optimisers would add up: what the default config has is said to be wrong.
+      // The default config has an optimiser of its own, and two would add up.
       UNSCOPED_INFO(to_string(problem));
     }
     REQUIRE(parsed.problems.empty());
@@ -450,7 +450,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
     options.node.mixing.state_elements = options.scenario.dimension;
     QuadraticSpec spec = agreeable(options.scenario.dimension);
     spec.learning_rate = 0.05;
-    // With momentum steps are ten times as long.
+    // With momentum, steps are ten times as long.
     if (traits_of(config.mixing.rule).plain_steps) spec.learning_rate = 0.005;
     Simulator world(options, mixing([&](std::size_t p) { return quadratic_workload(spec, p); },
                                     config.mixing.rule, seed));
@@ -464,7 +464,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
       for (std::size_t k = 0; k < optimum.size(); ++k) {
         squares += std::pow(work->parameters()[k] - optimum[k], 2);
       }
-      // They begin 4 away from it.
+      // They begin at a distance of 4.
       CHECK(std::sqrt(squares) < 1.6);
     }
   }

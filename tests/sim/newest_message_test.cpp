@@ -1,4 +1,4 @@
-// Rounds over links that are slower than they: the newest message counts, or each of them does.
+// Rounds over links slower than the rounds: only the newest message counts, or all of them do.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t peers = 6;
 constexpr std::uint64_t seed = 11;
 constexpr std::uint64_t budget = 400;
-/// Parameters of the model: a message takes a link of this bandwidth three rounds of 20 ms.
+/// Parameters of the model: a message takes three rounds of 20 ms on a link of this bandwidth.
 constexpr std::size_t dimension = 4096;
 constexpr std::size_t message_bytes = 4 * dimension + 16;
 constexpr double bandwidth_mbit = 8e-6 * message_bytes / 0.060;
@@ -46,10 +46,10 @@ struct Outcome {
   std::uint64_t oldest = 0;
   std::uint64_t arrived = 0;
   std::uint64_t sent = 0;        ///< Messages made for neighbours.
-  std::uint64_t superseded = 0;  ///< And left out.
-  std::size_t whole = 0;         ///< Peers whose budget is done.
+  std::uint64_t superseded = 0;  ///< Messages dropped for newer ones.
+  std::size_t whole = 0;         ///< Peers that have taken all their steps.
   double rounds_a_second = 0;
-  double furthest = 0;  ///< Of a model from the common optimum.
+  double furthest = 0;  ///< Largest distance of a model from the common optimum.
 };
 
 Outcome over_slow_links(const MixRule& rule) {
@@ -105,10 +105,10 @@ TEST_CASE("who never waits hears what is a few rounds old however slow the links
   const Outcome outcome = over_slow_links(rule);
   CHECK(outcome.whole == peers);
   CHECK(outcome.rounds_a_second > 40);
-  // One under way for three rounds, one that waited for as long at most, and peers that drift apart
-  // by some rounds. Without leaving any out it would be two rounds more with every three.
+  // A message travels for three rounds and waits at most as long before, and peers drift apart by
+  // some rounds. If none were dropped, it would be two rounds more in every three.
   CHECK(outcome.oldest <= 12);
-  // Two of three, on each link.
+  // Two of three are dropped on each link.
   CHECK(outcome.superseded > outcome.sent / 2);
   CHECK(outcome.superseded < outcome.sent * 3 / 4);
   CHECK(outcome.arrived > outcome.sent / 4);
@@ -122,7 +122,7 @@ TEST_CASE("with bounded staleness newer models stand in for older ones and the b
   CHECK(outcome.whole == peers);
   CHECK(outcome.superseded > 0);
   CHECK(outcome.oldest <= rule.staleness + 1);
-  // The links carry 16 messages a second each.
+  // Each link carries 16 messages a second.
   CHECK(outcome.rounds_a_second > 30);
 }
 

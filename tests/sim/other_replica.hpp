@@ -1,4 +1,4 @@
-// A virtual peer's replica behind another one, which can change what jobs do.
+// A wrapper around a virtual peer's replica, which can change what jobs do.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// Does as `inner` does. Tests override run().
+/// Forwards all calls to `inner`. Tests override run().
 class OtherReplica : public Replica {
  public:
   explicit OtherReplica(std::unique_ptr<Replica> inner) : inner_(std::move(inner)) {}

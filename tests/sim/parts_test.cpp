@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 
 Time at(double s) { return Time(from_seconds(s)); }
 
-/// Whether `count` of `tries` is what happens with that probability: within 4 deviations of a
-/// binomial count, which a sound link misses once in 16 000 tests. The seeds are fixed, so a test
-/// that passes once passes always.
+/// True if `count` of `tries` fits that probability: it is within 4 deviations of a binomial count,
+/// which a correct link misses once in 16 000 tests. The seeds are fixed, so a test that passes
+/// once always passes.
 bool is_rate(std::size_t count, std::size_t tries, double probability) {
   const double n = static_cast<double>(tries);
   const double deviation = std::sqrt(n * probability * (1 - probability));
@@ -77,7 +77,7 @@ TEST_CASE("a place that a taken event leaves is used again without mixing events
     const std::int64_t due = now + static_cast<std::int64_t>(rng.below(50));
     queue.push(Time(Duration(due)), std::to_string(due));
   }
-  // Each event makes the next, as in a world: places are freed and taken all the time.
+  // Each event makes the next, as in a world, so slots are freed and reused all the time.
   for (int i = 0; i < 2000; ++i) {
     const Time next = queue.next();
     REQUIRE(next.time_since_epoch().count() >= now);
@@ -133,7 +133,7 @@ TEST_CASE("jitter delays by up to its length and keeps the order", "[sim]") {
   CHECK(std::abs(sum / n - 0.020) < 4 * 0.020 / std::sqrt(12 * n));
   CHECK(longest > 0.0299);
 
-  // Back to back the order still holds though the draws alone would break it.
+  // Messages sent back to back keep their order, though the draws alone would break it.
   const Time late = at(1e4);
   Time previous = late;
   for (int i = 0; i < 1000; ++i) {

@@ -1,4 +1,4 @@
-// A small training run in a pipeline, on virtual peers.
+// A small training run in a pipeline of virtual peers.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace gv {
 
-/// Peers with the same shard each, and a model in stages.
+/// Peers that all have the same shard, and a model in stages.
 struct PipelineTask {
   std::size_t peers = 4;
   std::size_t stages = 2;
@@ -56,7 +56,7 @@ struct PipelineTask {
     return built_in_stage_learner(spec(peer), shard());
   }
 
-  /// A virtual world of them on perfect links.
+  /// A virtual world of these peers on perfect links.
   Simulator::Options options() const {
     const auto first = learner(0);
     Simulator::Options options = small_world(peers, 11);
@@ -92,7 +92,7 @@ struct PipelineTask {
   }
 };
 
-/// Records the events, and each stage's parameters at a step at all its carriers.
+/// Records the events, and at one step the parameters of each stage from all its carriers.
 class StageRecord : public Watcher {
  public:
   explicit StageRecord(std::uint64_t step) : step_(step) {}

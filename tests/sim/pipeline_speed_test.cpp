@@ -1,4 +1,4 @@
-// How long runs of a pipeline take in virtual time: what the formulas of the schedules say.
+// Runs of a pipeline take as long in virtual time as the formulas of their schedules say.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -16,16 +16,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Peers alike, one for each of as many equal stages, that compute nothing but time.
+/// Equal stages that only cost time, each on a peer of its own.
 struct EvenPipeline {
   PipelineKind kind = PipelineKind::one_f_one_b;
   std::size_t stages = 4;
   std::size_t micro_batches = 8;
   std::size_t ahead = 0;
   Duration forward = 30ms;   ///< A pass through a stage; backward takes twice that.
-  double mbit = 0;           ///< Of every link each way; 0 = unlimited.
-  std::size_t values = 16;   ///< That pass from a stage to the next.
-  double slowest_speed = 1;  ///< Of the last peer, against the others.
+  double mbit = 0;           ///< Bandwidth of every link each way; 0: unlimited.
+  std::size_t values = 16;   ///< Values passed from a stage to the next.
+  double slowest_speed = 1;  ///< Speed of the last peer, relative to the others.
 
   /// A forward and a backward pass of a micro-batch through one stage, in seconds.
   double both() const { return 3 * seconds(forward); }
@@ -33,10 +33,10 @@ struct EvenPipeline {
 
 struct Pace {
   double step = 0;    ///< Seconds of a run.
-  double bubble = 0;  ///< The part of it in which a peer computes nothing, in the mean.
+  double bubble = 0;  ///< Mean fraction of it in which a peer is idle.
 };
 
-/// In the runs from the second on, when all peers are in step.
+/// Measures from the second run on, when all peers are in step.
 Pace pace_of(const EvenPipeline& wanted) {
   constexpr std::uint64_t runs = 5;
   Simulator::Options options = small_world(wanted.stages, 3, wanted.values);
@@ -84,7 +84,7 @@ Pace pace_of(const EvenPipeline& wanted) {
   return {whole / static_cast<double>(runs), 1 - busy / whole};
 }
 
-/// The same as a schedule on a clock.
+/// The duration of a run by the schedule's clock.
 double replayed(const EvenPipeline& wanted, double transfer_s) {
   Routes routes = straight_routes(wanted.stages, wanted.micro_batches);
   if (wanted.kind == PipelineKind::chimera) {

@@ -1,4 +1,4 @@
-// Pipelines of virtual peers: exact while nothing happens, and exact again after anything does.
+// Pipelines of virtual peers are exact without faults, and exact again after any fault.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 using Stages = std::map<std::size_t, std::vector<std::vector<float>>>;
 
-/// Each stage once, if all its carriers have the same bits.
+/// Runs a task. Returns each stage once, and checks that all its carriers have the same bits.
 Stages run(const PipelineTask& task, const Simulator::Options& options) {
   Simulator world(options, task.workloads());
   StageRecord record(task.steps);
@@ -99,7 +99,7 @@ std::map<std::size_t, std::vector<std::vector<float>>> ends_of(const PipelineTas
   return record.stages;
 }
 
-/// Sum over parameters of how far replicas are from the first.
+/// Sum over all parameters of the replicas' distances from the first replica.
 double spread_of(const PipelineTask& task, std::uint64_t mix_every) {
   double sum = 0;
   for (const auto& [stage, replicas] : ends_of(task, mix_every)) {
@@ -285,7 +285,7 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     REQUIRE(record.stages.size() == task.stages);
     handed_over += record.facts.of<StageAdopted>() > 0;
   }
-  CHECK(handed_over > 30);  // 39 of the 60: the others had no stage, or another of it was there.
+  CHECK(handed_over > 30);  // 39 of 60; the others had no stage, or it had another replica.
 }
 
 TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {
@@ -361,7 +361,7 @@ TEST_CASE("peers that a machine's other programs hold up now and then keep their
 TEST_CASE("peers that are alike do not exchange stages to and fro for a wrong estimate", "[sim]") {
   const PipelineTask task{.peers = 2, .stages = 2, .steps = 100000};
   Simulator::Options options = task.options();
-  // Each looks slower while it has the second stage.
+  // Each peer looks slower while it carries the second stage.
   options.node.pipeline.stage_seconds = {0.44, 0.56};
   options.stage_seconds = {0.37, 0.63};
   Simulator world(options, task.workloads());
@@ -392,7 +392,7 @@ TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on afte
 }
 
 TEST_CASE("who has no part in a run makes its operations one by one all the same", "[sim]") {
-  // One micro-batch takes one replica of each stage; the others have nothing to wait for.
+  // One micro-batch uses one replica of each stage; the others have nothing to wait for.
   PipelineTask task{.peers = 6,
                     .stages = 2,
                     .micro_batches = 1,
@@ -438,7 +438,7 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
 
 namespace {
 
-/// The first peer to reach a point for the `skip` + 1st time after a second, and the moment.
+/// Finds the first peer that reaches a point for the `skip` + 1st time after a second, and when.
 class AtPipelinePoint : public Watcher {
  public:
   AtPipelinePoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t seed = 11;
 
-/// Peers are validated every 25 steps, which is half a second, and hear of each other sooner.
+/// Peers are validated every 25 steps, which take half a second, and learn of each other sooner.
 Simulator::Options population_world(std::size_t peers, std::size_t dimension = 16) {
   Simulator::Options options = small_world(peers, seed, dimension);
   options.node.membership.probe_period = 200ms;
@@ -40,7 +40,7 @@ std::unique_ptr<Replica> member(std::unique_ptr<StandIn> learner, double rate, s
   return std::make_unique<WholeReplica>(std::move(learner), peer);
 }
 
-/// All have one optimum, and 0.002 is a hundred times too little for it.
+/// All have the same optimum, for which a rate of 0.002 is a hundred times too small.
 MakeWorkload learners(const Simulator::Options& options, std::vector<double> rates) {
   return [scenario = options.scenario, rates](std::size_t peer) {
     const QuadraticSpec spec{
@@ -54,7 +54,7 @@ struct Copy {
   Exploited what;
 };
 
-/// Everything that was copied.
+/// Records all copies.
 class Copies : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
@@ -75,7 +75,7 @@ TEST_CASE("those whose learning rate is too small come as far as the others by c
   PopulationTally population;
   together.watch(population);
   together.run(Time(60s));
-  // Alone, with the smallest.
+  // A peer alone, with the smallest rate.
   Simulator::Options lone_options = population_world(1);
   Simulator alone(lone_options, learners(lone_options, {mixed_rates.front()}));
   PopulationTally lone;
@@ -115,7 +115,7 @@ TEST_CASE("lineages are a forest", "[sim]") {
   const std::vector<Strain>& lineage = tally.lineage();
   std::size_t roots = 0;
   for (std::size_t i = 0; i < lineage.size(); ++i) {
-    // One parent each, and an earlier one: so no cycle.
+    // Each has one parent, which began earlier, so there is no cycle.
     CHECK(lineage[i].parent <= i);
     roots += lineage[i].parent == i ? 1 : 0;
   }
@@ -152,7 +152,7 @@ TEST_CASE("one seed gives one lineage", "[sim]") {
 }
 
 TEST_CASE("a source that dies in the middle of a copy leaves the copier as it was", "[sim]") {
-  // A model is four blocks, which take a second on their way.
+  // A model is four blocks, which travel for a second.
   Simulator::Options options = population_world(6, 200000);
   options.scenario.noise = 0;
   options.scenario.step = 100ms;
@@ -200,7 +200,7 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
   CHECK(lost);
   REQUIRE(failed);
   CHECK_FALSE(copied);
-  // It trained on all the while, with its own model.
+  // Meanwhile it went on training its own model.
   CHECK(tally.trials().at(copier).learning_rate == trial.learning_rate);
   CHECK(world.peer(copier).work->step() > step);
 }
@@ -225,7 +225,7 @@ TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model f
 TEST_CASE("who comes back from a checkpoint has the hyper-parameters it had", "[sim]") {
   Simulator::Options options = population_world(2);
   options.node.course.save_every_steps = 10;
-  // It stands too short a while to have to download a model.
+  // It is down too briefly to have to download a model.
   options.scenario.faults = {fault(FaultKind::kill, 20s, just(1), 200ms)};
   std::size_t made = 0;
   Simulator world(options, [&](std::size_t peer) {

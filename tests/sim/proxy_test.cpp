@@ -1,4 +1,4 @@
-// The proxy between real processes, here between sockets of one process.
+// The proxy between real processes, tested between sockets of one process.
 #include <array>
 #include <asio/io_context.hpp>
 #include <asio/read.hpp>
@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto patience = 20s;
 
-/// One end of a connection: what it got, and whether it ended.
+/// One end of a connection: the bytes it received, and whether it ended.
 struct End {
   explicit End(asio::io_context& io) : socket(io) {}
 
@@ -36,7 +36,7 @@ struct End {
       }
     });
   }
-  /// Writes behind what is being written.
+  /// Writes after all earlier writes.
   void write(std::string text) {
     auto owned = std::make_shared<std::string>(std::move(text));
     asio::async_write(socket, asio::buffer(*owned),
@@ -87,7 +87,7 @@ class Rig {
     }
     return true;
   }
-  /// Lets time pass in which nothing may happen.
+  /// Lets time pass.
   void idle(Clock::duration time) {
     until([] { return false; }, time);
   }

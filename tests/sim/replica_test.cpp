@@ -1,5 +1,4 @@
-// Jobs on replicas: tasks are done in their order, and two kinds of replica stand behind one
-// interface.
+// Replicas run the tasks of a job in order, and two kinds of replica have one interface.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>

@@ -1,5 +1,4 @@
-// Hostile members of virtual swarms: what they send is bounded by the wire, and never the same
-// twice.
+// Hostile members of virtual swarms: what they send stays within the wire's bounds and varies.
 #include "sim/virtual/saboteur.hpp"
 
 #include <algorithm>
@@ -21,7 +20,7 @@ namespace {
 
 const std::vector<PeerId> peers = {PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}};
 
-/// Whether the network of a real peer hands it on as it is.
+/// True if a real peer's network would deliver the message unchanged.
 bool arrives(const Message& message) {
   const Decoded decoded = decode(encode(message));
   return decoded.frame && std::holds_alternative<Message>(*decoded.frame);
@@ -32,7 +31,7 @@ std::string drawn_without_hostile(DrawnWorld world) {
   return to_toml(world);
 }
 
-/// How peer 0 answers requests for its model.
+/// Counts how peer 0 answers requests for its model.
 class ModelAnswers : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {

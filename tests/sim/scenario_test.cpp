@@ -41,7 +41,7 @@ std::string scenario_reference() {
          settings_table(scenario_settings<HostileRule>());
 }
 
-/// "at kind peers" of every beginning of one kind.
+/// Time and peers of every beginning of a fault of this kind, as text.
 std::vector<std::string> drawn(const Scenario& scenario, FaultKind kind, std::uint64_t seed) {
   std::vector<std::string> found;
   for (const FaultEvent& fault_event : timeline(scenario, 8, 60s, Rng(seed))) {
@@ -291,7 +291,7 @@ TEST_CASE("the page of scenarios says what the tables of scenarios say") {
       "--faults`. How to use it is in\n[simulator.md](simulator.md) and "
       "[faults.md](faults.md).\n\n" +
       scenario_reference();
-  // Rewritten on request, then read as a difference.
+  // Set this to rewrite the page, then read the diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
   std::ifstream in(page);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

@@ -1,4 +1,4 @@
-// A virtual world is a function of its seed, and its faults do to peers what real faults do.
+// A virtual world is a function of its seed, and its faults affect peers as real faults do.
 #include "sim/virtual/simulator.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A world with a bit of everything: unlike peers, poor links, faults of all parties.
+/// A world with a bit of everything: unequal peers, poor links, and faults of every part.
 Simulator::Options troubled_world(std::uint64_t seed) {
   Simulator::Options options = small_world(6, seed);
   options.node.course.save_every_steps = 40;
@@ -60,7 +60,7 @@ Outcome run(const Simulator::Options& options, Time until,
   return {world.trace_hash(), world.counts().events, models(world)};
 }
 
-/// Counts every call a watcher gets.
+/// Counts every call to a watcher.
 class Everything : public Watcher {
  public:
   void on_input(const Simulator& world, const Input&) override { look(world); }
@@ -76,7 +76,7 @@ class Everything : public Watcher {
   std::uint64_t calls = 0;
 
  private:
-  /// Looks at all that can be looked at.
+  /// Reads everything that can be read.
   void look(const Simulator& world) {
     ++calls;
     for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -148,7 +148,7 @@ TEST_CASE("a stopped peer gets what was sent meanwhile as soon as it wakes", "[s
       if (input.kind == Input::Kind::message && now == Time(3500ms)) ++at_once;
     }
     void on_effects(const Simulator& world, PeerNumber, const NodeEffects& effects) override {
-      // Latency included: what is sent later than this arrives after it woke.
+      // Because of the latency, messages sent after this arrive after the peer woke.
       if (world.now() < Time(2s) || world.now() > Time(3499ms)) return;
       for (const Outgoing& out : effects.messages) sent += out.to == id_of(1) ? 1 : 0;
     }
@@ -275,7 +275,7 @@ TEST_CASE("a slow CPU slows the job that is under way and no longer than it last
   options.scenario.faults = {slow};
   Simulator world(options, idle_peers(options));
   world.run(Time(100s));
-  // 20 s of work, of which 0.01 s were done in the ten that were slow.
+  // 20 s of work, of which 0.01 s were done in the ten slow seconds.
   CHECK(seconds(world.now().time_since_epoch()) ==
         Approx(29.99).margin(0.02));  // Two checkpoints are written.
   CHECK(world.peer(0).spent.training == Approx(20));
@@ -344,7 +344,7 @@ TEST_CASE("a latecomer downloads a model and joins in", "[sim]") {
   world.run(Time(15s));
   CHECK(world.peer(3).state == PeerState::up);
   CHECK(fetched == 1);
-  // It is where the others are, and not where it would be had it begun at nothing.
+  // It is where the others are, and not where it would be if it had started from step 0.
   CHECK(world.peer(3).work->step() > 600);
   CHECK(world.peer(3).node->as<GossipMode>()->exchange().counts().committed > 0);
   for (PeerNumber number = 0; number < 4; ++number) {

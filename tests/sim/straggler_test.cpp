@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t peers = 4;
 constexpr std::size_t slow = 2;
 
-/// How they work together.
+/// Chooses how the peers work together.
 using Setting = std::function<void(NodeOptions&)>;
 
 void by_gossip(NodeOptions&) {}
@@ -25,7 +25,7 @@ void in_lockstep(NodeOptions& node) {
   node.allreduce.state_elements = node.course.elements;
 }
 
-/// The distance of the mean model from the optimum of all, at any time.
+/// Measures the distance of the mean model from the common optimum.
 class Straggler {
  public:
   Straggler(const Setting& setting, double pace)
@@ -33,7 +33,7 @@ class Straggler {
         world_(options(setting, pace),
                [this](std::size_t peer) { return quadratic_workload(spec_, peer); }) {}
 
-  /// Virtual seconds of training until it is that near.
+  /// Virtual seconds of training until that distance is reached.
   double seconds_to(double distance) {
     double begun = 0;
     while (world_.now() < Time(5min)) {
@@ -74,7 +74,7 @@ class Straggler {
   Simulator world_;
 };
 
-/// Time to a hundredth of the distance they begin at, over that without a slow peer.
+/// Time to a hundredth of the initial distance, relative to that without a slow peer.
 double cost_of_one_slow(const Setting& setting) {
   constexpr double near = 0.04;
   return Straggler(setting, 0.25).seconds_to(near) / Straggler(setting, 1).seconds_to(near);
@@ -82,7 +82,7 @@ double cost_of_one_slow(const Setting& setting) {
 
 }  // namespace
 
-// The mean of all models goes as far as steps are made in all: 3.25 instead of 4.
+// The mean model advances with the number of all steps: 3.25 instead of 4.
 TEST_CASE("one of four at a quarter of the pace costs gossip what it does not compute", "[sim]") {
   CHECK(cost_of_one_slow(by_gossip) == Approx(4 / 3.25).epsilon(0.05));
 }

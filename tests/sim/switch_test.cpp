@@ -37,7 +37,7 @@ FaultRule switched(Duration at, std::size_t peer, const std::string& algorithm) 
 
 /// The result of a run.
 struct Outcome {
-  /// By settings revision: the steps at which peers began to use it; the peers that did.
+  /// By settings revision: the steps at which peers began to use it, and those peers.
   std::map<std::uint64_t, std::set<std::uint64_t>> began;
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::set<std::string> refused;
@@ -46,7 +46,7 @@ struct Outcome {
   std::uint64_t unread = 0;    ///< Messages that a peer could not read.
 };
 
-/// The settings of each peer.
+/// Records the settings of each peer.
 class Rulings : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber number) override {

@@ -31,8 +31,8 @@ void check_within_three_errors(const std::string& what, const Sample& sample, do
   CHECK(std::abs(sample.mean() - wanted) <= 3 * sample.error());
 }
 
-/// Where a run is no longer looked at: models have come together to 1e-3 of their distance then,
-/// and the rounding of floats (6e-8) still is 1e-4 of the rest.
+/// Below this scatter a run is no longer measured. Models are then within 1e-3 of their first
+/// distance, and the rounding of floats (6e-8) is still only 1e-4 of the rest.
 constexpr double smallest = 1e-6;
 
 Simulator::Options frozen_world(std::size_t peers, std::uint64_t seed, double alpha,
@@ -84,9 +84,9 @@ TEST_CASE("exchange after exchange takes what the initiator and a uniform partne
   // - mean||^2 + V)/(N-1) in the mean, whatever came before. The differences between what it took
   // and that, over V, add up to nothing (they are a martingale).
   //
-  // The peer that asks has, as a rule, exchanged longest ago and lies farther out than the others.
-  // So in the long run an exchange contracts more than one of a uniform pair, which is checked as
-  // an inequality.
+  // The peer that asks has usually exchanged longest ago and lies farther out than the others. So
+  // in the long run an exchange contracts more than one of a uniform pair, which is checked as an
+  // inequality.
   const auto [peers, alpha] =
       GENERATE(table<std::size_t, double>({{4, 0.3}, {8, 0.5}, {16, 0.3}, {16, 0.5}, {32, 0.1}}));
   const double n = static_cast<double>(peers);
@@ -195,9 +195,9 @@ TEST_CASE("models between exchanges are those that the ledger of forces gives", 
 }
 
 TEST_CASE("pull gossip contracts by its formula and moves the mean", "[theory]") {
-  // Gossiping SGD's rule (Jin and others 2016), which no exchange of this protocol is, on the
-  // pairing function alone: everyone draws a partner and moves half the way to it, all at once.
-  // With S = sum ||x_i - mean||^2 and n peers, one round gives
+  // The rule of Gossiping SGD (Jin and others 2016), tested on the pairing function alone because
+  // no exchange of this protocol follows it: all draw a partner and move half the way to it at
+  // once. With S = sum ||x_i - mean||^2 and n peers, one round gives
   //   E[S'] = S ((1/2)(1 - 1/(n-1)) - (1/(4n))(1 - 1/(n-1)^2)),
   //   E[||mean' - mean||^2] = S (1 - 1/(n-1)^2)/(4 n^2).
   const std::size_t peers = GENERATE(std::size_t{3}, std::size_t{8}, std::size_t{16});
@@ -309,7 +309,7 @@ TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their 
 
 namespace {
 
-/// The limit of the models on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s, in one direction.
+/// The models on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s in the limit, in one direction.
 struct Settled {
   double pull = 0;     ///< sum_i (c_i - mean c) E[y_i - mean y], the bias of the peers.
   double scatter = 0;  ///< E sum_i (y_i - mean y)^2.
@@ -340,8 +340,8 @@ Settled settled(double n, double alpha, double lr, double h, double noise, doubl
 TEST_CASE("elastic gradient descent on a quadratic settles with the bias and variance of theory",
           "[sim][theory]") {
   // One step a round (period 1), perfect links and equal paces, so that every round is the map that
-  // `settled` solves. It measures what peers offer: the snapshots. Each seed has its own optima, so
-  // what is averaged over seeds is measured over predicted, summed over all directions.
+  // `settled` solves. The test measures the snapshots that peers offer. Each seed has its own
+  // optima, so it averages measured over predicted, summed over all directions, over the seeds.
   const auto [alpha, noise, disagreement] = GENERATE(table<double, double, double>(
       {{0.5, 0.1, 1.0}, {0.2, 0.1, 1.0}, {0.1, 0.5, 0.2}, {0.5, 1.0, 0.0}}));
   constexpr std::size_t peers = 8;

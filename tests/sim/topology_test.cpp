@@ -34,7 +34,7 @@ Simulator::Options even_world(const Topology& topology, std::size_t peers, std::
   return options;
 }
 
-/// The exchanges of a run by round, in the order in which they were decided.
+/// The exchanges of a run by round, in the order of the decisions.
 std::map<std::uint64_t, std::vector<Ledger::Entry>> by_round(const Ledger& ledger) {
   std::map<std::uint64_t, std::vector<Ledger::Entry>> rounds;
   for (const Ledger::Entry& entry : ledger.entries) rounds[entry.round].push_back(entry);
@@ -64,7 +64,7 @@ Eigen::MatrixXd matrix_of(const SquareMatrix& values) {
   return matrix;
 }
 
-/// (n, dimension), with the mean of all taken away.
+/// The models minus their mean, as a matrix (n, dimension).
 Eigen::MatrixXd around_mean(const std::vector<std::vector<float>>& models) {
   Eigen::MatrixXd x(models.size(), models.front().size());
   for (Eigen::Index i = 0; i < x.rows(); ++i) {
@@ -75,7 +75,7 @@ Eigen::MatrixXd around_mean(const std::vector<std::vector<float>>& models) {
   return x.rowwise() - x.colwise().mean();
 }
 
-/// W x of one round of a mixing matrix, in place.
+/// x <- W x for one round of a mixing matrix.
 void mix(const Mixing& round, std::vector<double>& x) {
   const std::vector<double> before = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -91,13 +91,13 @@ double norm(const std::vector<double>& x) {
 
 /// The measured contraction, over all rounds of all seeds.
 struct Measured {
-  Sample surprise;       ///< Of the scatter.
-  Sample slowest;        ///< Along the direction that stays the longest.
-  Sample share;          ///< Of that direction in the scatter before.
+  Sample surprise;       ///< Of the scatter, from its prediction.
+  Sample slowest;        ///< Along the direction that contracts the slowest.
+  Sample share;          ///< Share of that direction in the scatter before.
   double predicted = 0;  ///< The eigenvalue of that direction, a sum over seeds.
 };
 
-/// Adds the rounds of one run. What m, v and l are is said where the run is judged.
+/// Adds the rounds of one run. The test that uses them explains m, v and l.
 void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, double alpha,
              Measured& all) {
   Simulator::Options options = even_world(topology, peers, seed, alpha);
@@ -118,7 +118,7 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   std::size_t rounds = 0;
   for (const auto& [round, entries] : by_round(ledger)) {
     const Eigen::MatrixXd before = around_mean(models);
-    if (before.squaredNorm() < 1e-6 * first) break;  // Floats begin to count.
+    if (before.squaredNorm() < 1e-6 * first) break;  // Rounding begins to matter.
     bool whole = true;
     for (const Ledger::Entry& entry : entries) whole = Ledger::apply(entry, models) && whole;
     if (!whole) break;
@@ -144,10 +144,10 @@ TEST_CASE("real exchanges over a topology contract as its drawn matchings predic
   // Rounds are drawn independently of the models x before them, so for each round
   //   (scatter after - trace(x'Mx)) / scatter before               has the mean 0, and so has
   //   (<v, x> <v, W x> - (1 - a l) <v, x>^2) / scatter before,
-  // where v is the eigenvector of M's second eigenvalue 1 - 2a(1-a) l, the direction that stays the
-  // longest, and 1 - a l its eigenvalue in E[W]. Both are checked over all rounds of all seeds to
-  // within 3 standard errors of the sample. M itself is better known than that: by 4000 rounds of
-  // each seed against the 30 that are measured.
+  // where v is the eigenvector of M's second eigenvalue 1 - 2a(1-a) l, the direction that contracts
+  // the slowest, and 1 - a l its eigenvalue in E[W]. Both are checked over all rounds of all seeds
+  // to within 3 standard errors of the sample. M itself is known better: from 4000 rounds of each
+  // seed, where 30 are measured.
   const auto [kind, peers, alpha] =
       GENERATE(table<TopologyKind, std::size_t, double>({{TopologyKind::ring, 8, 0.5},
                                                          {TopologyKind::ring, 7, 0.3},
@@ -298,7 +298,7 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
   Simulator world(options, idle_peers(options));
   world.watch(watch);
   world.watch(ledger);
-  world.run(Time(20s));  // Buried some five seconds after it died.
+  world.run(Time(20s));  // It is declared dead some five seconds after its death.
   CHECK(unfit.size() == 7);
   CHECK(fits.empty());
   const std::vector<std::uint64_t> with_seven = committed(world);

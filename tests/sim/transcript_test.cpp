@@ -1,5 +1,5 @@
-// Golden transcripts: what peers say and do in a few small scenes, line by line, as documentation
-// that cannot go stale.
+// Golden transcripts: what peers say and do in a few small scenes, line by line. They are
+// documentation that cannot go stale.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -38,7 +38,7 @@ std::string since(const std::string& said, double begins_s) {
   return {};
 }
 
-/// Plays the config and scenario in `text` with seed 1 and returns what happened.
+/// Plays the config and scenario in `text` with seed 1, and returns the trace.
 std::string play(const std::string& text, const std::string& name) {
   const ParsedConfig parsed = parse_config_text(text, name);
   const ParsedScenario scenario = parse_scenario_text(text, name, false);
@@ -80,7 +80,7 @@ TEST_CASE("small scenes go as their transcripts say", "[sim][transcript]") {
     std::ofstream(path) << scene << divider << said;
     return;
   }
-  // To see what changed: GRAPEVINE_REWRITE_TRANSCRIPTS=1, then read the difference.
+  // To see what changed, set GRAPEVINE_REWRITE_TRANSCRIPTS=1 and read the diff.
   INFO(name);
   CHECK(said == whole.substr(cut + divider.size()));
 }

@@ -1,4 +1,4 @@
-// Exchanges that begin by other triggers than a count of steps.
+// Exchanges begun by other triggers than a number of steps.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -14,11 +14,11 @@ using namespace std::chrono_literals;
 constexpr std::size_t peers = 6;
 
 struct Outcome {
-  double exchanges = 0;  ///< Committed, of a peer and 1,000 of its steps.
-  double distance = 0;   ///< Of models that met in the second half, by their squares' mean.
+  double exchanges = 0;  ///< Committed ones, for a peer and 1,000 of its steps.
+  double distance = 0;   ///< RMS distance of models that met in the second half.
 };
 
-/// Peers with noise in their gradients for 3,000 steps of 20 ms.
+/// Runs peers with noisy gradients for 3,000 steps of 20 ms.
 Outcome run_of(TriggerKind trigger, double target = 0, Duration latency = 1ms) {
   Simulator::Options options = small_world(peers, 9, 32);
   options.node.course.steps = 3000;

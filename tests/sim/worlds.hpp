@@ -1,4 +1,4 @@
-// Small virtual worlds for tests, and watchers that keep what happened in them.
+// Small virtual worlds for tests, and watchers that record what happens in them.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace gv {
 
-/// Peers that go on until the test stops them, with perfect links: 20 ms a step, an exchange every
-/// 10 steps, `dimension` parameters. Clipping is off, so that exchanges are linear.
+/// Peers that train until the test stops them, on perfect links: 20 ms a step, an exchange every 10
+/// steps, `dimension` parameters. Clipping is off, so that exchanges are linear.
 inline Simulator::Options small_world(std::size_t peers, std::uint64_t seed,
                                       std::size_t dimension = 16) {
   Layout layout;
@@ -57,7 +57,7 @@ inline FaultRule fault(FaultKind kind, Duration at, PeerSet peers, Duration last
 
 inline PeerSet just(std::size_t peer) { return {.ranges = {{peer, peer}}}; }
 
-/// Calls back for each fact that a peer tells.
+/// Calls `see` for each fact that a peer reports.
 class FactWatch : public Watcher {
  public:
   using See = std::function<void(const Simulator&, PeerNumber, const Fact&)>;
@@ -70,7 +70,7 @@ class FactWatch : public Watcher {
   See see_;
 };
 
-/// Exchanges that each peer has committed.
+/// Number of exchanges that each peer has committed.
 inline std::vector<std::uint64_t> committed(const Simulator& world) {
   std::vector<std::uint64_t> counts;
   for (PeerNumber number = 0; number < world.size(); ++number) {

@@ -1,6 +1,6 @@
-// Runs drawn worlds with a broken core: success is to find out that it is broken. With "pipelines"
-// or "rounds" all are of that kind, with "gossip" the others are left out, and with "hostile" some
-// peers are hostile.
+// Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines" and
+// "rounds" turn all worlds into such, "gossip" leaves out others, and "hostile" makes some peers
+// hostile.
 #include <unistd.h>
 
 #include <csignal>
@@ -27,7 +27,7 @@ std::optional<gv::DrawnWorld> draw(std::uint64_t seed, int kinds, char** kind) {
   return world;
 }
 
-/// A peer that ends the whole program is found out as well.
+/// A crash of the whole program also counts as found.
 void crash(int) {
   constexpr std::string_view text = "caught: it crashed\n";
   static_cast<void>(!::write(STDOUT_FILENO, text.data(), text.size()));
