@@ -87,7 +87,7 @@ void AgreementWorld::settle(std::size_t number) {
   if (generation == nullptr) {
     peer.key = 0;
   } else if (peer.key != generation->key()) {
-    peer.key = generation->key();
+    peer.key = peer.newest_key = generation->key();
     begin(number, *generation);
   }
 }
@@ -254,7 +254,7 @@ void AgreementWorld::check_results() {
     if (!running.agreement || running.key == 0) continue;
     const Generation& generation = *running.agreement->generation();
     for (const Peer& other : peers_) {
-      const bool is_bound = other.agreement && other.key != running.key &&
+      const bool is_bound = other.agreement && other.newest_key != running.key &&
                             other.agreement->promised() == generation.id;
       if (is_bound && is_before(generation.version, other.agreement->version())) {
         broken_ = "a peer has a result that the generation it promised does not know";
@@ -274,7 +274,7 @@ std::uint64_t AgreementWorld::hash() const {
   for (const Peer& peer : peers_) {
     StateHash own(peer.now, oldest);
     own.add(peer.agreement);
-    hash.add(own.value(), peer.key, peer.knows_of_crash);
+    hash.add(own.value(), peer.key, peer.newest_key, peer.knows_of_crash);
   }
   hash.add(wire_, faults_, generations_, begun_, results_);
   return hash.value();

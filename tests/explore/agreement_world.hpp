@@ -53,6 +53,7 @@ class AgreementWorld {
     std::optional<Agreement> agreement;  ///< Empty: it is dead.
     Time now{};                          ///< Time on its own clock.
     std::uint64_t key = 0;               ///< Key of its generation; 0: none.
+    std::uint64_t newest_key = 0;        ///< Key of the newest generation it was in.
     bool knows_of_crash = false;
   };
   enum Act : std::size_t { finish, fetch, invite, repeat };

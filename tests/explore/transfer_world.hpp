@@ -20,8 +20,8 @@ struct TransferBound {
   int wants = 2;    ///< Downloads that the newcomer begins.
 };
 
-/// Peer 0 downloads, peers 1 and 2 serve, all with the production code. A state has three values,
-/// sent in three blocks, and both sources begin with the same version. The newcomer begins a
+/// Peer 0 downloads, peers 1 and 2 serve, all with the production code. A state has two values,
+/// sent in two blocks, and both sources begin with the same version. The newcomer begins a
 /// download, of any version or only of the first, whenever none is in progress, and may give it up
 /// at any time. Only its own timer moves its clock, and may fire at any time.
 class TransferWorld {
@@ -36,7 +36,7 @@ class TransferWorld {
   std::string text(const Move& move) const;
 
  private:
-  static constexpr std::size_t elements = 3;
+  static constexpr std::size_t elements = 2;
   struct Source {
     std::optional<StateServer> server;  ///< Empty: it is dead.
     ModelVersion version;
