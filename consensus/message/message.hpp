@@ -45,7 +45,7 @@ enum class Reason : std::uint8_t {
   leaving,           ///< Shutting down.
   resting,           ///< Exchanges with this peer take long, and it has had its share of our time.
   forged,            ///< A statement in a peer's name lacks its signature.
-  doubtful,          ///< A model far from those of other peers, or with more steps than were made.
+  doubtful,          ///< A model far from those of other peers.
 };
 
 constexpr Reason last_value(Reason) { return Reason::doubtful; }
@@ -88,7 +88,7 @@ struct Progress {
 
 /// One peer as others know it and pass it on. The peer itself states most fields, which are
 /// believed only with its signature (membership/statement). Its state and accuser are claims of
-/// other peers. Its name and key are those of the receiver's allow-list.
+/// other peers. Its name is that of the receiver's allow-list.
 struct Member {
   PeerId id{};
   std::string name;               ///< As in the allow-list; at most 64 bytes.

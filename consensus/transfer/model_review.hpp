@@ -17,7 +17,7 @@ namespace gv {
 /// Reviews one downloaded model at a time, where the models of peers are close but not equal. The
 /// seed of the sketches is drawn after the download, so its source cannot know the directions. A
 /// model is sound if the nearest witness's model is within `tolerance` times the spread. The spread
-/// is the largest of those that witnesses report and of the distances between witnesses. Cost: a
+/// is the largest distance that witnesses report or that their models have from each other. Cost: a
 /// message to each witness and its answer, one round trip. Pure.
 ///
 /// Without witnesses the source is believed. A single witness can lie as well as the source can:
@@ -27,7 +27,7 @@ class ModelReview {
   struct Options {
     std::uint64_t layout_hash = 0;
     double tolerance = 4;    ///< Times the spread.
-    double norm_cap = 10;    ///< Times the norm of each witness's model; 0: off.
+    double norm_cap = 10;    ///< Times the largest norm of the witnesses' models; 0: off.
     std::size_t asked = 4;   ///< Witnesses asked.
     std::size_t needed = 2;  ///< Answers that are enough.
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.

@@ -112,7 +112,7 @@ ModeReport AllReduceMode::report(const Membership& members) const {
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   // Equal versions must mean equal bits. Before the first collective all peers have the seed's
-  // model; what a checkpoint holds only this process knows.
+  // model. After that only this process knows the bits of its checkpoint.
   generations_.agreement().set_version(
       {.step = step,
        .samples = step * options_.batch,
@@ -152,7 +152,7 @@ void AllReduceMode::leave(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Ends the generation for a better one, or for peers that are lost, and votes.
+/// Ends the generation if a better one is due or peers are lost, and takes part in ballots.
 void AllReduceMode::look_after_generation(Time now, Effects& out) {
   if (generations_.is_rebalance_due(now, course_.phase(), true, out) && is_untouched(now)) {
     generations_.end(now, {}, out);
@@ -208,7 +208,7 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
   }
 }
 
-/// With local steps every peer's own optimiser has a state of its own.
+/// With local steps every peer's optimiser has its own state, so the bits of states differ.
 bool AllReduceMode::is_common(const Generation& generation) const {
   return !options_.local.is_local(generation.version.step);
 }

@@ -29,8 +29,8 @@ struct AllReduceCounts {
 
 /// Synchronous data-parallel training without a leader. A collective is one optimiser step: it sums
 /// the gradients of all peers in buckets while backward still runs, and every peer applies the mean
-/// over all samples. Or it is a period of local steps: it sums what they take from the common
-/// model, and every peer makes the same outer step with the mean. A lost peer ends the generation.
+/// over all samples. Or it is a period of local steps: it sums how these change the common model,
+/// and every peer makes the same outer step with the mean. A lost peer ends the generation.
 /// The others agree on the next one and rerun the collective from their untouched gradients. A peer
 /// without the others' state downloads it.
 class AllReduceMode final : public Mode {
@@ -72,7 +72,7 @@ class AllReduceMode final : public Mode {
   }
 
   AllReduceCounts counts() const;
-  /// How the current generation makes its sums.
+  /// The algorithm of the newest generation's sums.
   ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
 
  private:

@@ -26,10 +26,10 @@ struct AllReduceOptions {
   /// Floats of one block on a lane.
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
   std::uint32_t batch = 64;     ///< Samples of a step for each peer.
-  std::uint32_t batch_max = 0;  ///< At most, for the fastest peer; 0 = batch, never more.
+  std::uint32_t batch_max = 0;  ///< The most for the fastest peer; 0: `batch`, never more.
   unsigned processors = 0;  ///< Processors of this host; 0: enough that sums never wait for one.
   Agreement::Options agreement;
-  /// Memory of everything that is sent. Not owned; it outlives the mode and its messages.
+  /// Memory of everything that is sent. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 
   /// Compresses gradients of that many elements.

@@ -12,10 +12,10 @@
 namespace gv {
 namespace {
 
-/// Numbers of the contribution checksum, which rides with every sum and shows a peer that is
-/// missing or counted twice.
+/// Numbers in the contribution checksum, which is part of every sum and shows if a peer is missing
+/// or counted twice.
 constexpr std::size_t lanes = 4;
-/// Bookkeeping of early blocks; their bytes are two whole vectors.
+/// Room for the bookkeeping of early blocks, besides the bytes of two whole vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
 /// Upper bound of a checksum's numbers, so that their sums are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;
@@ -41,7 +41,7 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
   shape_.wire = compressor_->wire();
 }
 
-/// Cuts what travels into buckets.
+/// Cuts the values that travel into buckets.
 void Collective::cut() {
   shape_.parts = plan_.parts;
   const std::size_t gathered = shape_.parts.empty() ? 0 : shape_.parts.back().end;
@@ -71,8 +71,8 @@ void Collective::enter(const Generation& generation) {
   if (compressor_->depends_on_generation()) forget_gradient();
   samples_ = 0;
   for (const std::uint32_t share : generation.shares) samples_ += share;
-  // Weights are mostly 1, which leaves gradients as they are. But coded values were found writable
-  // without a weight: their sums are means all the way, which are no larger.
+  // Weights are mostly 1, which leaves gradients as they are. But coded values are only known to
+  // fit their codec without a weight, so their weights add up to 1: no partial sum is larger.
   const auto unit =
       static_cast<double>(shape_.wire.is_plain() ? generation.shares.front() : samples_);
   weight_ = static_cast<float>(static_cast<double>(share_) / unit);

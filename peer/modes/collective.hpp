@@ -1,4 +1,4 @@
-// One sum of what each peer of a generation brings.
+// One collective after another: sums over the peers of a generation.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 
 namespace gv {
 
-/// Keeps our own gradient (or what our local steps take) until its sum is applied, however often
-/// that sum has to begin again. Also keeps blocks of other peers that come before we are ready for
-/// them. Pure.
+/// Keeps our own gradient (or the change by our local steps) until its sum is finished, however
+/// often that sum has to begin again. Also keeps blocks of other peers that arrive before we are
+/// ready for them. Pure.
 class Collective {
  public:
   using Vector = VectorPool::Vector;
@@ -43,7 +43,7 @@ class Collective {
   std::optional<task::ComputeGradient> order(std::uint64_t job);
   /// The gradient that the job computes is final from element `begin` on.
   void ready(std::uint64_t job, std::size_t begin, Effects& out);
-  /// The replica was replaced, so drop what was computed on it.
+  /// Drops our gradient because the replica was replaced.
   void forget_gradient() { gradient_.valid = false; }
 
   /// Where to put a piece of the sum under way (AllReduce::place).
@@ -54,7 +54,7 @@ class Collective {
   /// Keeps a piece of a later collective until that begins, within a memory limit.
   void keep(PeerId from, const Block& block) { held_.keep(from, block); }
 
-  /// The collective under way contains none of our values.
+  /// True if the collective under way contains none of our values.
   bool is_untouched() const;
   bool is_done() const { return reduce_ && reduce_->done(); }
   /// The peer that sent values which are not finite; the collective cannot be finished then.
@@ -65,32 +65,32 @@ class Collective {
   /// checksum shows that a peer is missing or counted twice; the collective may then begin again.
   Vector finish();
 
-  /// We have given our part and wait for other peers.
+  /// True if all our values are in the sum and we wait for other peers.
   bool is_waiting() const;
   bool involves(PeerId peer) const { return reduce_ && reduce_->involves(peer); }
   /// Grows while there is progress.
   std::uint64_t progress() const { return reduce_ ? reduce_->progress() : 0; }
 
-  /// Peers of the newest generation by rank, and how they sum.
+  /// Peers of the newest generation by rank, our rank, and their algorithm.
   const std::vector<PeerId>& order() const { return shape_.order; }
   std::size_t rank() const { return sum_.rank; }
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
   /// Steps of the newest collective, and samples of all peers in all these steps.
   std::uint64_t steps() const { return steps_; }
   std::uint64_t samples() const { return steps_ * samples_; }
-  /// Whether the collective sums local steps rather than gradients.
+  /// True if the collective sums local steps and not gradients.
   bool is_local() const { return sum_.local; }
-  /// What travels in the newest collective.
+  /// The form in which values travel in the newest collective.
   const CompressionPlan& plan() const { return plan_; }
   /// Bytes sent in all collectives that are over.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  /// The gradient (or what local steps take) for the next collective, computed or being computed.
+  /// The gradient (or the change by local steps) for the next collective, maybe not finished yet.
   struct Gradient {
     Vector values;
     std::uint32_t samples = 0;
-    std::size_t begin = 0;  ///< Final from here on.
+    std::size_t begin = 0;  ///< Values are final from this element on.
     std::uint64_t job = 0;  ///< Job that computes it; 0: not asked for yet.
     bool valid = false;     ///< Belongs to the current model.
   };

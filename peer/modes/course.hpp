@@ -20,7 +20,7 @@ struct CourseOptions {
   std::uint64_t steps = 0;             ///< The training budget in optimiser steps.
   std::uint64_t save_every_steps = 0;  ///< Between two checkpoints; 0 = only the last.
   std::size_t wait_for_peers = 1;      ///< Peers to wait for before training, self included.
-  Duration wait_max = std::chrono::seconds(20);  ///< Begin after this long with fewer peers, too.
+  Duration wait_max = std::chrono::seconds(20);  ///< After this long begin with fewer peers, too.
   Duration linger = std::chrono::seconds(60);    ///< After the budget, serve others this long.
   std::uint64_t layout_hash = 0;
   std::size_t elements = 0;  ///< Parameters of the model.
@@ -35,8 +35,8 @@ struct SaveCounts {
 /// Weight of the newest value in the running averages.
 constexpr double recent_weight = 0.1;
 
-/// Where a peer is on its way from joining over training to the end, and the jobs it has asked for.
-/// A mode owns one and asks it. Pure.
+/// Follows a peer from joining through training to the end, and the jobs it has asked for. Every
+/// mode owns one. Pure.
 class Course {
  public:
   Course(PeerId self, const CourseOptions& options) : self_(self), options_(options) {}
@@ -44,10 +44,10 @@ class Course {
   const CourseOptions& options() const { return options_; }
   std::uint64_t steps() const { return options_.steps; }
 
-  /// The replica exists and is at `step`. With `joins_others`, nothing begins before a first
-  /// contact, unless none comes for long. Called once.
+  /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact,
+  /// but no longer than `wait_max`. Called once.
   void start(Time now, std::uint64_t step, bool joins_others);
-  /// Nothing new begins with other peers. Without a replica this is the end.
+  /// From now on nothing new begins with other peers. Without a replica this ends the course.
   void leave();
   /// This peer cannot go on.
   void fail() { failed_ = true; }
@@ -55,24 +55,24 @@ class Course {
   bool is_started() const { return started_; }
   bool is_leaving() const { return leaving_; }
   bool has_failed() const { return failed_; }
-  /// The last job is done.
+  /// True once the last job is done.
   bool is_finished() const { return finished_; }
   bool is_running() const { return started_ && !finished_; }
-  /// Time to leave: the budget is done and no peer needs us any more, or we cannot go on. `idle`:
-  /// no result waits for the next job.
+  /// True if it is time to leave: the budget is done and no peer needs us any more, or we cannot go
+  /// on. `idle`: no result waits for the next job.
   bool is_over(const Membership& members, bool idle) const;
 
   // ---- Phases ----
 
   Phase phase() const { return phase_; }
-  /// Other peers plan by our phase (which of them to ask, whether to linger), so they learn it at
-  /// once, with the rest of the mode's progress.
+  /// Enters a phase and announces it at once with the mode's progress, because other peers plan by
+  /// it (which peers to ask, whether to linger).
   void enter(Time now, Phase phase, const Mode& mode, Membership& members, Effects& out);
   void become_training(Time now, std::size_t peers, const Mode& mode, Membership& members,
                        Effects& out);
   void become_done(Time now, const Mode& mode, Membership& members, Effects& out);
 
-  /// `present` peers, self included, are enough to begin, or we have waited for long.
+  /// True if `present` peers, self included, are enough to begin, or we have waited long enough.
   bool is_barrier_open(Time now, std::size_t present) const;
   Time barrier_deadline() const { return waiting_since_ + options_.wait_max; }
   void end_lingering(Time now);
@@ -94,7 +94,7 @@ class Course {
 
   bool is_save_due(std::uint64_t step) const;
   std::uint64_t saved_step() const { return saved_step_; }
-  /// The model is another now, of this step: what was saved of later steps no longer counts.
+  /// Another model of this step replaced ours, so checkpoints of later steps no longer count.
   void go_back_to(std::uint64_t step);
   const SaveCounts& saves() const { return saves_; }
 

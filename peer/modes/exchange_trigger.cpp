@@ -1,4 +1,4 @@
-// Steps to the next exchange.
+// Plans the step of the next exchange.
 #include "peer/modes/exchange_trigger.hpp"
 
 #include <algorithm>

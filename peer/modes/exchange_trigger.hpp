@@ -13,7 +13,7 @@ enum class TriggerKind : std::uint8_t {
   steps,    ///< Every `period` steps: all peers count the same rounds.
   poisson,  ///< After a drawn number of steps; its mean is `period`.
   idle,     ///< Every half `period`, unless an exchange is under way.
-  spread,   ///< As often as keeps models the wanted distance apart (Kong et al. 2021).
+  spread,   ///< As often as needed to keep models a wanted distance apart (Kong et al. 2021).
 };
 
 inline constexpr std::array trigger_kinds = {TriggerKind::steps, TriggerKind::poisson,
@@ -26,8 +26,9 @@ struct TriggerOptions {
   TriggerKind kind = TriggerKind::steps;
   std::uint64_t period = 16;  ///< Steps; at least 1. `spread` begins with it.
   double spread = 0;          ///< Wanted distance of two models that meet; above 0.
-  /// `steps`: count periods from a drawn step on and not from 0. For peers that offer to anybody:
-  /// if all of one pace offered at the same moment, all would find each other busy, every time.
+  /// `steps`: count periods from a drawn step on and not from 0. For peers that may offer to any
+  /// other: if peers of equal pace offered at the same moment, they would always find each other
+  /// busy.
   bool staggered = false;
 };
 
@@ -35,13 +36,13 @@ struct TriggerOptions {
 ///
 /// `spread` adapts the interval to the distance d that exchanges measure, for a wanted distance s:
 /// it multiplies the interval by s / d, by at most 2 and at least 1/2 at once, within 1 step and 64
-/// periods. Models that step away from an average at random are sqrt(interval) times as far apart,
-/// so the interval settles.
+/// periods. The distance of models that drift apart at random grows like sqrt(interval), so the
+/// interval settles.
 class ExchangeTrigger {
  public:
   ExchangeTrigger(const TriggerOptions& options, Rng rng);
 
-  /// The model is at `step`, and the next exchange is due later.
+  /// Begins at `step`; the next exchange is due after it.
   void begin_at(std::uint64_t step);
 
   /// The step at which the next exchange is due.
@@ -50,7 +51,7 @@ class ExchangeTrigger {
   /// True if an exchange is due at `step`, and plans the next one. `busy`: one is under way.
   bool fires(std::uint64_t step, bool busy);
 
-  /// Distance of the two models in an exchange.
+  /// Notes the distance of the two models in an exchange.
   void learn(double distance);
 
  private:

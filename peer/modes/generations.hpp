@@ -15,10 +15,10 @@
 
 namespace gv {
 
-/// Why a peer is refused that sent such values.
+/// The reason for refusing a peer that sent values which are not finite.
 inline constexpr const char* not_finite = "it sent values that are not finite";
 
-/// A peer's side of generations. A ballot says which peers take part and from where they go on; a
+/// A peer's side of generations. A ballot says which peers take part and where they go on from; a
 /// lost peer ends the generation for all, and another ballot follows. A mode owns one. The mode
 /// knows what an operation is (a collective, a round or a pipeline run) and what it needs before it
 /// can begin one. When a call here says that a generation is left, the mode gives up what it has
@@ -40,27 +40,28 @@ class Generations {
 
   // ---- What a mode asks in a tick, in this order ----
 
-  /// Takes live peers with our layout as candidates. True if these are others than before.
+  /// Takes live peers with our layout as candidates. True if they have changed.
   bool set_candidates(Time now, std::uint64_t layout_hash, const Membership& members);
-  /// Without excluded ones.
+  /// The candidates, without excluded peers.
   const std::vector<PeerId>& candidates() const { return agreement_.candidates(); }
   /// Calls the first ballot once enough peers are there.
   void join(Time now, const Course& course, Effects& out);
-  /// We take part in ballots and operations.
+  /// True if we take part in ballots and operations.
   bool takes_part(const Course& course) const { return joined_ && !course.is_leaving(); }
   bool has_joined() const { return joined_; }
-  /// The generation should end for a better one when the operation under way is over. `is_planned`:
-  /// generations are planned from measured speeds, so a later one may be better.
+  /// True if the generation should end for a better one once the operation under way is over.
+  /// `is_planned`: generations are planned from measured speeds, so a later one may be better.
   bool is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out);
   bool is_rebalance_due() const { return rebalance_due_; }
-  /// Peers that an operation waits for in vain; empty if something else was lost. `waiting`: we
-  /// have given our part and wait for other peers; `progress` changes whenever something arrives.
+  /// Peers for which an operation waits in vain; nullopt if all is well, empty if only data were
+  /// lost. `waiting`: we have given our part and wait for other peers; `progress` changes whenever
+  /// something arrives.
   std::optional<std::vector<PeerId>> find_lost(Time now, bool waiting, std::uint64_t progress,
                                                Effects& out);
   void agree(Time now, const GenerationPlanner& planner, Effects& out) {
     agreement_.tick(now, planner, out);
   }
-  /// What has become of the mode's generation.
+  /// True if the mode has to give up its generation, and the one that it enters (null: none).
   struct Change {
     bool left = false;
     const Generation* entered = nullptr;
@@ -69,7 +70,7 @@ class Generations {
   /// Moves the course on: to training once the mode is `ready`, and to its end.
   void move_on(Time now, bool ready, const Mode& mode, Course& course, Membership& members,
                Effects& out);
-  /// When a tick has something to do here; `own`: when it has in the mode's other parts.
+  /// When the next tick is due. `own` is the deadline of the mode's other parts.
   Time deadline(const Course& course, bool waiting, Time own) const;
 
   // ---- Other inputs ----
@@ -82,24 +83,26 @@ class Generations {
   /// `busy`: other peers wait for what we compute or fetch. `votes`: we answer ballots.
   Heard receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
                 const GenerationPlanner& planner, Effects& out);
-  /// We have reason not to work with `peer` for a while. True if the generation has to end for
+  /// Refuses to work with `peer` for a while, and reports it. True if the generation has to end for
   /// that.
   [[nodiscard]] bool refuse(Time now, PeerId peer, const std::string& why, Effects& out);
-  /// Likewise because the links with it are quarantined, which is told already.
+  /// Likewise because the links with it are quarantined, which has been reported already.
   [[nodiscard]] bool follow_quarantine(Time now, PeerId peer, Effects& out) {
     agreement_.refuse(now, peer, out);
     return agreement_.is_spoilt();
   }
-  /// A peer is gone. True if the generation has to end for that.
+  /// Drops a peer that is gone from the candidates. True if the generation has to end for that, or
+  /// if none runs.
   bool is_disturbed_by(Time now, PeerId gone, Phase phase);
   /// Something is wrong: ends the generation for all peers and records an interruption. Returns
-  /// whether it was left; it is not before the first ballot nor after our last.
+  /// true if it was left. Before our first ballot and after our last it does nothing and returns
+  /// false.
   [[nodiscard]] bool disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   /// Ends the generation for all peers, and for us at once.
   void end(Time now, const std::vector<PeerId>& blamed, Effects& out);
   /// Leaves it without a message to the others.
   void leave();
-  /// We leave the run. Peers that have reached the end of the budget do not need to be told.
+  /// We leave the run. In phase `done` the other peers need no message.
   void leave_for_good(Time now, Phase phase, Effects& out);
 
   // ---- Operations ----
@@ -114,8 +117,8 @@ class Generations {
   /// Generations that we took part in.
   std::uint64_t count() const { return count_; }
   const RecoveryLog& recoveries() const { return recoveries_; }
-  /// Adds what every mode with generations reports at the end of its section: checkpoints, and the
-  /// newest recovery.
+  /// Adds the figures that every mode with generations reports at the end of its section:
+  /// checkpoints and the newest recovery.
   void add_to(ReportSection& section, const Course& course, const Membership& members) const;
   /// Counters that every mode with generations has.
   void add_to(std::vector<ReportMetric>& metrics) const;
@@ -132,7 +135,7 @@ class Generations {
   std::uint64_t count_ = 0;
   std::uint64_t operations_ = 0;
   double steps_per_second_ = 0;
-  bool joined_ = false;  ///< We have asked for the first generation, or answered for it.
+  bool joined_ = false;  ///< We have called our first ballot, or answered one.
   bool rebalance_due_ = false;
 };
 

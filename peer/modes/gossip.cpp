@@ -17,17 +17,16 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
-/// Reviews have numbers beyond those of all downloads, so that no message is taken for one of
-/// these.
+/// Reviews have numbers beyond those of all downloads, so that their messages are not confused.
 constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 
-/// A sketch takes a pass over the model, so a peer gets one per this time.
+/// A sketch takes a pass over the model, so each peer gets at most one in this time.
 constexpr Duration sketch_period = std::chrono::milliseconds(250);
 
-/// Draws for a partner that is not resting; half of the peers may rest.
+/// Number of draws for a partner that is not resting. Half of the peers may rest.
 constexpr int draws_max = 8;
 
-/// The exchange's options, with what it must know of the model.
+/// The exchange's options, with the layout and size of the model.
 PairExchange::Options exchange_options(const CourseOptions& course, const GossipOptions& options) {
   PairExchange::Options exchange = options.exchange;
   exchange.layout_hash = course.layout_hash;
@@ -154,7 +153,7 @@ void GossipMode::receive_about_state(Time now, PeerId from, const Message& messa
 }
 
 /// The exchange's snapshot, so that no copy of the model is kept for newcomers alone. Its version
-/// is like no other, since all peers' models differ. A copy is made if it has more than the values.
+/// is unique because all peers' models differ. It is copied only if it has more than the values.
 StateServer::State GossipMode::own_state() {
   const SnapshotPtr& snapshot = exchange_.snapshot();
   StateServer::State state{
@@ -177,7 +176,7 @@ void GossipMode::fetch_from(Time now, std::vector<PeerId> sources, Effects& out)
   collect();
 }
 
-/// A model is on its way to us, or waits to be judged or adopted.
+/// True if a model is on its way to us, or waits to be reviewed or adopted.
 bool GossipMode::is_fetching() const {
   return fetch_.is_waiting() || doubtful_.has_value() || fetched_.has_value();
 }
@@ -192,8 +191,8 @@ std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& me
   return witnesses;
 }
 
-/// Takes a download over when other peers find it near their models. Its steps are believed as far
-/// as another peer has come too.
+/// Takes over a download that is near the models of other peers. Its step is believed only up to
+/// the largest step of a witness.
 void GossipMode::review_download(Time now, const Membership& members, Effects& out) {
   if (!doubtful_) return;
   const PeerId source = doubtful_->source;
@@ -219,7 +218,7 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   fetch_from(now, std::move(left), out);
 }
 
-/// Tells a peer that has downloaded a model how ours looks in the directions that it has drawn.
+/// Sends a sketch of our model to a peer that reviews a download.
 void GossipMode::answer(Time now, PeerId from, const SketchRequest& request, Effects& out) {
   const SnapshotPtr& snapshot = exchange_.snapshot();
   const auto last = sketched_.find(from);
@@ -268,7 +267,7 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
   collect();
 }
 
-/// Takes over what exchanges and downloads have brought.
+/// Takes over the results of exchanges and downloads.
 void GossipMode::collect() {
   for (Force& force : exchange_.take_forces()) {
     if (force.partner == owed_) owed_.reset();
@@ -374,7 +373,7 @@ bool GossipMode::is_usable(const Member* member) const {
          member->layout_hash == course_.options().layout_hash;
 }
 
-/// Drawn in the same way as partners of exchanges.
+/// Draws a peer in the same way as a partner of an exchange.
 std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
   if (options_.pairing == PairingKind::uniform || is_graph(options_.topology.kind)) {
     return uniform_choice(view, population_.draws());
@@ -485,7 +484,7 @@ bool GossipMode::may_adopt() {
     population_.give_up();
     return false;
   }
-  // Exchanges concern the model that we give up: the one under way ends, and no other begins.
+  // Exchanges are about the model that we give up. Let the one under way end, and begin no other.
   exchange_.set_snapshot(nullptr, 0);
   has_snapshot_ = false;
   return !exchange_.in_flight();
@@ -573,7 +572,7 @@ Time GossipMode::deadline() const {
   if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching()) {
     earliest = std::min(earliest, course_.barrier_deadline());
   }
-  // While a job runs, only its end is waited for.
+  // While a job runs, we wait only for its end.
   if (course_.is_leaving() && !course_.is_last_job_asked() && course_.jobs_under_way() == 0)
     earliest = std::min(earliest, settle_until_);
   return std::min(earliest, course_.linger_deadline());

@@ -1,4 +1,4 @@
-// Mode `gossip`: local steps at one's own pace, and a pair exchange every `period` of them.
+// Mode `gossip`: local steps at each peer's own pace, and a pair exchange after some of them.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct GossipOptions {
   /// uniform pairing. While it does not fit the live peers, any two peers may meet.
   Topology topology;
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
-  bool alpha_with_learning_rate =
-      false;                      ///< Scale alpha with the learning rate (EASGD's rho fixed).
+  /// Scale alpha with the learning rate (EASGD's rho fixed).
+  bool alpha_with_learning_rate = false;
   double peak_learning_rate = 0;  ///< Learning rate at which alpha is used as it is.
-  std::uint64_t catch_up_periods =
-      8;  ///< A peer this far behind when it joins or wakes fetches a model.
+  /// A peer this far behind when it joins or wakes fetches a model.
+  std::uint64_t catch_up_periods = 8;
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
   PopulationOptions population;
@@ -120,10 +120,10 @@ class GossipMode final : public Mode {
   std::uint64_t session_;
   PairExchange exchange_;
   StateDownload fetch_;
-  std::vector<float> fetch_values_;  ///< What `fetch_` has so far.
-  std::vector<PeerId> sources_;      ///< Those of the download that were not refused.
-  /// Asked for a model since we joined or woke up. When all of them fail, peers that we have heard
-  /// of since then are asked before we train on without a download.
+  std::vector<float> fetch_values_;  ///< The values that `fetch_` has received.
+  std::vector<PeerId> sources_;      ///< Sources of the download whose models were not refused.
+  /// Peers asked for a model since we joined or woke up. When all of them fail, we ask peers that we
+  /// have heard of since then before we train on without a download.
   std::set<PeerId> tried_;
   TransferNumbers reviews_;
   ModelReview review_;
@@ -139,7 +139,7 @@ class GossipMode final : public Mode {
   std::uint64_t step_ = 0;
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
-  /// Between the two models at the last exchange, before the force: a sample of the spread.
+  /// Distance of the two models in the last exchange, before the force: a sample of the spread.
   double last_distance_ = 0;
   /// A peer that we refused while we were busy: our next partner. Only uniform pairing uses it,
   /// since only there we choose.

@@ -177,7 +177,7 @@ void MixingMode::leave(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Ends the generation for newcomers, or for peers that are lost, and votes.
+/// Ends the generation if newcomers wait or peers are lost, and takes part in ballots.
 void MixingMode::look_after_generation(Time now, Effects& out) {
   if (generations_.is_rebalance_due(now, course_.phase(), false, out) && !sent_) {
     generations_.end(now, {}, out);
@@ -291,17 +291,17 @@ std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
-/// A centre rests, unless it is alone: then it has no steps of others to follow.
+/// True if we are a centre that rests. Alone, it would have no steps of others to follow.
 bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
-/// Appends the messages of rounds up to `last` that have come and were not taken yet.
+/// Appends the messages of rounds up to `last` that have arrived and were not taken yet.
 void MixingMode::take_messages(std::uint64_t last, std::vector<MixMessage>& to) {
   std::ranges::move(box_.take(last, order_), std::back_inserter(to));
 }
 
-/// All messages that the round waits for are there.
+/// True if all messages for which the round waits are there.
 bool MixingMode::is_complete() const {
   const std::uint64_t staleness = options_.rule.staleness;
   if (staleness > round_) return true;
@@ -314,7 +314,7 @@ bool MixingMode::is_complete() const {
 }
 
 void MixingMode::go_on(Time now, Effects& out) {
-  // Earlier arrivals were given to a job, and that job is done.
+  // A round ends only when no job is under way, so messages of the last round are mixed already.
   if (!sent_ || ends_ || course_.jobs_under_way() > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
@@ -479,7 +479,7 @@ void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   course_.post(std::move(job), jobs);
 }
 
-/// The job makes the steps and the messages of the round.
+/// Adds the steps and the messages of the round to the job.
 void MixingMode::begin_round(Job& job) {
   outbox_ = std::make_shared<MixOutbox>();
   round_job_ = course_.next_job_number();

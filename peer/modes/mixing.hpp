@@ -76,7 +76,7 @@ class MixingMode final : public Mode {
   /// In-neighbours and out-neighbours in the round under way.
   std::vector<PeerId> heard() const;
   std::vector<PeerId> out_neighbours() const;
-  /// Entries in the memory of messages that have come.
+  /// Number of messages kept (RoundInbox::held).
   std::size_t held() const { return box_.held(); }
 
  private:
@@ -123,7 +123,7 @@ class MixingMode final : public Mode {
   std::vector<MixMessage> left_over_;
   bool unsent_ = false;  ///< Our messages of the last generation's open round went to no peer.
   std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
-  std::shared_ptr<MixOutbox> outbox_;  ///< Where `round_job_` puts its messages.
+  std::shared_ptr<MixOutbox> outbox_;  ///< Receives the messages of `round_job_`.
   MixingCounts counts_;
 };
 

@@ -1,4 +1,4 @@
-// What all modes answer alike.
+// The functions that most modes share.
 #include "peer/modes/mode.hpp"
 
 namespace gv {

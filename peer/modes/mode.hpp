@@ -1,4 +1,4 @@
-// A way of working together, as a node sees it.
+// The interface between a node and its mode.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +25,15 @@ class AllReduceMode;
 class PipelineMode;
 class MixingMode;
 
-/// A peer's place in the order of peers that step together, where one host has them all.
+/// A peer's place in the order of peers that step together, if all of them are on one host.
 struct HostPlace {
   std::size_t place = 0;
   std::size_t peers = 1;
 };
 
-/// What a node tells its mode and asks of it. A mode owns the parts that it is made of, its course
-/// first. Pure: it appends the messages it wants sent and the jobs it wants done, and is told
-/// results and the time. Jobs are done in the order they are asked for. After every other input the
-/// node calls tick().
+/// A way in which peers work together. A mode owns its parts, its course first. Pure: it appends
+/// the messages to send and the jobs to do, and gets results and the time as arguments. Jobs are
+/// done in the order they are asked for. After every other input the node calls tick().
 class Mode {
  public:
   virtual ~Mode() = default;
@@ -45,8 +44,8 @@ class Mode {
   virtual void receive(Time now, PeerId from, const Message& message, Membership& members,
                        Effects& out) = 0;
   virtual void receive_block(Time now, PeerId from, const Block& block, Effects& out) = 0;
-  /// Where to put `bytes` of a block that is under way; empty: anywhere else. The memory may be
-  /// written to until any other function here is called.
+  /// The memory for `bytes` of a block under way; empty: the block may lie anywhere. The memory may
+  /// be written to until any other function here is called.
   virtual std::span<std::byte> place(PeerId /*from*/, const TransferId&, std::uint64_t /*offset*/,
                                      std::size_t /*bytes*/) {
     return {};
@@ -70,8 +69,8 @@ class Mode {
   /// Our incarnation rose: other peers thought us dead or suspected us.
   virtual void woke_up(Time, Membership&, Effects&) {}
 
-  /// From an agreed moment on all peers are to use these settings. Returns nothing, or why that is
-  /// impossible.
+  /// Makes all peers use these settings from an agreed moment on. If that is impossible, returns
+  /// why.
   virtual Problems switch_to(Time now, std::string_view settings);
 
   /// The newest settings that all peers have switched to, to be kept for a restart; null where
@@ -81,14 +80,14 @@ class Mode {
   /// Starts nothing new with other peers. The last job saves; after it the course is finished.
   virtual void leave(Time now, Effects& out) = 0;
 
-  /// Everything we wait for comes from peers of this host, and may arrive before we could fall
-  /// asleep.
+  /// True if all data that we wait for come from peers of this host, and may arrive before we could
+  /// fall asleep.
   virtual bool should_busy_poll() const { return false; }
   /// Our place, if all peers that we wait for at every step are on this host.
   virtual std::optional<HostPlace> host_place() const { return {}; }
-  /// Something with another peer is under way and should settle before we leave.
+  /// True if work with another peer is under way that should settle before we leave.
   virtual bool is_settling() const { return false; }
-  /// No result waits for the next job.
+  /// True if no result waits for the next job.
   virtual bool is_idle() const = 0;
 
   virtual const Course& course() const = 0;
@@ -102,7 +101,7 @@ class Mode {
   /// `members` give peers their names.
   virtual ModeReport report(const Membership& members) const = 0;
 
-  /// What other peers learn of our training.
+  /// The report of our training that other peers get.
   Progress progress() const;
 };
 
@@ -114,7 +113,7 @@ std::vector<std::string> names_of(const std::vector<PeerId>& peers, const Member
 using AnyMode =
     std::variant<const GossipMode*, const AllReduceMode*, const PipelineMode*, const MixingMode*>;
 
-/// A mode, and the same by its type.
+/// A mode, and a pointer to it by its type.
 struct MadeMode {
   std::unique_ptr<Mode> mode;
   AnyMode as;

@@ -1,4 +1,4 @@
-// The names of the ways of working together.
+// The names of the modes.
 #pragma once
 
 #include <span>

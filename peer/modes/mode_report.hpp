@@ -1,4 +1,4 @@
-// What a mode says of itself, in a form that status, metrics and tables print without knowing it.
+// A mode's report, in a form that status, metrics and tables print without knowing the mode.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ struct ModeReport {
   std::vector<std::string> details;  ///< Lines of the table that `status` prints.
   /// Samples of one step; empty: the peer's batch.
   std::optional<double> samples_per_step;
-  /// The part of a step's work that is done here: rates of all peers then add up to the swarm's.
+  /// The part of a step's work that is done here, so that the rates of all peers add up to the
+  /// swarm's.
   double share_of_work = 1;
 };
 

@@ -1,4 +1,4 @@
-// Names of modes, and their making.
+// Names the modes and makes them.
 #include "peer/modes/modes.hpp"
 
 #include <array>

@@ -1,4 +1,4 @@
-// The list of modes: their options, and how each is made.
+// The list of modes: their options and their construction.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Options of a node; of the modes', only those of `mode` count.
+/// Options of a node. Of the modes' options only those of `mode` count.
 struct NodeOptions {
   Membership::Options membership;
   ModeKind mode = ModeKind::gossip;

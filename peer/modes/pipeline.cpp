@@ -124,7 +124,7 @@ void PipelineMode::leave(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Ends the generation for a better one, or for peers that are lost, and votes.
+/// Ends the generation if a better one is due or peers are lost, and takes part in ballots.
 void PipelineMode::look_after_generation(Time now, Effects& out) {
   const bool between_runs = !preparing_ && !run_.is_begun() && !complete_;
   if (generations_.is_rebalance_due(now, course_.phase(), true, out) && between_runs) {
@@ -177,7 +177,7 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   }
 }
 
-/// All peers go on from `version`, some with stages that we have.
+/// Ends the last run. All peers go on from `version`, some with stages that we have.
 void PipelineMode::end_last_run(const ModelVersion& version) {
   // If others finished a run, we finish it as well: our part of it is complete.
   if (complete_ && complete_version_ == version) {
@@ -350,7 +350,7 @@ void PipelineMode::complete_run(Time now, Effects& out) {
   say_again_at_ = now;
 }
 
-/// The run of which our part is complete counts as finished: the next job ends it.
+/// Counts the run as finished. Our part is complete, and the next job ends the run.
 void PipelineMode::become_made() {
   due_.end = std::exchange(complete_, std::nullopt);
   if (due_.end->ends.empty()) due_.end.reset();  // We carry no stage.
@@ -388,8 +388,8 @@ void PipelineMode::go_on(Time now, Effects& out) {
     return;
   }
   while (generations_.current() != nullptr) {
-    // A peer without a part in a run completes it at once. But a job ends one run at most, and not
-    // one that begins with states which the same job loads.
+    // A peer without a part in runs completes each at once. But a job may end only one run, and no
+    // run that begins with states which the same job loads.
     const bool may_complete = !due_.end && !due_.move && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || generations_.current() == nullptr) return;
@@ -404,7 +404,7 @@ void PipelineMode::go_on(Time now, Effects& out) {
   }
 }
 
-/// Every peer's part of the run is complete.
+/// True if every peer's part of the run is complete.
 bool PipelineMode::is_agreed() const {
   const auto said = completed_.find(step());
   return said != completed_.end() && std::ranges::all_of(run_.order(), [&](PeerId peer) {
@@ -468,7 +468,7 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
     default:
       return;  // Of another mode.
   }
-  // A peer that learned earlier that the generation begins may be that quick.
+  // The sender may have learned before us that the generation begins.
   const std::uint64_t next = key_of(generations_.agreement().promised());
   if (generations_.is_in_one() || block.id.session != next) return;
   if (std::exchange(early_of_, next) != next) early_.take();
@@ -504,7 +504,7 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   const auto& tasks = done.job.tasks;
   if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
     for (const StageCopy& copy : exported->copies) {
-      // Keep it as well: until the receiver has it, no other peer may.
+      // Keep it as well: until the receiver has it, maybe no other peer does.
       states_.keep(copy.stage, generation->version, copy.values);
       states_.hand_over(copy.stage, copy.values, out);
     }
@@ -558,14 +558,14 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {
   }
 }
 
-/// Lets the worker find its next order as soon as it is done with one. Only passes are asked for
-/// ahead: all else is decided when nothing is under way.
+/// True if we may ask for a job while another runs, so that the worker need not wait for it. Only
+/// passes are asked for ahead; all else is decided when no job is under way.
 bool PipelineMode::may_ask_ahead() const {
   return course_.jobs_under_way() == 1 && job_generation_ == generations_.key() &&
          generations_.is_in_one() && !preparing_ && !course_.is_leaving() && due_.is_empty();
 }
 
-/// Asks for the next job, if there is something to do. Returns whether there was.
+/// Asks for the next job. False if there is nothing to do.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   const bool is_last = course_.is_leaving() && !handing_over_;
   // All peers save at the same steps, so every stage is on disk at one common version.

@@ -32,11 +32,11 @@ struct PipelineCounts {
 };
 
 /// An operation is one pipeline run of a schedule: some micro-batches through all stages and back,
-/// and the updates. Ballots agree on the stage assignments, as in mode `allreduce`. An update is
-/// made only when every peer has said that its part of the run is complete. So a run that some peer
-/// has finished can be finished by all that live, and a run that no peer has finished can be given
-/// up without a trace. If a stage is lost with all its carriers, all peers go back to the newest
-/// copies of all stages.
+/// and the updates. Peers agree on the stage assignments by ballots, as in mode `allreduce`. An
+/// update is made only when every peer has said that its part of the run is complete. So all live
+/// peers can finish a run that any peer has finished, and can give up any other run without a
+/// trace. If a stage is lost with all its carriers, all peers go back to the newest copies of all
+/// stages.
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -61,7 +61,7 @@ class PipelineMode final : public Mode {
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
 
-  /// We still hand over what other peers lack without us.
+  /// True while we hand over states that other peers would lack without us.
   bool is_settling() const override { return handing_over_; }
   bool is_idle() const override { return !due_.end && due_.loads.empty(); }
   const Course& course() const override { return course_; }
@@ -74,8 +74,7 @@ class PipelineMode final : public Mode {
   PipelineCounts counts() const;
   /// Stages we carry now.
   const std::set<std::uint32_t>& stages() const { return carried_; }
-  /// The part of all peers' work that is done here: of each of our stages, divided by its number of
-  /// carriers.
+  /// Our part of all peers' work: that of each of our stages, divided by its number of carriers.
   double work_done_here() const;
   /// The run under way, which knows the carriers of each stage.
   const PipelineRun& run() const { return run_; }
@@ -83,7 +82,7 @@ class PipelineMode final : public Mode {
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
-  /// What the next job does before its part of a run, in this order.
+  /// The work of the next job before its part of a run, in this order.
   struct Due {
     bool abandons = false;  ///< Gives up the run under way.
     std::optional<task::EndRun> end;
@@ -151,15 +150,15 @@ class PipelineMode final : public Mode {
   EarlyBlocks early_;           ///< Blocks of a generation that begins here soon.
   std::uint64_t early_of_ = 0;  ///< Key of the generation that `early_` holds blocks of.
   StageStates states_;
-  bool handing_over_ = false;  ///< We leave, and other peers take over what we have.
+  bool handing_over_ = false;  ///< We leave, and other peers take over our states.
   Time hand_over_until_ = never;
   bool preparing_ = false;      ///< In a generation, and not yet ready for its first run.
   bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
   std::set<std::uint32_t> carried_;
-  std::uint64_t last_generation_key_ =
-      0;  ///< Key of the generation that we only hand stages over to.
+  /// Key of the generation to which we only hand over stages.
+  std::uint64_t last_generation_key_ = 0;
   Due due_;
-  std::uint64_t job_generation_ = 0;  ///< Jobs under way belong to it.
+  std::uint64_t job_generation_ = 0;  ///< Key of the generation of the jobs under way.
 
   // The end of the run under way.
   std::optional<task::EndRun> complete_;  ///< Set when our part is complete.

@@ -1,4 +1,4 @@
-// Which rules replicas of a stage may mix by.
+// The names of stage consensus, and the rules by which replicas of a stage may mix.
 #include "peer/modes/pipeline_options.hpp"
 
 namespace gv {

@@ -1,4 +1,4 @@
-// How a swarm works as a pipeline.
+// Options of mode `pipeline`.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ struct StageState {
   StageValues values;
 };
 
-/// The rule with only those choices that keep nothing between rounds, all others by their defaults:
-/// a run that is given up could not take back what was kept.
+/// The rule with only those options that keep no state between rounds; all others get their
+/// defaults. A run that is given up could not restore such state.
 MixRule in_runs(const MixRule& rule);
 
 struct PipelineOptions {
@@ -62,7 +62,7 @@ struct PipelineOptions {
   std::size_t bucket_elements = 1 << 20;
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
   Agreement::Options agreement;
-  /// Memory of everything that is sent. Not owned; it outlives the mode and its messages.
+  /// Memory of everything that is sent. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 

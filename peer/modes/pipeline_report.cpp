@@ -1,4 +1,4 @@
-// What mode `pipeline` says of itself.
+// The report of mode `pipeline`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-// Passes between neighbours, sums between replicas.
+// Carries out passes between neighbours and sums between replicas.
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
@@ -171,8 +171,8 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 
 // ---- Orders ----
 
-/// A task for parameters to be averaged: at the begin, while all peers compute; or after a
-/// schedule of many updates, at its end.
+/// The next task for parameters to be averaged: at the beginning, while all peers compute; or at
+/// the end of a schedule of many updates.
 std::optional<Job::Task> PipelineRun::parameters_task() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
@@ -199,8 +199,8 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   return found->second.blocks.is_whole() ? found->second.values : nullptr;
 }
 
-/// Skips updates where all gradients are of one version: every peer's part has to be complete
-/// before the update.
+/// Skips the updates in a synchronous schedule, because every peer's part has to be complete before
+/// an update.
 void PipelineRun::skip_updates() {
   if (!is_synchronous(options_.kind)) return;
   while (!is_list_done() && list()[position_].action == Action::update) ++position_;
@@ -219,7 +219,7 @@ std::optional<Job::Task> PipelineRun::next() {
   return task;
 }
 
-/// Gradients of the stage in the list since its last update, up to our position.
+/// Number of the stage's gradients in the list since its last update, up to our position.
 std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   std::size_t count = 0;
   for (std::size_t i = position_; i-- > 0;) {
@@ -231,7 +231,7 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   return count;
 }
 
-/// The pass of an instruction; none while its input is not there.
+/// The pass of an instruction; nullopt while its input is missing.
 std::optional<task::StagePass> PipelineRun::pass_for(const PipelineInstruction& what) {
   const std::size_t last = options_.stages.size() - 1;
   const bool forward = what.action == Action::forward;
@@ -296,7 +296,7 @@ void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
       {.to = order_[to], .id = pass_id(self_, key_, name), .payload = {pass.out, bytes}});
 }
 
-/// All messages that the round mixes are there.
+/// True if all messages that the round mixes are there.
 bool PipelineRun::is_heard(const Group& group) const {
   const Mixing& mixing = mixing_.at(group.stage);
   const auto own = std::ranges::find(mixing.order, self_) - mixing.order.begin();
@@ -475,7 +475,7 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   }
   const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
   if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
-  // Our gradients would be as little finite, and others would then blame us.
+  // Our gradients would not be finite either, and other peers would blame us.
   if (incoming.blocks.is_whole() && !is_finite(*incoming.values)) {
     unsound_pass_ = from;
     incoming_.erase(name);

@@ -22,9 +22,9 @@
 
 namespace gv {
 
-/// The executor of schedules. All peers that know the generation and the number of a run compute
-/// the same routes and lists, so each knows what arrives and where its results go. A run changes
-/// nothing that lasts, so giving one up leaves the peer where it was. Pure.
+/// Carries out schedules. All peers that know the generation and the number of a run compute the
+/// same routes and lists, so each knows what arrives and where its results go. A run changes no
+/// lasting state, so giving one up leaves the peer where it was. Pure.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
@@ -38,7 +38,7 @@ class PipelineRun {
   void begin(std::uint64_t operation, Effects& out);
   bool is_begun() const { return begun_; }
 
-  /// The next thing to compute, if its input is there. Tasks are done in the order given.
+  /// The next task, if its input is there. Tasks are done in the order given.
   std::optional<Job::Task> next();
   /// The job with the oldest task that next() returned is done.
   void done(const Job& job, Effects& out);
@@ -49,21 +49,21 @@ class PipelineRun {
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
-  /// All of our work is done, and our sums with other replicas are there.
+  /// True if all of our work is done and our sums with other replicas are there.
   bool is_complete() const;
-  /// Whether every micro-batch is in every one of our sums exactly once.
+  /// True if every micro-batch is in each of our sums exactly once.
   bool counts_once() const;
   /// Ends the run and returns its result for each of our stages.
   std::vector<StageEnd> finish();
   /// Batches of our own that the run took.
   std::size_t drawn() const { return drawn_; }
 
-  /// Whether that peer carries one of our stages, or one next to ours.
+  /// True if that peer carries one of our stages, or one next to ours.
   bool involves(PeerId peer) const;
-  /// The next input has to come from other peers.
+  /// True if the next input has to come from other peers.
   bool is_waiting() const;
   std::uint64_t progress() const { return progress_; }
-  /// A peer that sent values which are not finite, of which nothing was used. The run cannot end.
+  /// A peer that sent values which are not finite; none of them were used. The run cannot end then.
   std::optional<PeerId> unsound_from() const;
 
   std::uint64_t operation() const { return operation_; }
@@ -80,10 +80,10 @@ class PipelineRun {
   struct Incoming {
     PeerId from{};
     StageValues values;
-    Reassembly blocks;  ///< Nothing is missing of our own results.
+    Reassembly blocks;  ///< Empty, and so whole, for our own results.
   };
 
-  /// The replicas of one of our stages, and what they sum.
+  /// The replicas of one of our stages, and their sum.
   struct Group {
     std::uint32_t stage = 0;
     std::vector<PeerId> members;  ///< Peers that sum; one alone skips the sum.
@@ -106,7 +106,7 @@ class PipelineRun {
     std::vector<PeerId> order;  ///< Its replicas, by their ranks among themselves.
     RoundPlan plan;
     RoundInbox box;
-    std::optional<MixPlace> place;  ///< Our place, until the stage is told.
+    std::optional<MixPlace> place;  ///< Our place, until a task passes it on to the mixer.
   };
 
   Routes routes_of(std::uint64_t operation) const;
@@ -128,7 +128,7 @@ class PipelineRun {
   void pass_on(const task::StagePass& pass, Effects& out);
   Group& group_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
-  /// All instructions were given out.
+  /// True if all instructions were given out.
   bool is_list_done() const { return position_ == list().size(); }
   const std::vector<PipelineInstruction>& list() const { return schedule_.workers[rank_]; }
   std::optional<Job::Task> parameters_task();

@@ -1,4 +1,4 @@
-// Selection among the known peers, and the report of a copy.
+// Selects among the known peers, and reports copies.
 #include "peer/modes/population.hpp"
 
 #include <fmt/format.h>

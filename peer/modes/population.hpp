@@ -33,8 +33,8 @@ struct PopulationOptions {
 /// One fifth of `peers`, at least 1: the number of the best, and of the worst.
 std::size_t fifth_of(std::size_t peers);
 
-/// Whether a peer of loss `own` copies one of loss `other` (truncation selection: Jaderberg 2017):
-/// `own` is in the worst fifth of `losses`, `other` in the best, and `other` is less. `losses`
+/// True if a peer of loss `own` copies one of loss `other` (truncation selection: Jaderberg 2017):
+/// `own` is in the worst fifth of `losses`, `other` in the best, and `other` is smaller. `losses`
 /// contains both. Equal losses never copy.
 bool is_worth_copying(std::span<const float> losses, float own, float other);
 
@@ -53,17 +53,17 @@ class Population {
   std::uint64_t steps_to_trial(std::uint64_t step) const;
   bool is_due(std::uint64_t step) const { return is_on() && step % options_.every_steps == 0; }
 
-  /// Takes what a job has measured of the replica.
+  /// Takes the result of a validation.
   void learn_from(const result::Validation& validation);
   /// Our newest validation, which other peers may know; empty before the first.
   const std::optional<Trial>& trial() const { return trial_; }
 
-  /// Judged by what `members` says of all peers with this layout that are not joining.
+  /// Compares the losses in `members` of all peers with this layout that are not joining.
   bool is_worth_copying(PeerId other, const Membership& members, std::uint64_t layout_hash) const;
 
   void begin_copying() { copying_ = true; }
   void give_up() { copying_ = false; }
-  /// A download is under way, or has arrived and was not taken over yet.
+  /// True if a download is under way, or has arrived and was not taken over yet.
   bool is_copying() const { return copying_; }
   /// Turns the download into our replica's new state at `step`; copying is over then. False if its
   /// hyper-parameters are unusable.

@@ -19,8 +19,8 @@ class RebalancePolicy {
   /// The generation is over, or admits no more peers.
   void rest();
 
-  /// True when a candidate has waited long enough to be let in. Also asks after lost peers: both
-  /// sides of a cut may have given each other up.
+  /// True when a candidate has waited long enough to be let in. Also asks lost peers whether they
+  /// are back: after a cut both sides may have given each other up.
   bool newcomers_wait(Time now, const Agreement& agreement, const std::vector<PeerId>& candidates,
                       Effects& out);
 
@@ -43,10 +43,10 @@ class RebalancePolicy {
   PeerId self_;
   Time newcomers_since_ = never;
   Time knock_at_ = never;               ///< When lost peers are asked again.
-  std::vector<PeerId> measured_peers_;  ///< Peers whose measurements we count for.
+  std::vector<PeerId> measured_peers_;  ///< Peers of the generations in which we count.
   std::uint64_t ballot_after_ = 0;      ///< Operations after which a ballot is due.
   std::uint64_t counted_from_ = 0;      ///< Operation from which we count.
-  std::uint64_t measuring_ = 0;         ///< Next operations that probes make slower.
+  std::uint64_t measuring_ = 0;         ///< Number of next operations that probes make slower.
   Time done_at_{};                      ///< End of the newest operation.
   double usual_seconds_ = 0;            ///< Seconds of a normal operation; 0: not known.
   int slow_operations_ = 0;             ///< Slow operations in a row.

@@ -12,7 +12,7 @@ namespace gv {
 
 /// A generation that ended badly, and how it went on.
 struct Recovery {
-  std::vector<PeerId> lost;     ///< Were in it, and not in the one that made the next operation.
+  std::vector<PeerId> lost;     ///< Its peers that did not make the next operation.
   double seconds = 0;           ///< From its end to the first result of the next.
   std::size_t peers = 0;        ///< Peers that made that operation.
   std::uint64_t operation = 0;  ///< Number of that operation.
@@ -27,9 +27,9 @@ class RecoveryLog {
   void become_resumed(Time now, const std::vector<PeerId>& order, std::uint64_t operation,
                       Effects& out);
 
-  /// A generation ended badly, and no operation has finished since.
+  /// True if a generation ended badly and no operation has finished since.
   bool is_interrupted() const { return since_.has_value(); }
-  /// The newest that is over and lost a peer; `lost` is empty if there was none.
+  /// The newest finished recovery that lost a peer; `lost` is empty if there was none.
   const Recovery& last() const { return last_; }
   /// Interruptions that lost a peer.
   std::uint64_t losses() const { return losses_; }

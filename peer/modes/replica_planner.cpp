@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// No message names more peers.
+/// The most peers that a message names.
 constexpr std::uint64_t peers_max = 1024;
 
 }  // namespace
@@ -39,7 +39,8 @@ ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* la
                         .site = site_});
 }
 
-/// The batch cut by speed, or the previous shares if no peer would be done much earlier.
+/// The batch cut by speed, or the previous shares if the slowest peer would not be done much
+/// earlier.
 std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& order,
                                                   const Answers& answers,
                                                   const Generation* last) const {
@@ -130,7 +131,7 @@ std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
   return revision == SettingsRevision{} ? "" : options_.revision_problem(revision);
 }
 
-/// A peer that is to go on from its own model must have said that it has it.
+/// A peer goes on from its own model exactly if the version that it answered is near enough.
 bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;

@@ -18,14 +18,14 @@ class ReplicaPlanner final : public GenerationPlanner {
  public:
   struct Options {
     std::uint32_t batch = 1;                   ///< Samples of an operation for each peer.
-    std::uint32_t batch_max = 1;               ///< Samples that one peer can compute at most.
+    std::uint32_t batch_max = 1;               ///< The most samples that one peer can compute.
     std::size_t elements = 0;                  ///< Size of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
     /// If not 0, peers have their own models: a peer fewer than this many steps behind the newest
     /// version goes on from its own.
     std::uint64_t own_models_within = 0;
-    /// Why settings cannot be switched to; says nothing about those that can. Pure. Empty: the mode
-    /// cannot switch.
+    /// Says why settings cannot be switched to; returns an empty string for those that can. Pure.
+    /// Null: the mode cannot switch.
     std::function<std::string(const SettingsRevision&)> revision_problem;
   };
 

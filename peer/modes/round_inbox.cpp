@@ -11,8 +11,8 @@ namespace {
 /// Generations that may begin next (ballots under way); messages of older ones are dropped.
 constexpr std::size_t keys_kept = 3;
 
-/// Messages of each peer remembered as taken where rounds are never closed. Blocks overtake each
-/// other by less.
+/// Taken messages that are remembered for each peer where rounds are never closed. Blocks overtake
+/// each other by less.
 constexpr std::size_t taken_kept = 64;
 
 }  // namespace
@@ -61,7 +61,7 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
   return true;
 }
 
-/// Messages of the peer that have come in part or whole and were not taken.
+/// Number of the peer's messages that have arrived in part or whole and were not taken.
 std::size_t RoundInbox::waiting(std::uint64_t key, PeerId from) const {
   const auto count = [from](const auto& messages, auto counts) {
     std::size_t found = 0;
@@ -89,7 +89,7 @@ bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
   return message != whole_.end() && message->first.first == from;
 }
 
-/// Completes a message of this generation if all of it is there. False if it is too long.
+/// Completes a message of this generation if it has arrived completely. False if it is too long.
 bool RoundInbox::settle(const Name& name) {
   Arriving& message = coming_[key_][name];
   const auto size = size_(name.second, message.bytes);
@@ -104,7 +104,7 @@ bool RoundInbox::settle(const Name& name) {
   return true;
 }
 
-/// The message has come, or its round is closed.
+/// True if the message has arrived or its round is closed.
 bool RoundInbox::is_over(const Name& name) const {
   const auto& [from, round] = name;
   const auto open = open_from_each_.find(from);

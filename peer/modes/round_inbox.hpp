@@ -18,16 +18,17 @@
 
 namespace gv {
 
-/// Holds messages of the current generation and of one that may follow. Pure. How far other peers
-/// may be ahead of us bounds its size; the waiting of rounds bounds that, and `messages_max` what a
-/// peer sends that does not wait.
+/// Holds messages of the current generation and of ones that may follow. Its size is bounded: a
+/// peer that waits for others cannot be far ahead of us, and `messages_max` limits one that does
+/// not wait. Pure.
 class RoundInbox {
  public:
-  /// Messages that one peer may have sent in a generation and we have not taken. Sound peers, which
-  /// wait for others, are never that far ahead.
+  /// The most messages of one peer in a generation that are held before we take them. Sound peers,
+  /// which wait for others, are never that far ahead.
   static constexpr std::size_t messages_max = 256;
 
-  /// Length of the message of `round` that begins with `begin`; nullopt if that needs more of it.
+  /// Length of the message of `round` that begins with `begin`; nullopt if `begin` is too short to
+  /// tell.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
 
@@ -37,25 +38,26 @@ class RoundInbox {
   /// Enters the generation of this key: only its messages count from here on.
   void enter(std::uint64_t key);
 
-  /// Takes a block of a message of the current generation or of one that may begin. False if it
-  /// continues no message: links may bring a block twice, and a message counts once. Neither does a
-  /// peer's first block of one message too many.
+  /// Takes a block of a message of the current generation or of one that may begin. False, and the
+  /// block is dropped, if it continues no message (links may bring a block twice, and a message
+  /// counts once) or begins one message too many of its peer.
   bool receive(PeerId from, const Block& block);
 
-  /// The whole message of this peer and round has come (taken or not), or the round is closed.
+  /// True if the whole message of this peer and round has arrived (taken or not), or the round is
+  /// closed.
   bool has(PeerId from, std::uint64_t round) const { return is_over({from, round}); }
-  /// A whole message of that round or a later one has come.
+  /// True if a whole message of that round or a later one has arrived.
   bool has_since(PeerId from, std::uint64_t round) const;
 
   /// Takes all whole messages of rounds up to `last` not taken before, by peer and round. Senders
   /// get ranks by `order`; messages of peers that are not in it are dropped.
   std::vector<MixMessage> take(std::uint64_t last, std::span<const PeerId> order);
-  /// Closes earlier rounds: nothing asks for their messages, and those that still come are dropped.
+  /// Closes earlier rounds: drops their messages, also those that arrive later.
   void close_before(std::uint64_t round);
 
-  /// Bytes that have come in this generation.
+  /// Bytes that have arrived in this generation.
   std::uint64_t received() const { return received_; }
-  /// Messages that have come, in part or whole, and names of the messages that were taken.
+  /// Number of messages that have arrived in part or whole, including names of taken ones.
   std::size_t held() const;
 
   friend class Fields;
@@ -63,7 +65,7 @@ class RoundInbox {
   friend bool operator==(const RoundInbox& a, const RoundInbox& b) { return equal_states(a, b); }
 
  private:
-  /// The part of a message that has come so far. While its length is unknown it is the longest.
+  /// The part of a message that has arrived. While its length is unknown, the longest is assumed.
   struct Arriving {
     Reassembly blocks;
     std::vector<std::byte> bytes;

@@ -60,7 +60,7 @@ std::string StagePlanner::problem(const Answer& answer) const {
   return "";
 }
 
-/// A peer that is to go on from a state must have said that it has it.
+/// We must carry a stage, and must have promised each state from which we are to go on.
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   bool carries = false;
   for (const StageAssignment& assignment : start.assignments) {

@@ -1,4 +1,4 @@
-// Kept states, and transfers by stage.
+// Keeps states, and transfers them stage by stage.
 #include "peer/modes/stage_states.hpp"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::vector<StageHolding> StageStates::holdings() const {
   return holdings;
 }
 
-// ---- At the begin of a generation ----
+// ---- At the beginning of a generation ----
 
 void StageStates::enter(const Generation& generation) {
   leave();
@@ -135,7 +135,7 @@ void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& ou
   send(stage, out);
 }
 
-/// Sends the stage to all that have asked for it, if it is there.
+/// Sends the stage to all peers that have asked for it, if it is there.
 void StageStates::send(std::uint32_t stage, Effects& out) {
   const auto there = handed_over_.find(stage);
   if (there == handed_over_.end()) return;

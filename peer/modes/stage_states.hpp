@@ -32,7 +32,7 @@ class StageStates {
 
   // ---- States kept ----
 
-  /// The state of a stage at a copying point, our own or a neighbour's.
+  /// Keeps the state of a stage at a copying point, our own or a neighbour's.
   void keep(std::uint32_t stage, const ModelVersion& version, StageValues values);
   /// All copies of this point have arrived; drops older ones.
   void settle(const ModelVersion& version);
@@ -41,10 +41,10 @@ class StageStates {
   std::vector<StageHolding> holdings() const;
   StageValues blank(std::uint32_t stage) const;
 
-  // ---- At the begin of a generation ----
+  // ---- At the beginning of a generation ----
 
   void enter(const Generation& generation);
-  /// Gives up everything under way, since its generation is over.
+  /// Gives up all transfers under way because their generation is over.
   void leave();
   /// We need this stage's state, and `source` sends it.
   void fetch(Time now, std::uint32_t stage, PeerId source, Effects& out);
@@ -58,7 +58,7 @@ class StageStates {
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
   /// Handles the messages about states.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
-  /// The peer has everything it was to get from us.
+  /// The peer has received all states that we owed it.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
 
@@ -85,9 +85,9 @@ class StageStates {
   /// A state that we have asked for.
   struct Fetched {
     StateDownload download;
-    StageValues values;  ///< What it has so far.
+    StageValues values;  ///< The values received so far.
     PeerId source{};
-    ModelVersion version;  ///< As it travels from there.
+    ModelVersion version;  ///< The version under which it travels from `source`.
     bool is_whole = false;
   };
   /// A copy for us to keep.

@@ -1,4 +1,4 @@
-// The choice of a source for a state, and the version under which the state travels.
+// Downloads and serves states, and chooses the version under which a state travels.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>

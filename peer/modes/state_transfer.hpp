@@ -41,15 +41,16 @@ class StateTransfer {
   void fetch(Time now, const Generation& generation, PeerId source, bool is_common, Effects& out);
   /// The generation has begun, and we have the state.
   void need_nothing() { incoming_.reset(); }
-  /// Gives up everything under way, since its generation is over. What has come of a state is kept.
+  /// Gives up all transfers under way because their generation is over. Keeps the part of a state
+  /// that has arrived.
   void leave_generation();
 
-  /// We lack the state, or it has arrived and was not taken yet.
+  /// True if we lack the state, or it has arrived and was not taken yet.
   bool is_fetching() const { return fetching_; }
   bool fetches_from(PeerId peer) const { return fetching_ && peer == source_; }
   /// Takes a block, if it is of the state we wait for.
   void receive(Time now, PeerId from, const Block& block, Effects& out);
-  /// Handles messages about states, but for requests.
+  /// Handles messages about states, except requests.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   /// The state, once it is complete.
   std::optional<ArrivedState> take();
@@ -57,18 +58,18 @@ class StateTransfer {
   /// True if this message asks us for a state in that generation, and the generation makes us its
   /// source.
   bool is_asked(const Generation& generation, PeerId from, const StateRequest& request) const;
-  /// Owes the state to the peer that asked.
+  /// Notes that we owe the state to the peer that asked.
   void owe(Time now, PeerId to, const StateRequest& request, Effects& out) {
     server_.ask(now, to, request, false, out);
   }
   bool owes(PeerId to) const { return server_.waits(to); }
   bool owes_any() const { return server_.is_waited_for(); }
-  /// Every peer of the generation has the state.
+  /// Drops all requests, because every peer of the generation has the state.
   void forget_debts() { server_.clear(); }
-  /// A vector for a job to copy the state into, which is then at `version`.
+  /// A vector into which a job copies the state. The state is then at `version`.
   VectorPool::Vector blank(const ModelVersion& version);
-  /// Sends the copied state to all peers that are owed it, if the generation still starts from it.
-  /// Returns how many. `is_common` as in fetch().
+  /// Sends the copied state to all peers that wait for it, if the generation still starts from it.
+  /// Returns their number. `is_common` as in fetch().
   std::size_t send(const Generation& generation, const VectorPool::Vector& state, bool is_common,
                    Effects& out);
 
@@ -84,7 +85,7 @@ class StateTransfer {
   bool fetching_ = false;
   PeerId source_{};
   ModelVersion coming_version_;
-  VectorPool::Vector incoming_;  ///< What `download_` has so far; null if there is nothing.
+  VectorPool::Vector incoming_;  ///< The values that `download_` has received; null: none.
   ModelVersion taken_;           ///< Version of the state that a job copied last.
 };
 

@@ -14,7 +14,7 @@ constexpr double stall_factor = 4;
 constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
 
-/// A peer that answers none of this many questions is taken for silent.
+/// A peer that answers none of this many questions counts as silent.
 constexpr int questions = 12;
 
 /// Long enough for answers to most of the questions, some of them lost and some of them late.

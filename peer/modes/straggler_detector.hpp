@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// When nothing arrives for long, asks all peers. A peer that does not answer is lost. A peer that
-/// is computing is waited for, however long it takes. Pure.
+/// When no data arrive for long, asks all peers. A peer that does not answer is lost. A peer that
+/// is computing gets all the time it needs. Pure.
 class StragglerDetector {
  public:
   explicit StragglerDetector(PeerId self) : self_(self) {}
@@ -25,17 +25,17 @@ class StragglerDetector {
   void operation_done(Time now, bool usual);
 
   /// Called while an operation waits for other peers; `progress` changes when something arrives.
-  /// Returns the peers to give up, if any. An empty set means that no peer is lost, and yet all
-  /// wait for something that was.
+  /// Returns the peers to give up, if any. An empty set means that no peer is lost, but data are:
+  /// all peers wait.
   std::optional<std::set<PeerId>> watch(Time now, const Generation& generation,
                                         std::uint64_t progress, Duration patience, Effects& out);
-  /// Nothing is waited for.
+  /// No operation waits now.
   void rest(Time now);
   /// A peer has answered our question.
   void heard(PeerId from, bool busy);
   bool is_asking() const { return checked_at_.has_value(); }
 
-  /// When watch() has work; `waiting`: whether the operation waits now.
+  /// When watch() has work. `waiting`: the operation waits now.
   Time deadline(bool waiting, Duration patience) const;
 
   /// Recent seconds of an operation, smoothed; 0 before the first are done.

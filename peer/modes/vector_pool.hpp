@@ -15,14 +15,14 @@ class VectorPool {
  public:
   using Vector = std::shared_ptr<Floats>;
 
-  /// `memory` is not owned; it outlives all vectors.
+  /// `memory` is not owned and must outlive all vectors.
   VectorPool(std::size_t size, std::pmr::memory_resource* memory) : size_(size), memory_(memory) {}
 
   /// Floats in every vector.
   std::size_t size() const { return size_; }
 
-  /// A vector that only the caller and the pool hold. A caller that lends it to another thread must
-  /// hold it too until that thread has said that it is done.
+  /// A vector that only the caller and the pool hold. A caller that shares it with another thread
+  /// must also hold it until that thread has reported that it is done.
   Vector blank() {
     for (const Vector& vector : vectors_) {
       if (vector.use_count() == 1) return vector;
