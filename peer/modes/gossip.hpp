@@ -122,8 +122,8 @@ class GossipMode final : public Mode {
   StateDownload fetch_;
   std::vector<float> fetch_values_;  ///< The values that `fetch_` has received.
   std::vector<PeerId> sources_;      ///< Sources of the download whose models were not refused.
-  /// Peers asked for a model since we joined or woke up. When all of them fail, we ask peers that we
-  /// have heard of since then before we train on without a download.
+  /// Peers asked for a model since we joined or woke up. When all of them fail, we ask peers that
+  /// we have heard of since then before we train on without a download.
   std::set<PeerId> tried_;
   TransferNumbers reviews_;
   ModelReview review_;

@@ -247,13 +247,14 @@ void AgreementWorld::apply(const Move& move) {
   check_results();
 }
 
-/// While a generation runs, no peer that promised it and has not begun it may have a result that
-/// the generation does not know.
+/// While a generation runs, no peer of it that promised it and has not begun it may have a result
+/// that the generation does not know. (A peer whose answer came too late is not in it, and may.)
 void AgreementWorld::check_results() {
   for (const Peer& running : peers_) {
     if (!running.agreement || running.key == 0) continue;
     const Generation& generation = *running.agreement->generation();
-    for (const Peer& other : peers_) {
+    for (const PeerId one : generation.order) {
+      const Peer& other = peers_[number_of(one)];
       const bool is_bound = other.agreement && other.newest_key != running.key &&
                             other.agreement->promised() == generation.id;
       if (is_bound && is_before(generation.version, other.agreement->version())) {
