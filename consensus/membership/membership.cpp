@@ -20,6 +20,8 @@ constexpr int greetings_max = 6;  ///< On a new link; the last wait is 32 probe 
 }  // namespace
 
 void Membership::State::push_pull(PeerId to, bool reply, Effects& out) {
+  // Our statement may be seconds old, and a newcomer decides at once whether others are ahead.
+  introduce({to}, out);
   PushPull message{.reply = reply, .members = {told(self)}};
   for (const auto& [peer, entry] : others) {
     if (message.members.size() == push_pull_members) {
@@ -121,8 +123,8 @@ void Membership::State::remind(Time now, PeerId from, Effects& out) {
 }
 
 void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out) {
-  note_progress(from, ping.progress);
   hear(now, from, ping.rumors, out);
+  note_progress(from, ping.progress);  // The rumours may be the first that we hear of the sender.
   std::vector<Member> rumors = rumors_for(from);
   // A peer that suspects us always gets our own entry, even if there are enough other rumours.
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
@@ -146,8 +148,8 @@ void Membership::State::on(Time now, PeerId from, const PingRequest& request, Ef
 }
 
 void Membership::State::on(Time now, PeerId from, const Ack& ack, Effects& out) {
-  if (ack.about == from) note_progress(from, ack.progress);
   hear(now, from, ack.rumors, out);
+  if (ack.about == from) note_progress(from, ack.progress);
   if (probe && probe->sequence == ack.sequence && probe->target == ack.about) {
     probe.reset();
     judge_health(-1);

@@ -315,12 +315,16 @@ TEST_CASE("the state of three hundred members travels in several messages", "[me
   std::set<PeerId> named;
   std::size_t entries = 0;
   int replies = 0;
+  REQUIRE_FALSE(lone.out.messages.empty());
+  // The receiver has our newest progress before it reads a statement that may be older.
+  CHECK(std::holds_alternative<Ping>(lone.out.messages.front().message));
   for (const Outgoing& outgoing : lone.out.messages) {
-    const PushPull& part = std::get<PushPull>(outgoing.message);
-    CHECK(part.members.size() <= 128);
-    replies += part.reply ? 1 : 0;
-    entries += part.members.size();
-    for (const Member& member : part.members) named.insert(member.id);
+    const auto* part = std::get_if<PushPull>(&outgoing.message);
+    if (part == nullptr) continue;
+    CHECK(part->members.size() <= 128);
+    replies += part->reply ? 1 : 0;
+    entries += part->members.size();
+    for (const Member& member : part->members) named.insert(member.id);
   }
   CHECK(named.size() == 300);
   CHECK(entries == 300);
