@@ -19,7 +19,7 @@ bool has_repeats(std::vector<PeerId> peers) {
 std::string problem(const ModelVersion& version, const GenerationPlanner& planner) {
   if (version.step > steps_max) return "it knows of more steps than any run has";
   if (version.samples > version.step * planner.samples_max()) {
-    return "it knows of more samples than so many steps have";
+    return "it counts more samples than its steps can have";
   }
   return "";
 }

@@ -106,6 +106,9 @@ class PairExchange {
   void blame(Time now, PeerId peer, Reason reason, Effects& out);
   /// True if we exchange nothing with the peer now because of its unsound models.
   bool is_quarantined(Time now, PeerId peer) const;
+  /// The largest Euclidean distance between the two models of a recent exchange, before the forces;
+  /// 0 before the first exchange. A single distance may be that of an exchange right after another.
+  double widest_recent_distance() const;
 
   bool in_flight() const;
   const Counts& counts() const;

@@ -101,9 +101,6 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * norm)) {
     return Reason::norm_exceeded;
   }
-  // A single witness that disagrees may be the hostile one as well as the source, and drifts away
-  // from a download while it trains on. Where fewer than a third of all are hostile, there are two.
-  if (review_->witnesses.size() < options_.needed) return Reason::none;
   // A spread of 0 means that no witness has compared its model yet.
   if (spread > 0 && !(nearest <= options_.tolerance * spread)) return Reason::doubtful;
   return Reason::none;

@@ -20,8 +20,8 @@ namespace gv {
 /// is the largest distance that witnesses report or that their models have from each other. Cost: a
 /// message to each witness and its answer, one round trip. Pure.
 ///
-/// Without witnesses the source is believed. A single witness can lie as well as the source can, so
-/// it may only refuse a model that is far longer than its own.
+/// Without witnesses the source is believed. A single witness can lie as well as the source can:
+/// the model is then refused, and the next source fares no better.
 class ModelReview {
  public:
   struct Options {

@@ -14,8 +14,7 @@ namespace gv {
 /// peer that knows the seed can make a model which looks like another.
 SketchValues sketch_of(std::span<const float> model, std::uint64_t seed);
 
-/// Estimates the Euclidean norm of the model of this sketch, with a standard deviation of some 10
-/// %.
+/// Estimates the Euclidean norm of the model of this sketch. The standard deviation is about 10 %.
 double norm_of(const SketchValues& sketch);
 
 /// Estimates the distance between two models as precisely. Both sketches must have the same seed.

@@ -149,6 +149,11 @@ bool Generations::disturb(Time now, const std::vector<PeerId>& blamed, Effects& 
   if (current() != nullptr) {
     recoveries_.become_interrupted(now, order_);
     out.tell(GenerationEnded{.peer = blamed.empty() ? std::optional<PeerId>() : blamed.front()});
+  } else if (std::ranges::any_of(blamed, [this](PeerId peer) {
+               return std::ranges::find(order_, peer) != order_.end();
+             })) {
+    // The generation had ended for another reason, but its peer is lost all the same.
+    recoveries_.become_interrupted(now, order_);
   }
   end(now, blamed, out);
   return true;

@@ -207,17 +207,14 @@ void AgreementWorld::apply(const Move& move) {
   switch (move.kind) {
     case Move::Kind::deliver:
     case Move::Kind::repeat: {
-      const bool again = move.kind == Move::Kind::repeat;
-      const Wire::Sent sent = again ? wire_.messages[move.number] : wire_.take(move.number);
-      faults_.duplicates -= again ? 1 : 0;
+      const Wire::Sent sent = wire_.arrive(move, faults_);
       feed(sent.to, [&](Agreement& own, Effects& out) {
         own.receive(peers_[sent.to].now, id_of(sent.from), sent.message, planner, out);
       });
       break;
     }
     case Move::Kind::lose:
-      --faults_.losses;
-      wire_.take(move.number);
+      wire_.lose(move, faults_);
       break;
     case Move::Kind::timer:
       wake(move.number, false);

@@ -108,28 +108,22 @@ void ExchangeWorld::apply(const Move& move) {
   switch (move.kind) {
     case Kind::deliver:
     case Kind::repeat: {
-      const bool again = move.kind == Kind::repeat;
-      const Wire::Sent sent = again ? wire_.messages[move.number] : wire_.take(move.number);
-      faults_.duplicates -= again ? 1 : 0;
+      const Wire::Sent sent = wire_.arrive(move, faults_);
       feed(sent.to, [&](PairExchange& own, Time now, Effects& out) {
         own.receive(now, id_of(sent.from), sent.message, out);
       });
       break;
     }
     case Kind::lose:
-      --faults_.losses;
-      wire_.take(move.number);
+      wire_.lose(move, faults_);
       break;
     case Kind::block:
     case Kind::skip:
     case Kind::twice: {
-      const auto [stream, block] = wire_.next_block(move.number, block_bytes);
-      faults_.losses -= move.kind == Kind::skip ? 1 : 0;
-      faults_.duplicates -= move.kind == Kind::twice ? 1 : 0;
-      for (int time = move.kind == Kind::skip ? 1 : 0; time < (move.kind == Kind::twice ? 2 : 1);
-           ++time) {
+      const auto [stream, block, times] = wire_.arrive(move, block_bytes, faults_);
+      for (int time = 0; time < times; ++time) {
         feed(number_of(stream.transfer.to),
-             [&, from = stream.from](PairExchange& own, Time now, Effects& out) {
+             [&, from = stream.from, &block = block](PairExchange& own, Time now, Effects& out) {
                own.receive_block(now, id_of(from), block, out);
              });
       }

@@ -27,7 +27,7 @@ TransferWorld::TransferWorld(const TransferBound& bound)
                 {.elements = elements,
                  .answer_deadline = std::chrono::seconds(4),
                  .progress_deadline = std::chrono::seconds(4),
-                 .resumes_max = 0,
+                 .resumes_max = 1,
                  .rounds_max = 1,
                  .retry_after = std::chrono::seconds(4)}),
       faults_(bound.faults),
@@ -129,23 +129,17 @@ void TransferWorld::apply(const Move& move) {
   switch (move.kind) {
     case Kind::deliver:
     case Kind::repeat: {
-      const bool again = move.kind == Kind::repeat;
-      const Wire::Sent sent = again ? wire_.messages[move.number] : wire_.take(move.number);
-      faults_.duplicates -= again ? 1 : 0;
+      const Wire::Sent sent = wire_.arrive(move, faults_);
       give(sent.to, sent.from, sent.message);
       break;
     }
     case Kind::lose:
-      --faults_.losses;
-      wire_.take(move.number);
+      wire_.lose(move, faults_);
       break;
     case Kind::block:
     case Kind::skip:
     case Kind::twice: {
-      const auto [stream, block] = wire_.next_block(move.number, block_bytes);
-      faults_.losses -= move.kind == Kind::skip ? 1 : 0;
-      faults_.duplicates -= move.kind == Kind::twice ? 1 : 0;
-      const int times = move.kind == Kind::skip ? 0 : move.kind == Kind::twice ? 2 : 1;
+      const auto [stream, block, times] = wire_.arrive(move, block_bytes, faults_);
       for (int time = 0; time < times; ++time) {
         give_block(number_of(stream.transfer.to), stream.from, block);
       }

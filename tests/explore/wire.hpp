@@ -92,6 +92,30 @@ struct Wire {
       return stream.from == peer || number_of(stream.transfer.to) == peer;
     });
   }
+  /// The message of `deliver` or `repeat`. A repeated one stays on its way.
+  Sent arrive(const Move& move, Faults& faults) {
+    if (move.kind == Move::Kind::deliver) return take(move.number);
+    --faults.duplicates;
+    return messages[move.number];
+  }
+  void lose(const Move& move, Faults& faults) {
+    --faults.losses;
+    take(move.number);
+  }
+  struct Arrival {
+    Stream stream;
+    Block block;
+    int times = 1;  ///< 0: it is lost.
+  };
+  /// The next block of a stream by `block`, `skip` or `twice`.
+  Arrival arrive(const Move& move, std::size_t bytes_max, Faults& faults) {
+    const auto [stream, block] = next_block(move.number, bytes_max);
+    const bool is_lost = move.kind == Move::Kind::skip;
+    const bool is_double = move.kind == Move::Kind::twice;
+    faults.losses -= is_lost ? 1 : 0;
+    faults.duplicates -= is_double ? 1 : 0;
+    return {stream, block, is_lost ? 0 : is_double ? 2 : 1};
+  }
   Sent take(std::size_t number) {
     Sent sent = std::move(messages[number]);
     messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(number));

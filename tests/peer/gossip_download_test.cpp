@@ -141,10 +141,10 @@ TEST_CASE("the only other peer is believed, since no third can be asked") {
 
 TEST_CASE("a newcomer whose sources all fail trains from the beginning") {
   Newcomer newcomer({{hostile, 2000}, {honest, 900}});
-  newcomer.serve(hostile, model_of(5000), 2000);
+  newcomer.serve(hostile, model_of(5), 2000);
   newcomer.bear_witness(honest, model_of(1), 900);
-  newcomer.serve(honest, model_of(5000), 900);
-  newcomer.bear_witness(hostile, model_of(1), 2000);
+  newcomer.serve(honest, model_of(1), 900);
+  newcomer.bear_witness(hostile, model_of(5), 2000);
   REQUIRE(newcomer.jobs.size() == 1);
   CHECK(newcomer.adopted() == nullptr);
   CHECK(newcomer.mode.course().phase() == Phase::training);
