@@ -95,6 +95,14 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
+  // "own offers": only the peer that an exchange is named after can have offered it.
+  for (const Outgoing& outgoing : effects.messages) {
+    const auto* accept = std::get_if<Accept>(&outgoing.message);
+    if (accept == nullptr || accept->id.owner == outgoing.to) continue;
+    fail(world, "own offers",
+         fmt::format("peer-{} accepts an offer that peer-{} made in another's name", peer,
+                     number_of(outgoing.to)));
+  }
   // "readable": neighbours with the same rule understand each other's messages.
   if (const VirtualPeer& acted = world.peer(peer);
       acted.node && acted.node->as<MixingMode>() != nullptr) {

@@ -125,6 +125,26 @@ TEST_CASE("the adaptive radius is asked for from the sixth exchange on") {
   CHECK(asked.at(5) == Approx(2 * distances[2]).epsilon(1e-6));
 }
 
+TEST_CASE("the widest recent distance is that of one of the last fifteen exchanges") {
+  ExchangeNetwork network(2, plain());
+  CHECK(network.at(0).exchange.widest_recent_distance() == 0);
+  double far = 0;
+  for (std::uint64_t round = 0; round <= 15; ++round) {
+    std::vector<float> other = model_of(100 + round);
+    if (round == 0) {
+      for (float& value : other) value += 10;
+    }
+    network.load(0, model_of(round));
+    network.load(1, other);
+    REQUIRE(network.start(0, 1));
+    network.deliver();
+    if (round == 0) far = network.at(0).forces.back().distance;
+    const double widest = network.at(0).exchange.widest_recent_distance();
+    // The far exchange counts until there are fifteen later ones.
+    CHECK((round < 15 ? widest == far : widest < far));
+  }
+}
+
 TEST_CASE("two exchanges before the next snapshot keep the sum of all three models") {
   ExchangeNetwork network(3, plain());
   for (std::size_t i = 0; i < 3; ++i) network.load(i, model_of(i), 0.3f);

@@ -130,22 +130,6 @@ TEST_CASE("the radius follows the usual distance so one far model is pulled at n
   CHECK(last.scale * norm(*last.values) < 0.5 * 2 * 1.5 * usual);
 }
 
-TEST_CASE("the widest recent distance is that of one of the last fifteen exchanges") {
-  ExchangeNetwork network(2, plain_options());
-  CHECK(network.at(0).exchange.widest_recent_distance() == 0);
-  // Any exchange may be a far one: fourteen more exchanges remember it, and the next one does not.
-  double far = 0;
-  for (std::uint64_t round = 0; round <= 15; ++round) {
-    network.load(0, random_model(10 + round));
-    network.load(1, random_model(40 + round, round == 0 ? 9 : 1));
-    REQUIRE(network.start(0, 1));
-    network.deliver();
-    if (round == 0) far = network.at(0).forces.back().distance;
-    const double widest = network.at(0).exchange.widest_recent_distance();
-    CHECK((round < 15 ? widest == far : widest < far / 2));
-  }
-}
-
 TEST_CASE("an offer is refused with its reason and nothing happens") {
   PairExchange::Options options = plain_options();
   ExchangeNetwork network = pair_of_peers(options);
