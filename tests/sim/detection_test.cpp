@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,21 +41,28 @@ class Inquest : public Watcher {
     if (peer == victim_ && state == PeerState::down) killed = world.now();
   }
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
-    if (!killed) return;
     for (const Outgoing& out : effects.messages) {
       const bool probe = std::holds_alternative<Ping>(out.message);
-      if (probe && out.to == id_of(victim_) && !asked) asked = world.now();
+      if (killed && probe && out.to == id_of(victim_) && !asked) asked = world.now();
     }
     for (const Fact& fact : effects.facts) {
       if (peer_of_fact(fact) != id_of(victim_)) continue;
-      if (std::holds_alternative<MemberSuspected>(fact) && !suspected) suspected = world.now();
-      if (std::holds_alternative<MemberDead>(fact)) dead[peer] = world.now();
+      if (std::holds_alternative<MemberSuspected>(fact)) suspicions.emplace(peer, world.now());
+      if (std::holds_alternative<MemberRefuted>(fact)) suspicions.erase(peer);
+      if (killed && std::holds_alternative<MemberDead>(fact)) dead[peer] = world.now();
     }
   }
 
+  /// When the first of the suspicions began that the killed peer could not refute. Where messages
+  /// are lost, that can be shortly before the kill.
+  std::optional<Time> suspected() const {
+    if (suspicions.empty()) return std::nullopt;
+    return std::ranges::min(suspicions | std::views::values);
+  }
+
   std::optional<Time> killed;
-  std::optional<Time> asked;      ///< First probe of it without an answer.
-  std::optional<Time> suspected;  ///< First suspicion.
+  std::optional<Time> asked;  ///< First probe of it without an answer.
+  std::map<PeerNumber, Time> suspicions;
   std::map<PeerNumber, Time> dead;
 
  private:
@@ -63,7 +71,7 @@ class Inquest : public Watcher {
 
 struct Detection {
   double asked_s = 0;      ///< From the kill to the first unanswered probe.
-  double suspected_s = 0;  ///< From the kill to the first suspicion.
+  double suspected_s = 0;  ///< From the kill to the first suspicion; negative: it came before.
   double first_s = 0;      ///< From the kill to the first verdict.
   double last_s = 0;       ///< From the kill to the last verdict.
   std::size_t verdicts = 0;
@@ -83,12 +91,12 @@ Detection detect(std::size_t peers, std::uint64_t seed, const LinkQuality& quali
   world.watch(inquest);
   world.run(Time(at + patience));
   REQUIRE(inquest.killed == Time(at));
-  REQUIRE(inquest.suspected);
+  REQUIRE(inquest.suspected());
   REQUIRE(inquest.asked);
   REQUIRE_FALSE(inquest.dead.empty());
   const auto since = [&](Time time) { return seconds(time - *inquest.killed); };
   Detection detection{.asked_s = since(*inquest.asked),
-                      .suspected_s = since(*inquest.suspected),
+                      .suspected_s = since(*inquest.suspected()),
                       .first_s = since(Time::max()),
                       .verdicts = inquest.dead.size()};
   for (const auto& [peer, time] : inquest.dead) {
