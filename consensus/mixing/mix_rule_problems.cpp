@@ -133,6 +133,15 @@ constexpr std::array message_constraints = {
                },
                "{codec} adds noise as large as the model: without memory models never agree",
                "add memory = \"difference\", or take \"qsgd\" with 127 levels"},
+    // The square of what is remembered grows by omega a round.
+    Constraint{"codec",
+               [](const Case& c) {
+                 return c.remembers && traits_of(c.rule.codec, 1024).unbiased &&
+                        traits_of(c.rule.codec, 1024).omega >= 1;
+               },
+               "{codec} is off by more than it sends: what {memory} remembers would grow every "
+               "round",
+               "take \"top_k\" or \"sign\", or a finer \"qsgd\", or keep more than half"},
     Constraint{"codec", [](const Case& c) { return c.lossy && !c.averages; },
                "{kind} adds messages up, so that what a codec loses is lost for good",
                "write codec = \"identity\""},

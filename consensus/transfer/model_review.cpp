@@ -12,19 +12,30 @@ void ModelReview::begin(Time now, const TransferId& id, std::span<const float> m
   review_ = Review{.request = {.id = id, .seed = seed, .layout_hash = options_.layout_hash},
                    .sketch = sketch_of(model, seed),
                    .witnesses = {},
-                   .has_witnesses = !witnesses.empty(),
+                   .unasked = {witnesses.rbegin(), witnesses.rend()},
+                   .rounds_left = options_.rounds - 1,
                    .again_at = now + options_.again_after,
                    .until = now + options_.patience};
-  for (const PeerId peer : witnesses) {
-    if (review_->witnesses.size() < options_.asked) review_->witnesses.push_back({peer, {}});
-  }
   ask(out);
 }
 
-void ModelReview::ask(Effects& out) const {
+/// Asks the witnesses without an answer, and new ones until `asked` were asked in this round.
+void ModelReview::ask(Effects& out) {
+  const std::size_t wanted = options_.asked * (options_.rounds - review_->rounds_left);
+  while (review_->witnesses.size() < wanted && !review_->unasked.empty()) {
+    review_->witnesses.push_back({review_->unasked.back(), {}});
+    review_->unasked.pop_back();
+  }
   for (const Witness& witness : review_->witnesses) {
     if (!witness.answer) out.send(witness.peer, review_->request);
   }
+}
+
+/// Forgets a witness that will not answer.
+void ModelReview::drop(PeerId peer) {
+  std::erase_if(review_->witnesses,
+                [&](const Witness& known) { return known.peer == peer && !known.answer; });
+  std::erase(review_->unasked, peer);
 }
 
 void ModelReview::receive(PeerId from, const Message& message) {
@@ -35,18 +46,21 @@ void ModelReview::receive(PeerId from, const Message& message) {
   if (const auto* answer = std::get_if<SketchReply>(&message)) {
     if (!witness->answer) witness->answer = *answer;
   } else if (std::holds_alternative<Refuse>(message)) {
-    review_->witnesses.erase(witness);
+    drop(from);
   }
 }
 
 void ModelReview::peer_gone(PeerId peer) {
-  if (!review_) return;
-  std::erase_if(review_->witnesses,
-                [&](const Witness& known) { return known.peer == peer && !known.answer; });
+  if (review_) drop(peer);
 }
 
 void ModelReview::tick(Time now, Effects& out) {
-  if (!review_ || now < review_->again_at) return;
+  if (!review_) return;
+  if (now >= review_->until && review_->rounds_left > 0 && answers() == 0) {
+    --review_->rounds_left;
+    review_->until = now + options_.patience;
+  }
+  if (now < review_->again_at) return;
   review_->again_at = now + options_.again_after;
   ask(out);
 }
@@ -62,7 +76,8 @@ std::size_t ModelReview::answers() const {
 
 auto ModelReview::take(Time now) -> std::optional<Verdict> {
   if (!review_) return std::nullopt;
-  const bool is_decided = answers() >= std::min(options_.needed, review_->witnesses.size());
+  const std::size_t witnesses = review_->witnesses.size() + review_->unasked.size();
+  const bool is_decided = answers() >= std::min(options_.needed, witnesses);
   if (!is_decided && now < review_->until) return std::nullopt;
   const Verdict found = verdict();
   review_.reset();
@@ -79,7 +94,7 @@ auto ModelReview::verdict() const -> Verdict {
   }
   if (!replies.empty()) {
     found.problem = problem_with(replies);
-  } else if (review_->has_witnesses) {
+  } else if (!review_->witnesses.empty()) {
     found.problem = Reason::timed_out;
   }
   return found;
@@ -88,7 +103,7 @@ auto ModelReview::verdict() const -> Verdict {
 Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies) const {
   double nearest = std::numeric_limits<double>::infinity();
   double spread = 0;
-  double norm = 1;
+  double norm = 0;
   for (const SketchReply* reply : replies) {
     nearest = std::min(nearest, distance_between(review_->sketch, reply->values));
     norm = std::max(norm, norm_of(reply->values));
@@ -98,11 +113,12 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
     }
   }
   const double own_norm = norm_of(review_->sketch);
-  if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * norm)) {
+  if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * std::max(norm, 1.0))) {
     return Reason::norm_exceeded;
   }
   // A spread of 0 means that no witness has compared its model yet.
-  if (spread > 0 && !(nearest <= options_.tolerance * spread)) return Reason::doubtful;
+  const double allowed = std::max(options_.tolerance * spread, options_.share_of_norm * norm);
+  if (spread > 0 && !(nearest <= allowed)) return Reason::doubtful;
   return Reason::none;
 }
 

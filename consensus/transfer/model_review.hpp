@@ -16,23 +16,29 @@ namespace gv {
 
 /// Reviews one downloaded model at a time, where the models of peers are close but not equal. The
 /// seed of the sketches is drawn after the download, so its source cannot know the directions. A
-/// model is sound if the nearest witness's model is within `tolerance` times the spread. The spread
-/// is the largest distance that witnesses report or that their models have from each other. Cost: a
-/// message to each witness and its answer, one round trip. Pure.
+/// model is sound if the nearest witness's model is within `tolerance` times the spread, or within
+/// `share_of_norm` times the largest norm of the witnesses' models. The spread is the largest
+/// distance that witnesses report or that their models have from each other. The norm matters to
+/// peers that were cut off from each other: their models lie further apart than those of recent
+/// exchanges, but still much nearer than an unrelated model of that norm, whose distance is about
+/// 1.4 times the norm. Cost: a message to each witness and its answer, one round trip. Pure.
 ///
-/// Without witnesses the source is believed. A single witness can lie as well as the source can:
-/// the model is then refused, and the next source fares no better.
+/// A peer that has no model to compare or is gone is no witness; the next in order is asked
+/// instead. Without witnesses the source is believed. A single witness can lie as well as the
+/// source can: the model is then refused, and the next source fares no better.
 class ModelReview {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    double tolerance = 4;    ///< Times the spread.
+    double tolerance = 4;  ///< Times the spread.
+    double share_of_norm = 0.5;
     double norm_cap = 10;    ///< Times the largest norm of the witnesses' models; 0: off.
-    std::size_t asked = 4;   ///< Witnesses asked.
+    std::size_t asked = 4;   ///< Witnesses asked in a round.
     std::size_t needed = 2;  ///< Answers that are enough.
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
-    /// After this long the answers received decide; without any, the model is refused.
+    /// After this long the answers received decide. Without any, more witnesses are asked.
     Duration patience = std::chrono::seconds(2);
+    std::size_t rounds = 5;  ///< After so many without any answer the model is refused.
   };
 
   explicit ModelReview(const Options& options) : options_(options) {}
@@ -59,7 +65,9 @@ class ModelReview {
   std::optional<Verdict> take(Time now);
 
   /// Number of witnesses kept.
-  std::size_t held() const { return review_ ? review_->witnesses.size() : 0; }
+  std::size_t held() const {
+    return review_ ? review_->witnesses.size() + review_->unasked.size() : 0;
+  }
 
  private:
   struct Witness {
@@ -69,13 +77,15 @@ class ModelReview {
   struct Review {
     SketchRequest request;
     SketchValues sketch{};
-    std::vector<Witness> witnesses;  ///< Without those that cannot answer.
-    bool has_witnesses = false;      ///< The review began with at least one.
+    std::vector<Witness> witnesses;  ///< Those asked, without those that cannot answer.
+    std::vector<PeerId> unasked;     ///< The last is asked next.
+    std::size_t rounds_left = 0;
     Time again_at{};
     Time until{};
   };
 
-  void ask(Effects& out) const;
+  void ask(Effects& out);
+  void drop(PeerId peer);
   std::size_t answers() const;
   Verdict verdict() const;
   Reason problem_with(const std::vector<const SketchReply*>& replies) const;

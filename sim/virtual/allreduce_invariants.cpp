@@ -47,10 +47,13 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
   }
   for (const Fact& fact : effects.facts) {
     // "equal versions are equal bits", as peers find out themselves.
-    if (std::holds_alternative<ModelsDiffer>(fact) && !world.hostile_count()) {
+    const auto* differ = std::get_if<ModelsDiffer>(&fact);
+    if (differ != nullptr && !world.hostile_count()) {
       fail(world, "equal versions are equal bits",
            fmt::format("peer-{} finds that models differ", peer));
     }
+    // A peer whose own model is odd gives its version up for one that counts less than any other.
+    if (differ != nullptr && differ->peer == id_of(peer)) mine.seen = false;
     // "sums whole", likewise.
     const auto* refused = std::get_if<SumRefused>(&fact);
     if (refused != nullptr && !world.hostile_count()) {

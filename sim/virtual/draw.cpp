@@ -248,7 +248,9 @@ DrawnWorld draw_honest(std::uint64_t seed) {
 
 DrawnWorld draw_world(std::uint64_t seed) {
   DrawnWorld world = draw_honest(seed);
-  return world;
+  // A generator of its own, so that the other worlds stay as they were.
+  const bool is_hostile = Rng(seed).fork("hostile").chance(0.25);
+  return is_hostile ? as_hostile(std::move(world)) : world;
 }
 
 DrawnWorld as_hostile(DrawnWorld world) {

@@ -28,7 +28,8 @@ struct DrawnWorld {
 };
 
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
-/// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`.
+/// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`. A
+/// quarter of those with at least four peers have hostile peers.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four

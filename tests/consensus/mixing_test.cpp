@@ -199,6 +199,14 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
   CHECK(refused({.codec = lossy}, "codec"));
   CHECK(refused({.codec = {.kind = CodecKind::random_k}}, "codec"));
   CHECK_FALSE(refused({.codec = {.kind = CodecKind::qsgd}}, "codec"));
+  for (const MixMemory memory : {MixMemory::difference, MixMemory::error_feedback}) {
+    const auto drawn = [&](double fraction) {
+      return MixRule{.codec = {.kind = CodecKind::random_k, .fraction = fraction},
+                     .memory = memory};
+    };
+    CHECK(refused(drawn(0.25), "codec"));
+    CHECK_FALSE(refused(drawn(0.6), "codec"));
+  }
   CHECK(refused(
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::difference},
       "memory"));

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -93,6 +94,16 @@ TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
   CHECK(judged.problem() == Reason::doubtful);
 }
 
+TEST_CASE("models of peers that were cut off from each other are sound and unrelated ones are not",
+          "[unit]") {
+  const Model honest = trained();
+  for (const double share : {0.3, 0.8}) {  // Of the norm; a third of 0.5 apart, as sketches are.
+    Judged judged(moved(honest, 10 * share, 4), {near});
+    judged.answer(near, honest, 0.1F);
+    CHECK(judged.problem() == (share < 0.5 ? Reason::none : Reason::doubtful));
+  }
+}
+
 TEST_CASE("a model that is much longer than those of the witnesses is refused for that", "[unit]") {
   const Model honest = trained();
   Judged judged(moved(honest, 1e6, 4));
@@ -125,8 +136,50 @@ TEST_CASE("silent witnesses are asked again, and in the end those that answered 
   CHECK(judged.out.messages.size() == 2);
   CHECK_FALSE(judged.problem(Time{} + std::chrono::milliseconds(1999)));
   CHECK(judged.problem(Time{} + std::chrono::seconds(2)) == Reason::none);
-  Judged unheard(model);
-  CHECK(unheard.problem(Time{} + std::chrono::seconds(2)) == Reason::timed_out);
+}
+
+TEST_CASE("a model is refused after five rounds of silence and not before", "[unit]") {
+  const Model model = trained();
+  std::vector<PeerId> witnesses;
+  for (std::uint64_t number = 10; number < 30; ++number) witnesses.push_back(PeerId{number});
+  Judged unheard(model, witnesses);
+  CHECK(unheard.out.messages.size() == 4);
+  std::set<PeerId> asked;
+  for (auto now = Time{}; now < Time{} + std::chrono::seconds(10);
+       now += std::chrono::milliseconds(500)) {
+    unheard.review.tick(now, unheard.out);
+    INFO("after " << seconds(now - Time{}) << " s");
+    REQUIRE_FALSE(unheard.problem(now));
+  }
+  for (const Outgoing& out : unheard.out.messages) asked.insert(out.to);
+  CHECK(asked.size() == witnesses.size());
+  unheard.review.tick(Time{} + std::chrono::seconds(10), unheard.out);
+  CHECK(unheard.problem(Time{} + std::chrono::seconds(10)) == Reason::timed_out);
+}
+
+TEST_CASE("witnesses that are gone or have no model give way to others, and to none at last",
+          "[unit]") {
+  const Model model = trained();
+  Judged judged(model, {PeerId{10}, PeerId{11}, PeerId{12}, PeerId{13}, near});
+  for (std::uint64_t number = 10; number < 14; ++number) {
+    if (number % 2 == 0) judged.review.peer_gone(PeerId{number});
+    if (number % 2 == 1) {
+      judged.review.receive(PeerId{number}, Refuse{judged.id, Reason::not_ready});
+    }
+  }
+  CHECK_FALSE(judged.problem());
+  judged.out = {};
+  judged.review.tick(Time{} + std::chrono::milliseconds(500), judged.out);
+  REQUIRE(judged.out.messages.size() == 1);
+  CHECK(judged.out.messages[0].to == near);
+  SECTION("the other's answer decides") {
+    judged.answer(near, Model(elements, 0.18F), 0.1F);
+    CHECK(judged.problem() == Reason::doubtful);
+  }
+  SECTION("where nobody is left the source is believed") {
+    judged.review.peer_gone(near);
+    CHECK(judged.problem() == Reason::none);
+  }
 }
 
 TEST_CASE("a witness that cannot answer is not waited for, and strangers are none", "[unit]") {
