@@ -77,7 +77,10 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   if (!receiving) return;
   const std::uint64_t begin = mine->blocks.received();
   const BlockFit fit = mine->blocks.take(block);
-  if (fit == BlockFit::bad_length) state.abort(Reason::bad_length, true, out);
+  if (fit == BlockFit::bad_length) {
+    state.blame(now, from, Reason::bad_length, out);
+    state.abort(Reason::bad_length, true, out);
+  }
   // Missing bytes are requested at the deadline.
   if (fit != BlockFit::next) return;
   const std::size_t width = bytes_per_element(state.options.codec);

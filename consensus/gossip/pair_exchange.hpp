@@ -39,6 +39,7 @@ class PairExchange {
     Duration answer_deadline = std::chrono::seconds(2);
     /// Between two blocks, and for Commit.
     Duration progress_deadline = std::chrono::seconds(5);
+    std::size_t block_least = block_bytes_usual;  ///< Bytes of any block but a transfer's last.
     Duration quarantine = std::chrono::minutes(5);
     int offences_max = 3;  ///< Unsound models before a peer is quarantined.
   };

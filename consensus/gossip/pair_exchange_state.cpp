@@ -70,15 +70,16 @@ Payload PairExchange::State::encoded() const {
 auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool initiator)
     -> Flight& {
   freshen_snapshot();
-  flight.emplace(Flight{.id = id,
-                        .partner = partner,
-                        .initiator = initiator,
-                        .snapshot = snapshot,
-                        .payload = encoded(),
-                        .alpha = alpha,
-                        .clip_radius = radius(),
-                        .blocks = Reassembly(payload_bytes(), bytes_per_element(options.codec)),
-                        .began = now});
+  flight.emplace(Flight{
+      .id = id,
+      .partner = partner,
+      .initiator = initiator,
+      .snapshot = snapshot,
+      .payload = encoded(),
+      .alpha = alpha,
+      .clip_radius = radius(),
+      .blocks = Reassembly(payload_bytes(), bytes_per_element(options.codec), options.block_least),
+      .began = now});
   return *flight;
 }
 

@@ -7,15 +7,17 @@
 
 namespace gv {
 
-Reassembly::Reassembly(std::uint64_t total, std::size_t element)
-    : total_(total), element_(element) {
+Reassembly::Reassembly(std::uint64_t total, std::size_t element, std::size_t block_least)
+    : total_(total), element_(element), block_least_(block_least) {
   check(element_ > 0 && total_ % element_ == 0, "a vector consists of whole elements");
 }
 
 BlockFit Reassembly::judge(std::uint64_t offset, std::size_t bytes) const {
   if (offset != received_ || bytes == 0) return BlockFit::misplaced;
   // Subtracted, because the sum may not fit the type.
-  if (bytes > total_ - received_ || bytes % element_ != 0) return BlockFit::bad_length;
+  const std::uint64_t missing = total_ - received_;
+  if (bytes > missing || bytes % element_ != 0) return BlockFit::bad_length;
+  if (bytes < missing && bytes < block_least_) return BlockFit::bad_length;
   return BlockFit::next;
 }
 

@@ -12,9 +12,10 @@ namespace gv {
 
 /// How a block fits the vector that is being put together.
 enum class BlockFit {
-  next,        ///< It begins where the last one ended, and was taken.
-  misplaced,   ///< Repeated, overlapping, ahead of a missing one, or empty: ignored.
-  bad_length,  ///< It goes on after the end, or ends within an element: its sender is at fault.
+  next,       ///< It begins where the last one ended, and was taken.
+  misplaced,  ///< Repeated, overlapping, ahead of a missing one, or empty: ignored.
+  /// It goes on after the end, ends within an element or is too short: its sender is at fault.
+  bad_length,
 };
 
 /// Counts how much of one byte vector has arrived. A sender streams a vector in order, so only the
@@ -26,8 +27,10 @@ class Reassembly {
   /// An empty vector, of which nothing is missing.
   Reassembly() = default;
   /// A vector of `total` bytes, or of at most `total` until end_at() is called. Each block must end
-  /// at the end of an element of `element` bytes, which must divide the total.
-  explicit Reassembly(std::uint64_t total, std::size_t element = 1);
+  /// at the end of an element of `element` bytes, which must divide the total. A block that does
+  /// not complete the vector must have `block_least` bytes: a sender of crumbs could be slow for
+  /// ever although each block came in time.
+  explicit Reassembly(std::uint64_t total, std::size_t element = 1, std::size_t block_least = 1);
 
   /// Judges a block and counts it if it is the next. The caller consumes its bytes as a stream.
   BlockFit take(const Block& block);
@@ -52,7 +55,7 @@ class Reassembly {
   bool end_at(std::uint64_t total);
 
   friend class Fields;
-  static constexpr std::size_t field_count = 3;
+  static constexpr std::size_t field_count = 4;
   friend bool operator==(const Reassembly& a, const Reassembly& b) { return equal_states(a, b); }
 
  private:
@@ -61,6 +64,7 @@ class Reassembly {
   std::uint64_t total_ = 0;
   std::uint64_t received_ = 0;
   std::size_t element_ = 1;
+  std::size_t block_least_ = 1;
 };
 
 }  // namespace gv

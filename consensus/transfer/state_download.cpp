@@ -23,7 +23,7 @@ bool StateDownload::is_from_source(PeerId from, const TransferId& id) const {
 }
 
 void StateDownload::start_over() {
-  blocks_ = Reassembly(options_.elements * sizeof(float), sizeof(float));
+  blocks_ = Reassembly(options_.elements * sizeof(float), sizeof(float), options_.block_least);
   version_ = expected_;
 }
 

@@ -37,6 +37,7 @@ class StateDownload {
     /// copy first.
     bool waits_for_answer = false;
     Duration progress_deadline = std::chrono::seconds(5);  ///< Between two blocks.
+    std::size_t block_least = block_bytes_usual;  ///< Bytes of any block but a transfer's last.
     int resumes_max = 3;  ///< Broken lanes and pauses that a download from one source survives.
     int rounds_max = 5;   ///< How often the list of sources is tried.
     Duration retry_after = std::chrono::seconds(1);  ///< Pause between two rounds.

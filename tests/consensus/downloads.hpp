@@ -14,8 +14,9 @@ namespace gv {
 
 class Downloads {
  public:
-  Downloads(PeerId self, std::uint64_t session, const StateDownload::Options& options)
-      : download(self, session, options),
+  /// Blocks may be of any size.
+  Downloads(PeerId self, std::uint64_t session, StateDownload::Options options)
+      : download(self, session, with_any_blocks(options)),
         server({.layout_hash = options.layout_hash}),
         self_(self),
         elements_(options.elements) {}
@@ -69,6 +70,11 @@ class Downloads {
   std::optional<DownloadedModel> fetched;
 
  private:
+  static StateDownload::Options with_any_blocks(StateDownload::Options options) {
+    options.block_least = 1;
+    return options;
+  }
+
   void keep_arrival() {
     if (const auto arrival = download.take()) {
       fetched = {.source = arrival->source, .values = values, .step = arrival->version.step};

@@ -13,7 +13,7 @@ namespace gv {
 inline constexpr std::size_t width = 60;
 
 inline PairExchange::Options plain() {
-  return {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0};
+  return {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0, .block_least = 1};
 }
 
 inline std::vector<float> model_of(std::uint64_t seed) {

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t width = 100;
 
 PairExchange::Options plain_options() {
-  return {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0};
+  return {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0, .block_least = 1};
 }
 
 std::vector<float> random_model(std::uint64_t seed, double scale = 1) {

@@ -48,6 +48,22 @@ struct Arriving {
 
 }  // namespace
 
+TEST_CASE("only the last block of a vector may be a crumb", "[unit]") {
+  const Bytes zeros(100);
+  const auto taken = [&](Reassembly& blocks, std::size_t size) {
+    const std::uint64_t at = blocks.received();
+    return blocks.take(Block{.id = {}, .offset = at, .bytes = std::span(zeros).first(size)});
+  };
+  Reassembly blocks(100, element, 40);
+  CHECK(taken(blocks, 36) == BlockFit::bad_length);
+  CHECK(taken(blocks, 44) == BlockFit::next);
+  CHECK(taken(blocks, 4) == BlockFit::bad_length);
+  CHECK(taken(blocks, 40) == BlockFit::next);
+  CHECK(taken(blocks, 12) == BlockFit::bad_length);
+  CHECK(taken(blocks, 16) == BlockFit::next);
+  CHECK(blocks.is_whole());
+}
+
 TEST_CASE("a vector is whole when its blocks have come in order", "[unit]") {
   Arriving vector(40);
   CHECK_FALSE(vector.blocks.is_whole());

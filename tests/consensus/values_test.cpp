@@ -261,8 +261,9 @@ TEST_CASE("a pair exchange is a value whose hash tells its states apart", "[unit
   check_values([](std::uint64_t seed) {
     return swarm_of(
         [&](std::uint64_t number) {
-          PairExchange exchange(swarm_peer(number), seed,
-                                {.elements = elements, .progress_deadline = 200ms});
+          PairExchange exchange(
+              swarm_peer(number), seed,
+              {.elements = elements, .progress_deadline = 200ms, .block_least = 1});
           exchange.set_snapshot(
               std::make_shared<const Snapshot>(
                   Snapshot{.values = std::vector<float>(elements, static_cast<float>(number))}),
@@ -277,10 +278,11 @@ TEST_CASE("both sides of a download are values whose hashes tell their states ap
   check_values([](std::uint64_t seed) {
     return swarm_of(
         [&](std::uint64_t number) {
-          return DownloadingPeer{number,
-                                 StateDownload(swarm_peer(number), seed,
-                                               {.elements = elements, .progress_deadline = 200ms}),
-                                 StateServer({})};
+          return DownloadingPeer{
+              number,
+              StateDownload(swarm_peer(number), seed,
+                            {.elements = elements, .progress_deadline = 200ms, .block_least = 1}),
+              StateServer({})};
         },
         seed, 0.05);
   });

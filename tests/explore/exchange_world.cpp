@@ -19,7 +19,8 @@ ExchangeWorld::ExchangeWorld(const ExchangeBound& bound)
                           {.elements = elements,
                            .clip_factor = 0,
                            .answer_deadline = std::chrono::seconds(4),
-                           .progress_deadline = std::chrono::seconds(4)});
+                           .progress_deadline = std::chrono::seconds(4),
+                           .block_least = block_bytes});
     const auto& model = first_models[number];
     exchange.set_snapshot(
         std::make_shared<const Snapshot>(Snapshot{

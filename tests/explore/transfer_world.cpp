@@ -27,6 +27,7 @@ TransferWorld::TransferWorld(const TransferBound& bound)
                 {.elements = elements,
                  .answer_deadline = std::chrono::seconds(4),
                  .progress_deadline = std::chrono::seconds(4),
+                 .block_least = block_bytes,
                  .resumes_max = 1,
                  .rounds_max = 1,
                  .retry_after = std::chrono::seconds(4)}),
