@@ -38,7 +38,7 @@ class ModelReview {
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
     /// After this long the answers received decide. Without any, more witnesses are asked.
     Duration patience = std::chrono::seconds(2);
-    std::size_t rounds = 5;  ///< After so many without any answer the model is refused.
+    std::size_t rounds = 5;  ///< After this many without any answer the model is refused.
   };
 
   explicit ModelReview(const Options& options) : options_(options) {}

@@ -206,6 +206,9 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
     };
     CHECK(refused(drawn(0.25), "codec"));
     CHECK_FALSE(refused(drawn(0.6), "codec"));
+    CHECK(refused({.codec = {.kind = CodecKind::terngrad}, .memory = memory}, "codec"));
+    CHECK_FALSE(
+        refused({.codec = {.kind = CodecKind::qsgd, .levels = 7}, .memory = memory}, "codec"));
   }
   CHECK(refused(
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::difference},

@@ -17,7 +17,7 @@ namespace {
 constexpr PeerId self{3};
 constexpr PeerId first{1};
 constexpr PeerId second{2};
-constexpr std::size_t elements = 100;
+constexpr std::size_t elements = 100'000;  // Two blocks.
 constexpr std::uint64_t layout = 7;
 const ModelVersion newest{.step = 5, .samples = 80, .lineage = 9};
 
@@ -79,7 +79,7 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   states.fetch(Time{}, generation, first, is_common, out);
   const StateAnswer begun = answer_of(first, generation, request_in(out), 1, is_common);
   states.receive(Time{}, first, begun.accepted, out);
-  states.receive(Time{}, first, begun.block(160), out);
+  states.receive(Time{}, first, begun.block(block_bytes_usual), out);
   states.leave_generation();
   out = {};
   states.fetch(Time{}, next, second, is_common, out);
@@ -98,7 +98,7 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
 }  // namespace
 
 TEST_CASE("the next generation's source sends the rest of the same state", "[unit]") {
-  CHECK(offset_in_next(from(second, 2), 1, true) == 160);
+  CHECK(offset_in_next(from(second, 2), 1, true) == block_bytes_usual);
 }
 
 TEST_CASE("a source at another version sends all of it", "[unit]") {
@@ -125,7 +125,7 @@ TEST_CASE("a source that stops sending is named once", "[unit]") {
   CHECK(out.messages.size() == 21);
   const StateAnswer begun = answer_of(first, generation, request_in(out), 1, true);
   states.receive(now, first, begun.accepted, out);
-  states.receive(now, first, begun.block(40), out);
+  states.receive(now, first, begun.block(block_bytes_usual), out);
   CHECK(states.tick(states.deadline(), out) == first);
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   states.fetch(Time{}, 1, first, out);
   const StateAnswer begun = answer(first, generation, out, 1);
   states.receive(Time{}, first, begun.accepted, out);
-  CHECK(states.receive(Time{}, first, begun.block(160), out));
+  CHECK(states.receive(Time{}, first, begun.block(block_bytes_usual), out));
   states.leave();
   out = {};
   const Generation next = from(second, 2);
@@ -160,7 +160,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   states.fetch(Time{}, 1, second, out);
   const float value = is_common ? 1 : 2;
   const StateAnswer ended = answer(second, next, out, value);
-  CHECK(ended.transfer.offset == (is_common ? 160 : 0));
+  CHECK(ended.transfer.offset == (is_common ? block_bytes_usual : 0));
   states.receive(Time{}, second, ended.accepted, out);
   CHECK(states.is_fetching());
   CHECK(states.receive(Time{}, second, ended.block(ended.left()), out));
