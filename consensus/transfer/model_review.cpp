@@ -8,24 +8,39 @@
 namespace gv {
 
 void ModelReview::begin(Time now, const TransferId& id, std::span<const float> model,
-                        const std::vector<PeerId>& witnesses, std::uint64_t seed, Effects& out) {
+                        std::uint64_t seed) {
   review_ = Review{.request = {.id = id, .seed = seed, .layout_hash = options_.layout_hash},
                    .sketch = sketch_of(model, seed),
                    .witnesses = {},
-                   .unasked = {witnesses.rbegin(), witnesses.rend()},
+                   .unasked = {},
+                   .met = {},
                    .rounds_left = options_.rounds - 1,
                    .again_at = now + options_.again_after,
                    .until = now + options_.patience};
-  ask(out);
 }
 
-/// Asks the witnesses without an answer, and new ones until `asked` were asked in this round.
-void ModelReview::ask(Effects& out) {
-  const std::size_t wanted = options_.asked * (options_.rounds - review_->rounds_left);
-  while (review_->witnesses.size() < wanted && !review_->unasked.empty()) {
-    review_->witnesses.push_back({review_->unasked.back(), {}});
-    review_->unasked.pop_back();
+void ModelReview::meet(const std::vector<PeerId>& witnesses, Effects& out) {
+  for (const PeerId peer : witnesses) {
+    if (review_->met.insert(peer).second) review_->unasked.push_back(peer);
   }
+  for (const PeerId peer : next_witnesses()) out.send(peer, review_->request);
+}
+
+/// Takes as many more witnesses as may be asked in this round, and returns them.
+std::vector<PeerId> ModelReview::next_witnesses() {
+  const std::size_t wanted = options_.asked * (options_.rounds - review_->rounds_left);
+  std::vector<PeerId> next;
+  while (review_->witnesses.size() < wanted && !review_->unasked.empty()) {
+    next.push_back(review_->unasked.front());
+    review_->witnesses.push_back({next.back(), {}});
+    review_->unasked.erase(review_->unasked.begin());
+  }
+  return next;
+}
+
+/// Asks the witnesses without an answer, and new ones.
+void ModelReview::ask(Effects& out) {
+  next_witnesses();
   for (const Witness& witness : review_->witnesses) {
     if (!witness.answer) out.send(witness.peer, review_->request);
   }
@@ -56,7 +71,7 @@ void ModelReview::peer_gone(PeerId peer) {
 
 void ModelReview::tick(Time now, Effects& out) {
   if (!review_) return;
-  if (now >= review_->until && review_->rounds_left > 0 && answers() == 0) {
+  if (now >= review_->until && review_->rounds_left > 0 && answers() == 0 && witnesses() > 0) {
     --review_->rounds_left;
     review_->until = now + options_.patience;
   }
@@ -76,8 +91,7 @@ std::size_t ModelReview::answers() const {
 
 auto ModelReview::take(Time now) -> std::optional<Verdict> {
   if (!review_) return std::nullopt;
-  const std::size_t witnesses = review_->witnesses.size() + review_->unasked.size();
-  const bool is_decided = answers() >= std::min(options_.needed, witnesses);
+  const bool is_decided = answers() > 0 && answers() >= std::min(options_.needed, witnesses());
   if (!is_decided && now < review_->until) return std::nullopt;
   const Verdict found = verdict();
   review_.reset();

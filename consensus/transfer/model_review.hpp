@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -24,8 +25,10 @@ namespace gv {
 /// 1.4 times the norm. Cost: a message to each witness and its answer, one round trip. Pure.
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
-/// instead. Without witnesses the source is believed. A single witness can lie as well as the
-/// source can: the model is then refused, and the next source fares no better.
+/// instead. The source is believed if no witness is met for as long as `patience`: it may be the
+/// only other peer, but a hostile one may also only have been the first to say hello. A single
+/// witness can lie as well as the source can: the model is then refused, and the next source fares
+/// no better.
 class ModelReview {
  public:
   struct Options {
@@ -43,10 +46,12 @@ class ModelReview {
 
   explicit ModelReview(const Options& options) : options_(options) {}
 
-  /// Begins to review the model that the transfer `id` has brought. `witnesses` are peers other
-  /// than its source, in random order. `seed` is random, and no other peer can have known it.
-  void begin(Time now, const TransferId& id, std::span<const float> model,
-             const std::vector<PeerId>& witnesses, std::uint64_t seed, Effects& out);
+  /// Begins to review the model that the transfer `id` has brought. `seed` is random, and no other
+  /// peer can have known it.
+  void begin(Time now, const TransferId& id, std::span<const float> model, std::uint64_t seed);
+  /// Takes these peers, none of which is the source, for witnesses if they are new to the review.
+  /// Their order is random.
+  void meet(const std::vector<PeerId>& witnesses, Effects& out);
   /// Drops the review because the model is no longer wanted.
   void stop() { review_.reset(); }
 
@@ -65,9 +70,7 @@ class ModelReview {
   std::optional<Verdict> take(Time now);
 
   /// Number of witnesses kept.
-  std::size_t held() const {
-    return review_ ? review_->witnesses.size() + review_->unasked.size() : 0;
-  }
+  std::size_t held() const { return review_ ? review_->unasked.size() + review_->met.size() : 0; }
 
  private:
   struct Witness {
@@ -78,15 +81,18 @@ class ModelReview {
     SketchRequest request;
     SketchValues sketch{};
     std::vector<Witness> witnesses;  ///< Those asked, without those that cannot answer.
-    std::vector<PeerId> unasked;     ///< The last is asked next.
+    std::vector<PeerId> unasked;     ///< The first is asked next.
+    std::set<PeerId> met;            ///< All that were witnesses at any time.
     std::size_t rounds_left = 0;
     Time again_at{};
     Time until{};
   };
 
+  std::vector<PeerId> next_witnesses();
   void ask(Effects& out);
   void drop(PeerId peer);
   std::size_t answers() const;
+  std::size_t witnesses() const { return review_->witnesses.size() + review_->unasked.size(); }
   Verdict verdict() const;
   Reason problem_with(const std::vector<const SketchReply*>& replies) const;
 

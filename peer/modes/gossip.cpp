@@ -198,9 +198,9 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   const PeerId source = doubtful_->source;
   if (!review_.is_under_way()) {
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
-    review_.begin(now, reviews_.next_state(self_), values, witnesses_of(source, members),
-                  review_draws_.next(), out);
+    review_.begin(now, reviews_.next_state(self_), values, review_draws_.next());
   }
+  review_.meet(witnesses_of(source, members), out);
   review_.tick(now, out);
   const auto verdict = review_.take(now);
   if (!verdict) return;

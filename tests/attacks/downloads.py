@@ -50,7 +50,8 @@ def served(binary, value, step):
                 version = {"step": claim, "samples": claim, "lineage": 1}
                 server.answer(link, frame, version, PARAMETERS)
         wait_until(lambda: newcomer.events("model_fetched") and newcomer.step(), 5)
-        fetched = [event.get("name") for event in newcomer.events("model_fetched")]
+        refused = [event.get("name") for event in newcomer.events("model_refused")]
+        fetched = [event.get("name") for event in newcomer.events("model_fetched") if event.get("name") not in refused]
         status = newcomer.status()
         held = "insider0" not in fetched and newcomer.is_alive() and status.get("step", CLAIMED) < CLAIMED
         return held, {"asked the insider": asked, "took the model of": fetched, "step": status.get("step"),

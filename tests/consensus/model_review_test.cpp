@@ -38,7 +38,8 @@ Model trained() { return moved(Model(elements), 10, 1); }
 
 struct Judged {
   explicit Judged(const Model& model, const std::vector<PeerId>& witnesses = {near, other}) {
-    review.begin(Time{}, id, model, witnesses, seed, out);
+    review.begin(Time{}, id, model, seed);
+    review.meet(witnesses, out);
   }
 
   void answer(PeerId from, const Model& model, float spread, std::uint64_t step = 70) {
@@ -122,7 +123,21 @@ TEST_CASE("one witness is enough where there is no other, and none where there a
   }
   Judged alone(Model(elements, 0.18F), {});
   CHECK(alone.out.messages.empty());
-  CHECK(alone.problem() == Reason::none);
+  CHECK_FALSE(alone.problem());
+  CHECK(alone.problem(Time{} + std::chrono::seconds(2)) == Reason::none);
+}
+
+TEST_CASE("a witness that is met while a review waits for one is asked at once, and once",
+          "[unit]") {
+  const Model honest = trained();
+  Judged judged(Model(elements, 0.18F), {});
+  judged.review.meet({near}, judged.out);
+  judged.review.meet({near}, judged.out);
+  REQUIRE(judged.out.messages.size() == 1);
+  CHECK(judged.out.messages[0].to == near);
+  CHECK_FALSE(judged.problem());
+  judged.answer(near, honest, 0.1F);
+  CHECK(judged.problem() == Reason::doubtful);
 }
 
 TEST_CASE("silent witnesses are asked again, and in the end those that answered have to do",
@@ -178,7 +193,8 @@ TEST_CASE("witnesses that are gone or have no model give way to others, and to n
   }
   SECTION("where nobody is left the source is believed") {
     judged.review.peer_gone(near);
-    CHECK(judged.problem() == Reason::none);
+    CHECK_FALSE(judged.problem());
+    CHECK(judged.problem(Time{} + std::chrono::seconds(2)) == Reason::none);
   }
 }
 

@@ -1,6 +1,7 @@
 // A newcomer to a gossip, whose other peers are played by the test: which model it takes over.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <map>
 #include <vector>
 
@@ -41,6 +42,14 @@ struct Newcomer {
     for (const auto& [peer, step] : steps) table.members.push_back(trains(peer, step));
     members.receive(now, steps.begin()->first, table, out);
     mode.start(now, 0, true);
+    tick();
+  }
+
+  /// A peer that trains says hello.
+  void meet(PeerId peer, std::uint64_t step) {
+    PushPull table;
+    table.members.push_back(trains(peer, step));
+    members.receive(now, peer, table, out);
     tick();
   }
 
@@ -135,8 +144,24 @@ TEST_CASE("no step is believed that only the source of a model claims") {
 TEST_CASE("the only other peer is believed, since no third can be asked") {
   Newcomer newcomer({{honest, 900}});
   newcomer.serve(honest, model_of(1), 900);
+  CHECK(newcomer.jobs.empty());
+  newcomer.now += std::chrono::seconds(2);
+  newcomer.tick();
   REQUIRE(newcomer.adopted() != nullptr);
   CHECK(newcomer.adopted()->step == 900);
+}
+
+TEST_CASE("who only was the first to say hello is judged by those that are met next") {
+  Newcomer newcomer({{hostile, 1ULL << 60}});
+  newcomer.serve(hostile, model_of(5), 1ULL << 60);
+  newcomer.meet(honest, 900);
+  newcomer.bear_witness(honest, model_of(1), 900);
+  CHECK(std::ranges::any_of(newcomer.out.facts, [](const Fact& fact) {
+    return std::holds_alternative<ModelRefused>(fact);
+  }));
+  newcomer.now += std::chrono::seconds(2);
+  newcomer.tick();
+  CHECK(newcomer.adopted() == nullptr);
 }
 
 TEST_CASE("a newcomer whose sources all fail trains from the beginning") {
