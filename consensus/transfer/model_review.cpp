@@ -14,7 +14,6 @@ void ModelReview::begin(Time now, const TransferId& id, std::span<const float> m
                    .witnesses = {},
                    .unasked = {},
                    .met = {},
-                   .rounds_left = options_.rounds - 1,
                    .again_at = now + options_.again_after,
                    .until = now + options_.patience};
 }
@@ -28,7 +27,7 @@ void ModelReview::meet(const std::vector<PeerId>& witnesses, Effects& out) {
 
 /// Takes as many more witnesses as may be asked in this round, and returns them.
 std::vector<PeerId> ModelReview::next_witnesses() {
-  const std::size_t wanted = options_.asked * (options_.rounds - review_->rounds_left);
+  const std::size_t wanted = options_.asked * review_->round;
   std::vector<PeerId> next;
   while (review_->witnesses.size() < wanted && !review_->unasked.empty()) {
     next.push_back(review_->unasked.front());
@@ -71,8 +70,9 @@ void ModelReview::peer_gone(PeerId peer) {
 
 void ModelReview::tick(Time now, Effects& out) {
   if (!review_) return;
-  if (now >= review_->until && review_->rounds_left > 0 && answers() == 0 && witnesses() > 0) {
-    --review_->rounds_left;
+  const bool is_silent = now >= review_->until && answers() == 0 && witnesses() > 0;
+  if (is_silent && review_->round < options_.rounds) {
+    ++review_->round;
     review_->until = now + options_.patience;
   }
   if (now < review_->again_at) return;
@@ -108,7 +108,7 @@ auto ModelReview::verdict() const -> Verdict {
   }
   if (!replies.empty()) {
     found.problem = problem_with(replies);
-  } else if (!review_->witnesses.empty()) {
+  } else if (witnesses() > 0) {
     found.problem = Reason::timed_out;
   }
   return found;
@@ -131,7 +131,8 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
     return Reason::norm_exceeded;
   }
   // A spread of 0 means that no witness has compared its model yet.
-  const double allowed = std::max(options_.tolerance * spread, options_.share_of_norm * norm);
+  double allowed = options_.tolerance * spread;
+  if (replies.size() == 1) allowed = std::max(allowed, options_.share_of_norm * norm);
   if (spread > 0 && !(nearest <= allowed)) return Reason::doubtful;
   return Reason::none;
 }

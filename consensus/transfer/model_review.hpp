@@ -17,12 +17,13 @@ namespace gv {
 
 /// Reviews one downloaded model at a time, where the models of peers are close but not equal. The
 /// seed of the sketches is drawn after the download, so its source cannot know the directions. A
-/// model is sound if the nearest witness's model is within `tolerance` times the spread, or within
-/// `share_of_norm` times the largest norm of the witnesses' models. The spread is the largest
-/// distance that witnesses report or that their models have from each other. The norm matters to
-/// peers that were cut off from each other: their models lie further apart than those of recent
-/// exchanges, but still much nearer than an unrelated model of that norm, whose distance is about
-/// 1.4 times the norm. Cost: a message to each witness and its answer, one round trip. Pure.
+/// model is sound if the nearest witness's model is within `tolerance` times the spread. The spread
+/// is the largest distance that witnesses report or that their models have from each other. Cost: a
+/// message to each witness and its answer, one round trip. Pure.
+///
+/// The report of a single witness is about recent exchanges, but if it was cut off from the source,
+/// their models may be further apart since. So with one witness a distance of `share_of_norm` times
+/// the norm of its model is sound too. An unrelated model of that norm is about 1.4 times as far.
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
 /// instead. The source is believed if no witness is met for as long as `patience`: it may be the
@@ -33,11 +34,11 @@ class ModelReview {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    double tolerance = 4;  ///< Times the spread.
-    double share_of_norm = 0.5;
-    double norm_cap = 10;    ///< Times the largest norm of the witnesses' models; 0: off.
-    std::size_t asked = 4;   ///< Witnesses asked in a round.
-    std::size_t needed = 2;  ///< Answers that are enough.
+    double tolerance = 4;        ///< Times the spread.
+    double share_of_norm = 0.5;  ///< Times the norm of a single witness's model.
+    double norm_cap = 10;        ///< Times the largest norm of the witnesses' models; 0: off.
+    std::size_t asked = 4;       ///< Witnesses asked in a round.
+    std::size_t needed = 2;      ///< Answers that are enough.
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
     /// After this long the answers received decide. Without any, more witnesses are asked.
     Duration patience = std::chrono::seconds(2);
@@ -83,7 +84,7 @@ class ModelReview {
     std::vector<Witness> witnesses;  ///< Those asked, without those that cannot answer.
     std::vector<PeerId> unasked;     ///< The first is asked next.
     std::set<PeerId> met;            ///< All that were witnesses at any time.
-    std::size_t rounds_left = 0;
+    std::size_t round = 1;
     Time again_at{};
     Time until{};
   };

@@ -95,13 +95,19 @@ TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
   CHECK(judged.problem() == Reason::doubtful);
 }
 
-TEST_CASE("models of peers that were cut off from each other are sound and unrelated ones are not",
+TEST_CASE("to a single witness a model is sound after a time apart, and an unrelated one is not",
           "[unit]") {
   const Model honest = trained();
-  for (const double share : {0.3, 0.8}) {  // Of the norm; a third of 0.5 apart, as sketches are.
-    Judged judged(moved(honest, 10 * share, 4), {near});
+  for (const double share : {0.3, 0.8}) {  // Of the norm: a third off 0.5, as sketches may be.
+    const Model model = moved(honest, 10 * share, 4);
+    Judged judged(model, {near});
     judged.answer(near, honest, 0.1F);
     CHECK(judged.problem() == (share < 0.5 ? Reason::none : Reason::doubtful));
+    // Two witnesses know enough by themselves.
+    Judged by_two(model);
+    by_two.answer(near, honest, 0.1F);
+    by_two.answer(other, honest, 0.1F);
+    CHECK(by_two.problem() == Reason::doubtful);
   }
 }
 
@@ -191,7 +197,7 @@ TEST_CASE("witnesses that are gone or have no model give way to others, and to n
     judged.answer(near, Model(elements, 0.18F), 0.1F);
     CHECK(judged.problem() == Reason::doubtful);
   }
-  SECTION("where nobody is left the source is believed") {
+  SECTION("the source is believed if nobody else is left") {
     judged.review.peer_gone(near);
     CHECK_FALSE(judged.problem());
     CHECK(judged.problem(Time{} + std::chrono::seconds(2)) == Reason::none);
