@@ -8,12 +8,13 @@
 namespace gv {
 
 void ModelReview::begin(Time now, const TransferId& id, std::span<const float> model,
-                        std::uint64_t seed) {
+                        std::uint64_t seed, Time meets_until) {
   review_ = Review{.request = {.id = id, .seed = seed, .layout_hash = options_.layout_hash},
                    .sketch = sketch_of(model, seed),
                    .witnesses = {},
                    .unasked = {},
                    .met = {},
+                   .meets_until = meets_until,
                    .again_at = now + options_.again_after,
                    .until = now + options_.patience};
 }
@@ -81,7 +82,9 @@ void ModelReview::tick(Time now, Effects& out) {
 }
 
 Time ModelReview::deadline() const {
-  return review_ ? std::min(review_->again_at, review_->until) : never;
+  if (!review_) return never;
+  const Time next = std::min(review_->again_at, review_->until);
+  return witnesses() == 0 ? std::min(next, review_->meets_until) : next;
 }
 
 std::size_t ModelReview::answers() const {
@@ -91,8 +94,10 @@ std::size_t ModelReview::answers() const {
 
 auto ModelReview::take(Time now) -> std::optional<Verdict> {
   if (!review_) return std::nullopt;
-  const bool is_decided = answers() > 0 && answers() >= std::min(options_.needed, witnesses());
-  if (!is_decided && now < review_->until) return std::nullopt;
+  const bool is_alone = witnesses() == 0;
+  const bool is_decided = !is_alone && answers() >= std::min(options_.needed, witnesses());
+  const Time until = is_alone ? review_->meets_until : review_->until;
+  if (!is_decided && now < until) return std::nullopt;
   const Verdict found = verdict();
   review_.reset();
   return found;

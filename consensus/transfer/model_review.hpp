@@ -26,10 +26,10 @@ namespace gv {
 /// the norm of its model is sound too. An unrelated model of that norm is about 1.4 times as far.
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
-/// instead. The source is believed if no witness is met for as long as `patience`: it may be the
-/// only other peer, but a hostile one may also only have been the first to say hello. A single
-/// witness can lie as well as the source can: the model is then refused, and the next source fares
-/// no better.
+/// instead. The source is believed if there is no witness by the time that a review is given: it
+/// may be the only other peer, but a hostile one may also only have been the first to say hello. A
+/// single witness can lie as well as the source can: the model is then refused, and the next source
+/// fares no better.
 class ModelReview {
  public:
   struct Options {
@@ -48,8 +48,9 @@ class ModelReview {
   explicit ModelReview(const Options& options) : options_(options) {}
 
   /// Begins to review the model that the transfer `id` has brought. `seed` is random, and no other
-  /// peer can have known it.
-  void begin(Time now, const TransferId& id, std::span<const float> model, std::uint64_t seed);
+  /// peer can have known it. Witnesses are waited for until `meets_until`.
+  void begin(Time now, const TransferId& id, std::span<const float> model, std::uint64_t seed,
+             Time meets_until);
   /// Takes these peers, none of which is the source, for witnesses if they are new to the review.
   /// Their order is random.
   void meet(const std::vector<PeerId>& witnesses, Effects& out);
@@ -85,6 +86,7 @@ class ModelReview {
     std::vector<PeerId> unasked;     ///< The first is asked next.
     std::set<PeerId> met;            ///< All that were witnesses at any time.
     std::size_t round = 1;
+    Time meets_until{};
     Time again_at{};
     Time until{};
   };

@@ -23,6 +23,9 @@ constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 /// A sketch takes a pass over the model, so each peer gets at most one in this time.
 constexpr Duration sketch_period = std::chrono::milliseconds(250);
 
+/// In this time after our start the peers that we know of say hello.
+constexpr Duration meeting = std::chrono::seconds(2);
+
 /// Number of draws for a partner that is not resting. Half of the peers may rest.
 constexpr int draws_max = 8;
 
@@ -112,6 +115,7 @@ ModeReport GossipMode::report(const Membership& members) const {
 void GossipMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   step_ = step;
+  meets_until_ = now + meeting;
   trigger_.begin_at(step);
 }
 
@@ -198,7 +202,7 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   const PeerId source = doubtful_->source;
   if (!review_.is_under_way()) {
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
-    review_.begin(now, reviews_.next_state(self_), values, review_draws_.next());
+    review_.begin(now, reviews_.next_state(self_), values, review_draws_.next(), meets_until_);
   }
   review_.meet(witnesses_of(source, members), out);
   review_.tick(now, out);

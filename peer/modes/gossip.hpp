@@ -134,6 +134,7 @@ class GossipMode final : public Mode {
   std::uint64_t states_served_ = 0;
   Population population_;
 
+  Time meets_until_{};  ///< By then the peers that we can meet at our start have said hello.
   bool has_snapshot_ = false;
   Time settle_until_{};
   std::uint64_t step_ = 0;

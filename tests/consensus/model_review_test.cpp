@@ -38,7 +38,7 @@ Model trained() { return moved(Model(elements), 10, 1); }
 
 struct Judged {
   explicit Judged(const Model& model, const std::vector<PeerId>& witnesses = {near, other}) {
-    review.begin(Time{}, id, model, seed);
+    review.begin(Time{}, id, model, seed, Time{} + std::chrono::seconds(2));
     review.meet(witnesses, out);
   }
 
