@@ -293,6 +293,8 @@ void GossipMode::collect() {
 void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
   course_.job_done(done);
   step_ = done.step;
+  // Not before, because until the job has ended our step is still that of our own model.
+  if (first_of<task::AdoptModel>(done.job.tasks) != nullptr) ++counts_.models_fetched;
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
     const double weight = steps_per_second_ == 0 ? 1 : recent_weight;
@@ -509,7 +511,6 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   // The forces were meant for the model that we are about to give up.
   counts_.forces_dropped += forces_.size();
   forces_.clear();
-  ++counts_.models_fetched;
   trigger_.begin_at(model.step);
   job.add(task::AdoptModel{std::move(model)});
   if (course_.phase() == Phase::joining) {
