@@ -1,4 +1,4 @@
-// Ed25519 signatures, on libsodium.
+// Ed25519 signatures and BLAKE2b digests, on libsodium.
 #include "net/key_signer.hpp"
 
 #include <sodium.h>
@@ -28,6 +28,12 @@ void KeySigner::authorize(const std::vector<AuthorizedPeer>& authorized) {
   keys_.clear();
   for (const AuthorizedPeer& peer : authorized) keys_[peer_id(peer.key)] = peer.key;
   keys_[peer_id(own_)] = own_;
+}
+
+Digest KeySigner::digest(std::span<const std::byte> bytes) const {
+  Digest digest{};
+  crypto_generichash(digest.data(), digest.size(), data_of(bytes), bytes.size(), nullptr, 0);
+  return digest;
 }
 
 Signature KeySigner::sign(std::span<const std::byte> bytes) const {

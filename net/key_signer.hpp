@@ -25,6 +25,7 @@ class KeySigner final : public Signer {
   Signature sign(std::span<const std::byte> bytes) const override;
   bool verify(PeerId signer, std::span<const std::byte> bytes,
               const Signature& signature) const override;
+  Digest digest(std::span<const std::byte> bytes) const override;
 
  private:
   PublicKey own_;

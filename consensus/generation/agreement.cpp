@@ -29,6 +29,9 @@ constexpr std::uint64_t revisions_ahead_max = 64;
 /// The largest number of a settings revision that a newcomer believes.
 constexpr std::uint64_t first_revision_max = std::uint64_t{1} << 32;
 
+using Handled = std::variant<Propose, Promise, Preempted, Install, Decided, Equivocation,
+                             EndGeneration, Refusals>;
+
 }  // namespace
 
 ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
@@ -39,11 +42,16 @@ ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
   return version;
 }
 
-Agreement::Agreement(PeerId self, std::uint64_t session, Options options)
+Agreement::Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer)
     : self_(self),
       session_(static_cast<std::uint32_t>(session)),
       options_(options),
-      exclusion_(self) {}
+      exclusion_(self),
+      watch_(self, signer) {}
+
+bool Agreement::handles(const Message& message) {
+  return std::visit([]<class M>(const M&) { return IsOneOf<M, Handled>; }, message);
+}
 
 Duration Agreement::patience() const {
   return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
@@ -84,6 +92,27 @@ void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& o
     choose_candidates();
     tell_refusals(out);
   }
+  if (answered_ && promised_.proposer == peer) give_up_on_proposer(now);
+}
+
+/// Acts on what a comparison of decisions has brought to light.
+void Agreement::judge(Time now, const EquivocationWatch::Finding& finding, Effects& out) {
+  for (const PeerId peer : finding.forgers) {
+    offend(now, peer, "it shows a decision that its proposer has not signed", out);
+  }
+  if (finding.proof) convict(now, *finding.proof, out);
+}
+
+/// Excludes a proposer for ever that is proved to have told peers different things.
+void Agreement::convict(Time now, const Equivocation& proof, Effects& out) {
+  const PeerId peer = proof.one.ballot.proposer;
+  if (peer == self_) return;  // Another machine has our key, and others exclude us.
+  watch_.convict(proof);
+  exclusion_.refuse_for_ever(peer);
+  out.tell(EquivocationProved{.peer = peer, .ballot = proof.one.ballot.number});
+  choose_candidates();
+  tell_refusals(out);
+  watch_.show_proofs(now, present_, out);
   if (answered_ && promised_.proposer == peer) give_up_on_proposer(now);
 }
 
@@ -189,7 +218,8 @@ Duration Agreement::wait_for_answers() const {
 
 void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
   budget_.tick(now);
-  if (exclusion_.tick(now)) tell_refusals(out);
+  if (exclusion_.tick(now, present_)) tell_refusals(out);
+  watch_.show_proofs(now, present_, out);
   choose_candidates();
   if (last_generation_ && !own_.leaves && !must_rest()) stand_still(now);
   if (!still_since_ || generation_ || last_generation_) return;
@@ -211,7 +241,7 @@ void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
 }
 
 Time Agreement::deadline() const {
-  const Time over = exclusion_.deadline();
+  const Time over = std::min(exclusion_.deadline(), watch_.deadline());
   if (!still_since_ || generation_ || last_generation_) return over;
   if (proposing_) return std::min({over, proposed_at_ + wait_for_answers(), ask_again_at_});
   return std::min(over, answered_ ? std::min(own_turn(), ask_again_at_) : own_turn());
@@ -252,7 +282,8 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     return;
   }
   if (do_all_leave()) {
-    for (const PeerId peer : asked_) out.send(peer, Install{{.id = promised_}});
+    const Install install = signed_install({.id = promised_}, watch_.signer());
+    for (const PeerId peer : asked_) out.send(peer, install);
     become_left_out({.id = promised_});
     return;
   }
@@ -263,11 +294,12 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
       if (is_near(answer.revision)) start->revision = std::max(start->revision, answer.revision);
     }
   }
+  if (start) decided_ = signed_install(*start, watch_.signer());
   for (const PeerId peer : asked_) {
     // A peer that did not answer is told too, so that it learns that it is not in the generation.
     const auto answer = answers_.find(peer);
     if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
-    if (start) out.send(peer, Install{*start});
+    if (start) out.send(peer, *decided_);
   }
   if (!start) {
     out.tell(StageLost{});
@@ -275,7 +307,6 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     still_since_ = now + patience();
     return;
   }
-  decided_ = start;
   too_late_.clear();
   if (own_.leaves || !taking_part.contains(self_)) {
     become_left_out(*std::move(start));
@@ -334,8 +365,7 @@ void Agreement::receive(Time now, PeerId from, const Message& message,
         }
         if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Install>) {
           receive(now, from, known, planner, out);
-        } else if constexpr (std::is_same_v<T, Propose> || std::is_same_v<T, Preempted> ||
-                             std::is_same_v<T, EndGeneration> || std::is_same_v<T, Refusals>) {
+        } else if constexpr (IsOneOf<T, Handled>) {
           receive(now, from, known, out);
         }
       },
@@ -377,11 +407,10 @@ void Agreement::measure(Time now) {
 
 void Agreement::receive(Time now, PeerId from, const Promise& message,
                         const GenerationPlanner& planner, Effects& out) {
-  if (decided_ && message.ballot == decided_->id) {
-    if (!decided_->contains(from) && too_late_.insert(from).second) measure(now);
-    const bool is_newest = generation_ ? generation_->id == decided_->id
-                                       : last_generation_ && last_generation_->id == decided_->id;
-    if (is_newest) out.send(from, Install{*decided_});
+  if (decided_ && message.ballot == decided_->generation.id) {
+    if (!decided_->generation.contains(from) && too_late_.insert(from).second) measure(now);
+    const Generation* newest = generation_ ? generation() : last_generation();
+    if (newest != nullptr && newest->id == message.ballot) out.send(from, *decided_);
     return;
   }
   const bool awaited =
@@ -407,6 +436,12 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   const bool awaited =
       answered_ && start.id == promised_ && start.id.proposer == from && from != self_;
   if (!awaited) return;
+  const Decision decision = decision_in(message, watch_.signer());
+  if (!is_signed(decision, watch_.signer())) {
+    return offend(now, from, "it installs a generation without its signature", out);
+  }
+  judge(now, watch_.accept(decision, present_, out), out);
+  if (is_excluded(from)) return;
   const bool is_in = start.contains(self_);
   const bool is_with_refused = std::ranges::any_of(
       start.order, [this](PeerId peer) { return exclusion_.refuses(self_, peer); });
@@ -438,6 +473,18 @@ bool Agreement::is_refused(const Generation& start, const GenerationPlanner& pla
       start.order, [this](PeerId peer) { return peer != self_ && is_excluded(peer); });
   return is_with_excluded || goes_back || !is_near(start.revision) ||
          !planner.can_begin(start, self_, own_);
+}
+
+void Agreement::receive(Time now, PeerId from, const Decided& message, Effects& out) {
+  judge(now, watch_.hear(from, message.decision), out);
+}
+
+void Agreement::receive(Time now, PeerId from, const Equivocation& message, Effects& out) {
+  if (watch_.is_convicted(message.one.ballot.proposer)) return;
+  if (!is_proof(message, watch_.signer())) {
+    return offend(now, from, "it accuses a proposer without a proof", out);
+  }
+  convict(now, message, out);
 }
 
 /// Blame only shortens our wait: a peer that is blamed wrongly and answers in time takes part.

@@ -15,6 +15,7 @@
 #include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/generation/ballot_budget.hpp"
+#include "consensus/generation/equivocation.hpp"
 #include "consensus/generation/exclusion.hpp"
 #include "consensus/generation/planner.hpp"
 #include "consensus/message/effects.hpp"
@@ -39,8 +40,8 @@ class Agreement {
   };
 
   /// `session` differs from that of every earlier process of this peer, so that their ballots
-  /// cannot be confused.
-  Agreement(PeerId self, std::uint64_t session, Options options);
+  /// cannot be confused. `signer` has the key of `self` and must outlive this object.
+  Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer);
 
   /// Sets the version of our replica. Must not be called while standing still.
   void set_version(const ModelVersion& version) { own_.version = version; }
@@ -94,7 +95,10 @@ class Agreement {
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
-  /// Handles Propose, Promise, Preempted, Install, EndGeneration and Refusals. An unsound message
+  /// True for the messages that receive() handles.
+  static bool handles(const Message& message);
+  /// Handles Propose, Promise, Preempted, Install, Decided, Equivocation, EndGeneration and
+  /// Refusals. An unsound message
   /// is reported as UnsoundMessage and counts against its sender. A sound one that asks for too
   /// much is only ignored: a ballot far above those that peers report, more interruptions than the
   /// sender's budget, or a settings revision far above ours.
@@ -111,7 +115,7 @@ class Agreement {
   std::uint64_t ballots() const { return ballots_; }
 
   friend class Fields;
-  static constexpr std::size_t field_count = 30;
+  static constexpr std::size_t field_count = 31;
   friend bool operator==(const Agreement& a, const Agreement& b) { return equal_states(a, b); }
 
   /// How long an answer may take: four times the measured time, within the options' bounds.
@@ -127,6 +131,8 @@ class Agreement {
   void propose(Time now, const GenerationPlanner& planner, Effects& out);
   void decide(Time now, const GenerationPlanner& planner, Effects& out);
   void offend(Time now, PeerId peer, const std::string& why, Effects& out);
+  void judge(Time now, const EquivocationWatch::Finding& finding, Effects& out);
+  void convict(Time now, const Equivocation& proof, Effects& out);
   void blame(PeerId peer);
   void choose_candidates();
   void tell_refusals(Effects& out) const;
@@ -140,6 +146,8 @@ class Agreement {
   void receive(Time now, PeerId from, const Preempted& message, Effects& out);
   void receive(Time now, PeerId from, const Install& message, const GenerationPlanner& planner,
                Effects& out);
+  void receive(Time now, PeerId from, const Decided& message, Effects& out);
+  void receive(Time now, PeerId from, const Equivocation& message, Effects& out);
   void receive(Time now, PeerId from, const EndGeneration& message, Effects& out);
   void receive(Time now, PeerId from, const Refusals& message, Effects& out);
   void measure(Time now);
@@ -155,6 +163,7 @@ class Agreement {
   std::vector<PeerId> present_;  ///< The peers that could take part, including excluded ones.
   std::vector<PeerId> candidates_;
   Exclusion exclusion_;
+  EquivocationWatch watch_;
   std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
   GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot we took part in or believe in.
@@ -166,10 +175,10 @@ class Agreement {
   ModelVersion began_from_;  ///< Our version when that generation began.
   bool in_vain_ = false;     ///< The last generation ended without a change of our version.
   std::optional<Generation> last_generation_;
-  std::optional<Generation> decided_;  ///< Our own last decision, for peers that ask again.
-  std::set<PeerId> too_late_;          ///< Peers that answered that ballot after it was decided.
-  std::optional<Generation> last_;     ///< The newest generation we were in.
-  Answers answers_;                    ///< Answers to our ballot under way.
+  std::optional<Install> decided_;  ///< Our own last decision, for peers that ask again.
+  std::set<PeerId> too_late_;       ///< Peers that answered that ballot after it was decided.
+  std::optional<Generation> last_;  ///< The newest generation we were in.
+  Answers answers_;                 ///< Answers to our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
   bool answered_ = false;  ///< We wait for another peer's decision or for its ballot to be void.

@@ -7,7 +7,9 @@ namespace gv {
 
 bool Exclusion::refuse(Time now, PeerId peer) {
   if (peer == self_) return false;
-  return until_[self_].insert_or_assign(peer, now + lasts_).second;
+  const auto [entry, is_new] = until_[self_].emplace(peer, now + lasts_);
+  entry->second = std::max(entry->second, now + lasts_);
+  return is_new;
 }
 
 void Exclusion::hear(Time now, PeerId from, const std::vector<PeerId>& refused) {
@@ -17,12 +19,21 @@ void Exclusion::hear(Time now, PeerId from, const std::vector<PeerId>& refused) 
   }
 }
 
-bool Exclusion::tick(Time now) {
+bool Exclusion::tick(Time now, const std::vector<PeerId>& peers) {
   conduct_.tick(now);
+  for (const PeerId peer : own()) {
+    if (is_refused_by_many(peer, peers)) shared_.insert(peer);
+  }
   bool changed = false;
   for (auto& [accuser, accused] : until_) {
-    const auto over = std::erase_if(accused, [&](const auto& one) { return one.second <= now; });
-    changed = changed || (over > 0 && accuser == self_);
+    std::erase_if(accused, [&](const auto& one) {
+      const bool is_over = one.second <= now;
+      if (is_over && accuser == self_) {
+        changed = true;
+        if (shared_.erase(one.first) == 0) tolerates_until_ = now + lasts_;
+      }
+      return is_over;
+    });
   }
   std::erase_if(until_, [](const auto& entry) { return entry.second.empty(); });
   return changed;

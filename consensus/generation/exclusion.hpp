@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/conduct.hpp"
@@ -26,14 +27,20 @@ class Exclusion {
 
   Duration lasts() const { return lasts_; }
 
-  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer.
-  bool offend(Time now, PeerId peer) { return conduct_.offend(now, peer) && refuse(now, peer); }
+  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer. After a refusal
+  /// that few others shared we begin none for messages for as long as one lasts: we took no part
+  /// meanwhile, and would otherwise hardly ever take part again.
+  bool offend(Time now, PeerId peer) {
+    return conduct_.offend(now, peer) && now >= tolerates_until_ && refuse(now, peer);
+  }
   /// Refuses `peer` from now on for `lasts()`. True if the refusal is new.
   bool refuse(Time now, PeerId peer);
+  /// Refuses `peer` for ever.
+  void refuse_for_ever(PeerId peer) { until_[self_][peer] = never; }
   /// Replaces the refusals of `from` by these.
   void hear(Time now, PeerId from, const std::vector<PeerId>& refused);
-  /// Drops expired refusals. True if one of ours has expired.
-  bool tick(Time now);
+  /// Drops expired refusals. True if one of ours has expired. `peers` as in is_excluded().
+  bool tick(Time now, const std::vector<PeerId>& peers);
   /// When the next refusal expires.
   Time deadline() const;
 
@@ -52,13 +59,15 @@ class Exclusion {
                    const std::vector<PeerId>& peers) const;
 
   friend bool operator==(const Exclusion&, const Exclusion&) = default;
-  void add_to(StateHash& hash) const { hash.add(until_, conduct_); }
+  void add_to(StateHash& hash) const { hash.add(until_, conduct_, shared_, tolerates_until_); }
 
  private:
   PeerId self_;
   Duration lasts_;
   Conduct conduct_;
   std::map<PeerId, std::map<PeerId, Time>> until_;  ///< Ends of refusals, by accuser and accused.
+  std::set<PeerId> shared_;  ///< Peers that we refuse, and that many did at some time meanwhile.
+  Time tolerates_until_{};   ///< We begin no refusal for messages before this.
 };
 
 }  // namespace gv

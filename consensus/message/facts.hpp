@@ -246,6 +246,10 @@ struct UnsoundMessage {
   PeerId peer{};
   std::string why;
 };
+struct EquivocationProved {
+  PeerId peer{};
+  std::uint64_t ballot = 0;
+};
 struct LinkQuarantined {
   PeerId peer{};
   std::string why;
@@ -290,8 +294,8 @@ using FactVariant = std::variant<
     GenerationEnded, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite,
     AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost,
     LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable,
-    KeyUsedTwice, FrameNotSent, UnsoundMessage, LinkQuarantined, EventsLost, AllowListRead,
-    AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused, SaveFailed,
+    KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined, EventsLost,
+    AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused, SaveFailed,
     SettingsRevisionNotWritten, SwitchRefused>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.

@@ -368,6 +368,29 @@ struct Generation {
 /// late and asks again.
 struct Install {
   Generation generation;
+  Signature signature{};  ///< The proposer's, over the Decision in this message.
+};
+
+/// What the proposer of a ballot has decided, in a form that anybody can check.
+struct Decision {
+  GenerationId ballot;
+  Digest digest{};        ///< Of the generation.
+  Signature signature{};  ///< The proposer's, over the other two.
+
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+/// The sender has accepted this decision. Did you get another one?
+struct Decided {
+  Decision decision;
+};
+
+/// The proposer of a ballot has signed two different decisions of it.
+struct Equivocation {
+  Decision one;
+  Decision other;
+
+  friend bool operator==(const Equivocation&, const Equivocation&) = default;
 };
 
 /// The generation is over: a peer is lost, or data no longer arrive.
@@ -418,7 +441,7 @@ using MessageVariant =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
                  Install, EndGeneration, Refusals, StatusRequest, StatusReply, ProbeAck, Complete,
-                 Audit, SketchRequest, SketchReply>;
+                 Audit, SketchRequest, SketchReply, Decided, Equivocation>;
 
 /// Any message. Only message.cpp compiles how one is copied, moved and destroyed: with a variant of
 /// this many types that cost every file which sends a message a second of compile time.

@@ -13,6 +13,9 @@ namespace gv {
 /// The signature of one peer's key over some bytes.
 using Signature = std::array<std::uint8_t, 64>;
 
+/// A digest for which nobody can find two inputs.
+using Digest = std::array<std::uint8_t, 32>;
+
 /// Signs as this peer, and verifies signatures of all peers on the allow-list. Callers sign the
 /// canonical_bytes() of a struct in a domain of its own, so that a signature for one purpose is
 /// useless for another. The owner of the node owns the signer too, and the signer must outlive the
@@ -26,6 +29,8 @@ class Signer {
   /// True if the peer `signer` is on the allow-list and its key signed these bytes.
   virtual bool verify(PeerId signer, std::span<const std::byte> bytes,
                       const Signature& signature) const = 0;
+
+  virtual Digest digest(std::span<const std::byte> bytes) const = 0;
 };
 
 }  // namespace gv

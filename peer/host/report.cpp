@@ -137,7 +137,10 @@ std::string report_json(const Report& report) {
   json["quarantined"] = nlohmann::ordered_json::array();
   for (const Report::Quarantined& one : report.quarantined) {
     json["quarantined"].push_back(
-        {{"peer", one.peer}, {"event", one.event}, {"why", one.why}, {"seconds", one.seconds}});
+        {{"peer", one.peer},
+         {"event", one.event},
+         {"why", one.why},
+         {"seconds", one.seconds ? nlohmann::json(*one.seconds) : nlohmann::json()}});
   }
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -39,7 +39,7 @@ struct Report {
   /// A peer that we ignore for a while.
   struct Quarantined {
     std::string peer, event, why;
-    double seconds = 0;  ///< Time left.
+    std::optional<double> seconds;  ///< Time left; empty: for as long as we run.
   };
   std::vector<Quarantined> quarantined;
 };

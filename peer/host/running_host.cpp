@@ -95,6 +95,7 @@ void Host::tell_people(const Fact& fact) {
   } else if (std::holds_alternative<NotReachable>(fact) ||
              std::holds_alternative<JoinFailed>(fact) ||
              std::holds_alternative<KeyUsedTwice>(fact) ||
+             std::holds_alternative<EquivocationProved>(fact) ||
              std::holds_alternative<LinkQuarantined>(fact) ||
              std::holds_alternative<SaveFailed>(fact)) {
     warn();
@@ -111,15 +112,16 @@ void Host::note(const Fact& fact) {
 
 /// Records quarantines for the status. A peer without links also loses its lanes.
 void Host::note_quarantine(const Fact& fact) {
-  const auto begin = [&](PeerId peer, double lasts, std::string why) {
-    quarantined_[peer] = {.until = now() + from_seconds(lasts),
-                          .what = std::string(gv::name_of(fact)),
-                          .why = std::move(why)};
+  const auto begin = [&](PeerId peer, Time until, std::string why) {
+    quarantined_[peer] = {
+        .until = until, .what = std::string(gv::name_of(fact)), .why = std::move(why)};
   };
   if (const auto* model = std::get_if<PeerQuarantined>(&fact)) {
-    begin(model->peer, model->seconds, std::string(to_string(model->reason)));
+    begin(model->peer, now() + from_seconds(model->seconds), std::string(to_string(model->reason)));
+  } else if (const auto* liar = std::get_if<EquivocationProved>(&fact)) {
+    begin(liar->peer, never, "it signed two different decisions of one ballot");
   } else if (const auto* link = std::get_if<LinkQuarantined>(&fact)) {
-    begin(link->peer, link->seconds, link->why);
+    begin(link->peer, now() + from_seconds(link->seconds), link->why);
     // Either the links or the node began the quarantine, and the other one must follow; for the one
     // that began it, this changes nothing. Posted, because we may be inside a call of either.
     asio::post(io_, [this, peer = link->peer] {
@@ -291,7 +293,8 @@ Report Host::report() const {
   for (const auto& [peer, record] : quarantined_) {
     if (record.until <= now()) continue;
     report.quarantined.push_back(
-        {name_of(peer), record.what, record.why, seconds(record.until - now())});
+        {.peer = name_of(peer), .event = record.what, .why = record.why, .seconds = {}});
+    if (record.until != never) report.quarantined.back().seconds = seconds(record.until - now());
   }
   return report;
 }

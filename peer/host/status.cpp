@@ -73,8 +73,11 @@ std::string status_table(const std::string& document) {
   const auto quarantined = json.value("quarantined", nlohmann::json::array());
   if (!quarantined.empty()) out += "\nquarantined\n";
   for (const auto& one : quarantined) {
-    out += fmt::format("  {:<16} {:>4.0f} s more  {:<20} {}\n", one.value("peer", ""),
-                       one.value("seconds", 0.0), one.value("event", ""), one.value("why", ""));
+    const nlohmann::json left = one.value("seconds", nlohmann::json());
+    const std::string lasts =
+        left.is_number() ? fmt::format("{:.0f} s more", left.get<double>()) : "for good";
+    out += fmt::format("  {:<16} {:>11}  {:<20} {}\n", one.value("peer", ""), lasts,
+                       one.value("event", ""), one.value("why", ""));
   }
   return out;
 }

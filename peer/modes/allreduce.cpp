@@ -40,11 +40,11 @@ std::string_view host_of(std::string_view address) { return address.substr(0, ad
 }  // namespace
 
 AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                             const AllReduceOptions& options)
+                             const AllReduceOptions& options, const Signer& signer)
     : self_(self),
       session_(session),
       course_(self, course),
-      generations_(self, session, options.agreement),
+      generations_(self, session, options.agreement, signer),
       planner_(planner_options(course, options)),
       options_(options),
       operation_(self, course.elements, options),

@@ -37,7 +37,7 @@ class AllReduceMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
   AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                const AllReduceOptions& options);
+                const AllReduceOptions& options, const Signer& signer);
 
   void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,

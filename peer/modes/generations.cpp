@@ -101,10 +101,6 @@ Time Generations::deadline(const Course& course, bool waiting, Time own) const {
 auto Generations::receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
                           const GenerationPlanner& planner, Effects& out) -> Heard {
   const Generation* generation = current();
-  const bool of_agreement =
-      std::holds_alternative<Propose>(message) || std::holds_alternative<Promise>(message) ||
-      std::holds_alternative<Preempted>(message) || std::holds_alternative<Install>(message) ||
-      std::holds_alternative<EndGeneration>(message) || std::holds_alternative<Refusals>(message);
   if (agreement_.is_excluded(from)) return Heard::handled;
   if (std::holds_alternative<StatusRequest>(message)) {
     out.send(from,
@@ -119,7 +115,7 @@ auto Generations::receive(Time now, PeerId from, const Message& message, bool bu
     }
     stragglers_.heard(from, here->busy);
     if (here->ballot != generation->id) return Heard::disturbed;
-  } else if (!of_agreement) {
+  } else if (!Agreement::handles(message)) {
     return Heard::other;
   } else if (votes) {
     if (std::holds_alternative<Propose>(message)) joined_ = true;

@@ -26,8 +26,13 @@ inline constexpr const char* not_finite = "it sent values that are not finite";
 class Generations {
  public:
   /// `session` tells this process from earlier ones of the same peer.
-  Generations(PeerId self, std::uint64_t session, const Agreement::Options& options)
-      : self_(self), agreement_(self, session, options), stragglers_(self), rebalance_(self) {}
+  /// `signer` has the key of `self` and must outlive this object.
+  Generations(PeerId self, std::uint64_t session, const Agreement::Options& options,
+              const Signer& signer)
+      : self_(self),
+        agreement_(self, session, options, signer),
+        stragglers_(self),
+        rebalance_(self) {}
 
   const Agreement& agreement() const { return agreement_; }
   Agreement& agreement() { return agreement_; }

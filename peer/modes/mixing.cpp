@@ -38,10 +38,10 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
 }  // namespace
 
 MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                       const MixingOptions& options)
+                       const MixingOptions& options, const Signer& signer)
     : self_(self),
       course_(self, course),
-      generations_(self, session, options.agreement),
+      generations_(self, session, options.agreement, signer),
       planner_(planner_options(course, options)),
       options_(options),
       states_(self, course.layout_hash, options.state_elements, options.memory),

@@ -40,16 +40,17 @@ std::uint64_t operation_steps(const NodeOptions& options) {
   return 1;
 }
 
-MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, const Rng& rng) {
+MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, const Signer& signer,
+                   const Rng& rng) {
   switch (options.mode) {
     case ModeKind::gossip:
       return made<GossipMode>(self, session, options.course, std::move(options.gossip), rng);
     case ModeKind::allreduce:
-      return made<AllReduceMode>(self, session, options.course, options.allreduce);
+      return made<AllReduceMode>(self, session, options.course, options.allreduce, signer);
     case ModeKind::pipeline:
-      return made<PipelineMode>(self, session, options.course, options.pipeline);
+      return made<PipelineMode>(self, session, options.course, options.pipeline, signer);
     case ModeKind::mixing:
-      return made<MixingMode>(self, session, options.course, options.mixing);
+      return made<MixingMode>(self, session, options.course, options.mixing, signer);
   }
   return {};
 }

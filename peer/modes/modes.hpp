@@ -27,7 +27,9 @@ struct NodeOptions {
 /// Steps of an exchange, a collective or a round; micro-batches of a pipeline's run.
 std::uint64_t operation_steps(const NodeOptions& options);
 
-/// `session` tells this process from earlier ones of the same peer.
-MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, const Rng& rng);
+/// `session` tells this process from earlier ones of the same peer. `signer` has the key of `self`
+/// and must outlive the mode.
+MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, const Signer& signer,
+                   const Rng& rng);
 
 }  // namespace gv

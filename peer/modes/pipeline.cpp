@@ -18,10 +18,10 @@ constexpr Duration hand_over_max = std::chrono::seconds(5);
 }  // namespace
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                           const PipelineOptions& options)
+                           const PipelineOptions& options, const Signer& signer)
     : self_(self),
       course_(self, course),
-      generations_(self, session, options.agreement),
+      generations_(self, session, options.agreement, signer),
       planner_(options.stage_seconds, options.micro_batches * options.micro_batch,
                {.mirrored = options.kind == PipelineKind::chimera}),
       options_(options),

@@ -40,7 +40,7 @@ struct PipelineCounts {
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-               const PipelineOptions& options);
+               const PipelineOptions& options, const Signer& signer);
 
   void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,

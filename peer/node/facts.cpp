@@ -322,6 +322,16 @@ FactText text(const UnsoundMessage& f) {
           .peer = f.peer,
           .detail = f.why};
 }
+FactText text(const EquivocationProved& f) {
+  return {.info = {"equivocation_proved",
+                   "{peer} is excluded: it signed two different decisions of ballot {ballot}",
+                   "A program that follows the protocol signs one decision of each ballot. Either "
+                   "that peer is hostile, or another machine uses its key.",
+                   "Take its key off the allow-list, and give that machine a new key if you still "
+                   "trust it."},
+          .peer = f.peer,
+          .numbers = numbers("ballot", f.ballot)};
+}
 FactText text(const LinkQuarantined& f) {
   return {.info = {"link_quarantined", "no link with {peer} for {seconds} s: {detail}",
                    "It has sent what no sound peer sends: several unsound messages, or values that "

@@ -13,7 +13,7 @@ namespace gv {
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
            const NodeOptions& options, const Signer& signer, Rng rng)
     : membership_(self, std::move(authorized), options.membership, signer, rng.fork("membership")) {
-  MadeMode made = make_mode(self.id, session, options, rng);
+  MadeMode made = make_mode(self.id, session, options, signer, rng);
   mode_ = std::move(made.mode);
   as_ = made.as;
 }
@@ -71,6 +71,8 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Audit& m) { for_mode(m); },
                  [&](const SketchRequest& m) { for_mode(m); },
                  [&](const SketchReply& m) { for_mode(m); },
+                 [&](const Decided& m) { for_mode(m); },
+                 [&](const Equivocation& m) { for_mode(m); },
              },
              envelope.message);
   settle(now, out);

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "base/fields.hpp"
+#include "consensus/generation/equivocation.hpp"
 #include "consensus/membership/statement.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/switched_mixing.hpp"
@@ -304,6 +305,8 @@ void sign_own(Message& message, PeerId self, const Signer& signer) {
   const auto look = [&](auto& field) {
     if constexpr (std::is_same_v<std::decay_t<decltype(field)>, Member>) {
       if (field.id == self) restate(field, signer);
+    } else if constexpr (std::is_same_v<std::decay_t<decltype(field)>, Install>) {
+      if (field.generation.id.proposer == self) field = signed_install(field.generation, signer);
     }
   };
   std::visit([&](auto& known) { visit_fields(known, look); }, message);

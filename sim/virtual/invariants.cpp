@@ -15,6 +15,8 @@ namespace {
 /// A fault can explain a death declared this much later. This is the longest suspicion in drawn
 /// swarms, including probes slowed by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
+/// A hostile proposer is excluded so long after it has told two peers different things.
+constexpr Duration exclusion_max = std::chrono::seconds(30);
 /// By then an exchange has repeated all its questions and has settled.
 constexpr Duration settled_after = std::chrono::seconds(60);
 /// Fewer exchanges than this commit while one job runs.
@@ -120,6 +122,12 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   }
   for (const Fact& fact : effects.facts) {
     if (std::holds_alternative<ExchangeUndecided>(fact)) record(peer).undecided_at = world.now();
+    const auto* liar = std::get_if<EquivocationProved>(&fact);
+    if (liar != nullptr && !world.is_hostile(number_of(liar->peer))) {
+      fail(world, "equivocation",
+           fmt::format("peer-{} takes it for proved that peer-{} equivocates", peer,
+                       number_of(liar->peer)));
+    }
     const auto* dead = std::get_if<MemberDead>(&fact);
     if (dead == nullptr) continue;
     const PeerNumber target = number_of(dead->peer);
@@ -142,6 +150,44 @@ void Invariants::check_revision(const Simulator& world, PeerNumber peer, const N
   fail(world, "one rule",
        fmt::format("peer-{} goes by settings revision {} where all agreed on {}", peer,
                    node.as<MixingMode>()->options().revision.number, agreed.number));
+}
+
+/// "equivocation": a hostile proposer that got sound peers into different generations of one name
+/// is excluded by all of them within half a minute.
+void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
+  const Agreement& agreement = world.peer(peer).node->generations()->agreement();
+  const Time now = world.now();
+  if (const Generation* generation = agreement.generation()) {
+    const PeerNumber proposer = number_of(generation->id.proposer);
+    const Generation& known =
+        generations_.try_emplace(generation->key(), *generation).first->second;
+    if (world.is_hostile(proposer) && known != *generation) equivocated_.try_emplace(proposer, now);
+  }
+  if (equivocated_.empty() || !link_faults_.empty() ||
+      within(links_disturbed_at_, now, exclusion_max) ||
+      within(record(peer).disturbed_at, now, exclusion_max) ||
+      world.peer(peer).node->is_leaving()) {
+    return;
+  }
+  // A restarted peer hears of it from one that knows.
+  const auto can_tell = [&](PeerNumber other, PeerNumber proposer) {
+    const VirtualPeer& there = world.peer(other);
+    return other != peer && !world.is_hostile(other) && there.state == PeerState::up &&
+           !within(record(other).disturbed_at, now, exclusion_max) &&
+           there.node->generations()->agreement().is_excluded(id_of(proposer));
+  };
+  for (const auto& [proposer, since] : equivocated_) {
+    if (now - since <= exclusion_max || agreement.is_excluded(id_of(proposer))) continue;
+    bool can_know = !record(peer).disturbed_at || *record(peer).disturbed_at < since;
+    for (PeerNumber other = 0; other < world.size(); ++other) {
+      can_know = can_know || can_tell(other, proposer);
+    }
+    if (!can_know) continue;
+    fail(world, "equivocation",
+         fmt::format("peer-{} does not exclude peer-{}, which got two peers into different "
+                     "generations of one name {:.0f} s ago",
+                     peer, proposer, seconds(now - since)));
+  }
 }
 
 bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
@@ -424,6 +470,7 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
                          ? "exchange"
                          : ""));
   }
+  if (acted.node->generations() != nullptr) check_decisions(world, peer);
   check_bounds(world, peer);
   check_ghosts(world, peer);
   check_members(world, peer);

@@ -93,13 +93,17 @@ class Invariants : public Checker {
   void check_ghosts(const Simulator& world, PeerNumber peer);
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
   void check_revision(const Simulator& world, PeerNumber peer, const Node& node);
+  void check_decisions(const Simulator& world, PeerNumber peer);
 
   bool ticked_ = false;       ///< The present input is a tick.
   bool transferred_ = false;  ///< The present input led to a transfer.
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, SettingsRevision> revisions_;  ///< By the key of the generation.
-  std::map<PeerNumber, Time> gone_;     ///< When each peer that is gone went down or ended.
-  std::map<TransferId, Time> decided_;  ///< When an exchange was first committed.
+  /// What the first peer of each generation knows of it, by the key of the generation.
+  std::map<std::uint64_t, Generation> generations_;
+  std::map<PeerNumber, Time> equivocated_;  ///< When two peers first had different generations.
+  std::map<PeerNumber, Time> gone_;         ///< When each peer that is gone went down or ended.
+  std::map<TransferId, Time> decided_;      ///< When an exchange was first committed.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
   std::set<std::size_t> link_faults_;       ///< Link faults in effect.

@@ -1,8 +1,10 @@
 // Signatures without cryptography, for virtual peers and tests.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/rng.hpp"
 #include "consensus/message/signer.hpp"
@@ -20,6 +22,12 @@ class StandInSigner final : public Signer {
   bool verify(PeerId signer, std::span<const std::byte> bytes,
               const Signature& signature) const override {
     return of(signer, bytes) == signature;
+  }
+  Digest digest(std::span<const std::byte> bytes) const override {
+    Digest digest{};
+    const Signature hash = of(PeerId{}, bytes);
+    std::copy_n(hash.begin(), digest.size(), digest.begin());
+    return digest;
   }
 
  private:

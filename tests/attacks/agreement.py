@@ -12,7 +12,7 @@ class Proposer:
     """An insider with a link to every peer of a swarm, which makes ballots by hand."""
 
     def __init__(self, swarm):
-        self.swarm, self.id = swarm, swarm.insiders[0].id
+        self.swarm, self.key, self.id = swarm, swarm.insiders[0], swarm.insiders[0].id
         self.links = [swarm.insider(i) for i in range(len(swarm.peers))]
         self.ids = [peer.key.id for peer in swarm.peers]
 
@@ -31,11 +31,14 @@ class Proposer:
         """Has all promise a new generation, then installs one that differs from a sound one in these fields. How many
         of them promised."""
         ballot, versions = self.propose()
-        newest = max((version for version in versions if version), key=lambda v: v["samples"], default=None)
-        for link in self.links:
-            link.send("Install", generation={"id": ballot, "order": self.ids, "sources": self.ids,
-                                             "shares": [32] * len(self.ids), "version": newest} | fields)
+        generation = self.generation(ballot, versions) | fields
+        self.tell("Install", **self.key.install(**generation))
         return sum(version is not None for version in versions)
+
+    def generation(self, ballot, versions):
+        """A sound one."""
+        newest = max((version for version in versions if version), key=lambda v: v["samples"], default=None)
+        return {"id": ballot, "order": self.ids, "sources": self.ids, "shares": [32] * len(self.ids), "version": newest}
 
 
 def lockstep(binary):
@@ -124,6 +127,23 @@ def source_stolen(binary):
         stands = swarm.pace(WATCHED_S)
         held, figures = stand(swarm)
         return held, {"steps/s in the first 4 s": stands} | figures
+
+
+@attack
+def decisions_two(binary):
+    """Installs two generations of one ballot, each at half of the peers. All peers must exclude the sender and train
+    again within 10 s."""
+    with lockstep(binary) as swarm:
+        proposer = Proposer(swarm)
+        ballot, versions = proposer.propose()
+        one = proposer.generation(ballot, versions)
+        other = one | {"order": proposer.ids[::-1], "sources": proposer.ids[::-1]}
+        for i, link in enumerate(proposer.links):
+            link.send("Install", **proposer.key.install(**(other if i % 2 else one)))
+        proved = lambda: sum(bool(peer.events("equivocation_proved")) for peer in swarm.peers)
+        wait_until(lambda: proved() == 4, 2)
+        held, figures = stand(swarm)
+        return held and proved() == 4, {"excluded by": f"{proved()}/4"} | figures
 
 
 @attack

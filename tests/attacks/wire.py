@@ -17,7 +17,7 @@ import zmq.utils.z85
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ("consensus/message/message.hpp", "consensus/message/transfer_id.hpp", "consensus/message/snapshot.hpp", "consensus/message/signer.hpp",
-           "consensus/membership/statement.hpp",
+           "consensus/membership/statement.hpp", "consensus/generation/equivocation.cpp",
            "net/control_links.hpp", "net/wire.hpp")
 NUMBERS = {"std::uint8_t": "B", "std::uint16_t": "H", "std::uint32_t": "I", "std::uint64_t": "Q", "std::int64_t": "q",
            "float": "f", "bool": "?", "PeerId": "Q"}
@@ -25,8 +25,8 @@ NUMBERS = {"std::uint8_t": "B", "std::uint16_t": "H", "std::uint32_t": "I", "std
 ORDERS = {"TransferId": ("kind", "owner", "session", "number", "stage")}
 HELLO, INVITE, FIRST_MESSAGE = 1, 2, 16
 MOST = 2**64 - 1
-STATEMENT_DOMAIN = re.search(r'statement_domain\[\] = "(.*)"',
-                             (ROOT / "consensus/membership/statement.hpp").read_text())[1]
+# What the bytes that a key signs begin with, by the name of what they are about.
+DOMAINS = dict(re.findall(r'(\w+)_domain\[\] = "(.*)"', "".join((ROOT / header).read_text() for header in HEADERS)))
 
 
 def declarations():
@@ -122,6 +122,11 @@ def read(data):
     return name, unpack(name, data[2:])[0]
 
 
+def canonical(domain, kind, fields):
+    """The bytes of a struct that are signed or digested."""
+    return pack("std::string", DOMAINS[domain]) + pack(kind, fields)
+
+
 class Key:
     """A key pair in the file that `grapevine keygen` wrote."""
 
@@ -140,8 +145,16 @@ class Key:
         """The entry of this key in a table of members: with its signature, or as a liar with another key makes it up."""
         member = {"id": self.id, "name": self.name, "incarnation": 1, "version": 1} | fields
         stated = {field: member.get(field) for field in STRUCTS["Statement"]}
-        signed = pack("std::string", STATEMENT_DOMAIN) + pack("Statement", stated)
-        return {"signature": (liar or self).signing.sign(signed).signature} | member
+        return {"signature": (liar or self).sign("statement", "Statement", stated)} | member
+
+    def sign(self, domain, kind, fields):
+        return self.signing.sign(canonical(domain, kind, fields)).signature
+
+    def install(self, **generation):
+        """The fields of an Install of this generation, with our signature."""
+        digest = hashlib.blake2b(canonical("generation", "Generation", generation), digest_size=32).digest()
+        ruling = {"ballot": generation["id"], "digest": digest}
+        return {"generation": generation, "signature": self.sign("decision", "Ruling", ruling)}
 
 
 class Insider:

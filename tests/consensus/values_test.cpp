@@ -225,7 +225,8 @@ TEST_CASE("an agreement is a value whose hash tells its states apart", "[unit]")
   check_values([](std::uint64_t seed) {
     return swarm_of(
         [&](std::uint64_t number) {
-          Agreement agreement(swarm_peer(number), seed + number + 1, {});
+          Agreement agreement(swarm_peer(number), seed + number + 1, {},
+                              signer_of(swarm_peer(number)));
           agreement.set_candidates(Time{}, swarm_order());
           Effects ignored;
           agreement.disturb(Time{}, {}, ignored);

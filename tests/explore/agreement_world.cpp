@@ -51,7 +51,8 @@ AgreementWorld::AgreementWorld(const AgreementBound& bound)
   for (std::size_t number = 0; number < n; ++number) {
     peers_[number].agreement.emplace(
         id_of(number), number + 1,
-        Agreement::Options{.patience = patience, .patience_max = patience});
+        Agreement::Options{.patience = patience, .patience_max = patience},
+        signer_of(id_of(number)));
   }
   for (std::size_t number = 0; number < n; ++number) {
     feed(number, [&](Agreement& own, Effects& out) {
@@ -73,8 +74,14 @@ template <class Call>
 void AgreementWorld::feed(std::size_t number, Call call) {
   Effects out;
   call(*peers_[number].agreement, out);
+  // Decisions shown to others change nothing where every proposer is sound.
+  std::erase_if(out.messages, [](const Outgoing& outgoing) {
+    return std::holds_alternative<Decided>(outgoing.message);
+  });
   wire_.add(number, out);
-  std::get<double&>(fields_of(*peers_[number].agreement)) = 0;  // The measured answer time.
+  const auto fields = fields_of(*peers_[number].agreement);
+  std::get<double&>(fields) = 0;  // The measured answer time.
+  std::get<EquivocationWatch&>(fields) = {id_of(number), signer_of(id_of(number))};
   for (std::size_t other = 0; other < n; ++other) {
     if (!peers_[other].agreement) wire_.cut(other);
   }

@@ -11,6 +11,7 @@
 
 #include "consensus/generation/agreement.hpp"
 #include "tests/explore/wire.hpp"
+#include "tests/signers.hpp"
 
 namespace gv::explore {
 

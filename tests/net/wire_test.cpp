@@ -104,7 +104,7 @@ std::vector<Frame> one_of_each() {
                    .holdings = {{.stage = 2, .carried = true, .version = version}, {.stage = 3}},
                    .leaves = true}}),
       Message(Preempted{ballot}),
-      Message(Install{generation(ballot, version)}),
+      Message(Install{generation(ballot, version), {1, 2, 3}}),
       Message(EndGeneration{ballot, {PeerId{5}, PeerId{6}}}),
       Message(Refusals{{PeerId{5}, PeerId{6}}}),
       Message(StatusRequest{ballot}),
@@ -114,6 +114,9 @@ std::vector<Frame> one_of_each() {
       Message(Audit{.ballot = ballot, .step = 64, .fingerprint = 0x0123456789abcdef}),
       Message(SketchRequest{.id = id, .seed = 14, .layout_hash = 15}),
       Message(SketchReply{.id = id, .step = 16, .spread = 2.5F, .values = {marker, -1.5F}}),
+      Message(Decided{{.ballot = ballot, .digest = {4, 5}, .signature = {6}}}),
+      Message(Equivocation{{.ballot = ballot, .digest = {7}, .signature = {8}},
+                           {.ballot = ballot, .digest = {9}, .signature = {10}}}),
   };
 }
 

@@ -23,6 +23,7 @@
 #include "base/rng.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "peer/modes/replica_planner.hpp"
+#include "tests/signers.hpp"
 
 namespace gv {
 
@@ -197,7 +198,7 @@ class Agreeing {
     const std::set<std::size_t> blind = peer.blind;
     peer = Peer{.incarnation = incarnation, .blind = blind, .progress = now_};
     peer.agreement = std::make_unique<Agreement>(id_of(i), Rng(i).fork(incarnation).next(),
-                                                 Agreement::Options{});
+                                                 Agreement::Options{}, signer_of(id_of(i)));
     peer.agreement->set_version({.lineage = 1});
     peer.agreement->set_links(holdings(i, incarnation));
     Effects out;

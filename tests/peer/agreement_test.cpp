@@ -16,6 +16,7 @@
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/stage_planner.hpp"
 #include "tests/peer/agreeing.hpp"
+#include "tests/signers.hpp"
 
 namespace gv {
 
@@ -63,7 +64,7 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
     return links;
   };
   const ReplicaPlanner planner({.elements = 1 << 20, .algorithm = ReduceAlgorithm::ring});
-  Agreement first(PeerId{1}, 1, {});
+  Agreement first(PeerId{1}, 1, {}, signer_of(PeerId{1}));
   first.set_version({.lineage = 1});
   Effects out;
   first.set_candidates(Time{}, peers);
@@ -115,7 +116,7 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
 
 TEST_CASE("whatever number is lost at once everybody is told in one word", "[unit]") {
   const ReplicaPlanner planner({});
-  Agreement first(PeerId{1}, 0, {});
+  Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));
   std::vector<PeerId> all;
   for (std::uint64_t id = 1; id <= 23; ++id) all.push_back(PeerId{id});
   Effects out;
@@ -137,7 +138,7 @@ TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]")
   const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
   const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {
     const ReplicaPlanner planner({});
-    Agreement first(PeerId{1}, 0, {});
+    Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));
     Effects out;
     first.set_candidates(Time(0s), all);
     first.disturb(Time(0s), {}, out);
@@ -171,7 +172,7 @@ TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]")
 
 TEST_CASE("who is lost after it answered is in no generation", "[unit]") {
   const ReplicaPlanner planner({});
-  Agreement first(PeerId{1}, 0, {});
+  Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
   first.disturb(Time(0s), {}, out);
@@ -188,7 +189,7 @@ TEST_CASE(
     "who stands still tells the others of a death and no generation of theirs ends for nothing",
     "[unit]") {
   const ReplicaPlanner planner({});
-  Agreement second(PeerId{2}, 0, {});
+  Agreement second(PeerId{2}, 0, {}, signer_of(PeerId{2}));
   Effects out;
   second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
   const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
@@ -203,7 +204,7 @@ TEST_CASE(
   CHECK(halt->blamed == std::vector{PeerId{3}});
   second.receive(
       Time(0s), PeerId{1},
-      Message(Install{{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}}),
+      Message(installed({ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}})),
       planner, out);
   REQUIRE(second.generation() != nullptr);
   // These come from a peer that is not in the generation, and from an earlier generation.
@@ -218,7 +219,7 @@ TEST_CASE(
 TEST_CASE("generations that end before anything is done do not follow each other for ever at once",
           "[unit]") {
   const ReplicaPlanner planner({});
-  Agreement first(PeerId{1}, 0, {});
+  Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
   first.disturb(Time(0s), {}, out);
@@ -249,18 +250,18 @@ TEST_CASE("generations that end before anything is done do not follow each other
 TEST_CASE("nobody begins a generation whose way to sum it does not know", "[unit]") {
   const auto begins = [](std::uint8_t algorithm) {
     const ReplicaPlanner planner({});
-    Agreement second(PeerId{2}, 0, {});
+    Agreement second(PeerId{2}, 0, {}, signer_of(PeerId{2}));
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
     const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
     second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},
-                   Message(Install{{.id = ballot,
-                                    .order = both,
-                                    .sources = both,
-                                    .shares = {1, 1},
-                                    .algorithm = algorithm}}),
+                   Message(installed({.id = ballot,
+                                      .order = both,
+                                      .sources = both,
+                                      .shares = {1, 1},
+                                      .algorithm = algorithm})),
                    planner, out);
     return second.generation() != nullptr;
   };
@@ -276,19 +277,19 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   };
   const auto begins = [](std::vector<StageAssignment> assignments) {
     const StagePlanner planner({1, 1}, 8, {});
-    Agreement second(PeerId{2}, 0, {});
+    Agreement second(PeerId{2}, 0, {}, signer_of(PeerId{2}));
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
     const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
     second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},
-                   Message(Install{{.id = ballot,
-                                    .order = both,
-                                    .sources = both,
-                                    .shares = {1, 1},
-                                    .version = {},
-                                    .assignments = std::move(assignments)}}),
+                   Message(installed({.id = ballot,
+                                      .order = both,
+                                      .sources = both,
+                                      .shares = {1, 1},
+                                      .version = {},
+                                      .assignments = std::move(assignments)})),
                    planner, out);
     return second.generation() != nullptr;
   };

@@ -20,6 +20,7 @@
 #include "consensus/generation/agreement.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/stage_planner.hpp"
+#include "tests/signers.hpp"
 
 namespace gv {
 
@@ -39,7 +40,7 @@ class Table {
     std::vector<PeerId> all = ids_;
     all.push_back(hostile);
     for (const PeerId id : ids_) {
-      Agreement peer(id, 1, {});
+      Agreement peer(id, 1, {}, signer_of(id));
       peer.set_version(beginning);
       peer.set_candidates(now, all);
       peers_.emplace(id, std::move(peer));
@@ -210,7 +211,7 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
       CHECK(table.at(1).promised() == ballot);
       Generation generation = table.sound_generation(ballot);
       spoils[i](generation);
-      table.say(Install{generation});
+      table.say(installed(generation));
       CHECK(std::ranges::none_of(table.begun, [&](const auto& id) { return id == ballot; }));
       CHECK(table.together(1).empty());
       table.run_for(1500ms);
@@ -225,9 +226,55 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
   Table table(3);
   const GenerationId ballot{.number = 100, .proposer = hostile};
   table.say(Propose{ballot});
-  table.say(Install{table.sound_generation(ballot)});
+  table.say(installed(table.sound_generation(ballot)));
   CHECK(table.together(1) == std::vector{PeerId{1}, PeerId{2}, PeerId{3}, hostile});
   CHECK(table.told_unsound() == 0);
+}
+
+TEST_CASE("a peer that sends two decisions of one ballot is excluded by all and for good",
+          "[unit]") {
+  Table table(3);
+  const GenerationId ballot{.number = 100, .proposer = hostile};
+  table.say(Propose{ballot});
+  Generation other = table.sound_generation(ballot);
+  std::ranges::reverse(other.order);
+  other.sources = other.order;
+  table.say(installed(other), PeerId{3});
+  table.say(installed(table.sound_generation(ballot)), PeerId{1});
+  table.run_for(2s);
+  for (const std::uint64_t id : {1, 2, 3}) {
+    CHECK(table.at(id).is_excluded(hostile));
+    CHECK(table.together(id) == peers({1, 2, 3}));
+  }
+  table.run_for(1h);
+  CHECK(table.at(2).is_excluded(hostile));
+  CHECK(table.told_unsound() == 0);
+}
+
+TEST_CASE("an Install without its proposer's signature begins nothing", "[unit]") {
+  Table table(3);
+  const GenerationId ballot{.number = 100, .proposer = hostile};
+  table.say(Propose{ballot});
+  Install install = installed(table.sound_generation(ballot));
+  install.signature.front() ^= 1;
+  table.say(install);
+  CHECK(table.together(1).empty());
+  CHECK(table.told_unsound() == 3);
+}
+
+TEST_CASE("a peer is not excluded by a false proof", "[unit]") {
+  Table table(3);
+  const auto decision = [](std::uint64_t step) {
+    const Install install =
+        installed({.id = {.number = 5, .proposer = PeerId{1}}, .version = {.step = step}});
+    return decision_in(install, signer_of(PeerId{2}));
+  };
+  Equivocation claim{decision(1), decision(2)};
+  claim.other.signature.front() ^= 1;
+  table.say(claim);
+  table.say(Equivocation{decision(1), decision(1)});
+  CHECK(table.told_unsound() == 6);
+  CHECK_FALSE(table.at(2).is_excluded(PeerId{1}));
 }
 
 TEST_CASE("what a hostile peer promises of itself is judged before it is planned with", "[unit]") {
@@ -264,7 +311,7 @@ TEST_CASE("a hostile peer that proposes without end leaves the others nine tenth
     for (std::uint64_t number = 1; number <= 600; ++number) {
       const GenerationId ballot{.number = 10 * number + 1000, .proposer = hostile};
       table.say(Propose{ballot});
-      if (finishes) table.say(Install{table.sound_generation(ballot)});
+      if (finishes) table.say(installed(table.sound_generation(ballot)));
       table.run_for(100ms);
     }
     INFO("finishes " << finishes << ", generations " << table.begun.size() / 3);
@@ -313,7 +360,7 @@ TEST_CASE("numbers of ballots rise only with what more than a third of all peers
 
   // A newcomer finds the ballots of a swarm that is far ahead.
   const ReplicaPlanner planner({});
-  Agreement newcomer(PeerId{4}, 1, {});
+  Agreement newcomer(PeerId{4}, 1, {}, signer_of(PeerId{4}));
   newcomer.set_version(beginning);
   newcomer.set_candidates(Time{}, {PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}});
   Effects out;
@@ -335,7 +382,7 @@ TEST_CASE("settings that jump far ahead are not installed and an operator can st
     table.say(Propose{ballot});
     Generation generation = table.sound_generation(ballot);
     generation.revision = {.number = revision, .settings = "theirs"};
-    table.say(Install{generation});
+    table.say(installed(generation));
   };
   install(100, revision_number_max);
   table.run_for(2s);
@@ -380,6 +427,21 @@ TEST_CASE("a peer that one refuses stays and one that two of four refuse is out 
   table.run_for(61s);
   CHECK_FALSE(table.at(1).is_excluded(hostile));
   CHECK_FALSE(table.at(2).is_excluded(hostile));
+}
+
+TEST_CASE("a peer that is unsound towards one other keeps it out for at most half of the time",
+          "[unit]") {
+  Table table(3);
+  table.answer = promise;
+  table.disturb(1);
+  table.run_for(1s);
+  const double before = table.seconds_together;
+  for (int i = 0; i < 600; ++i) {
+    table.say(Refusals{{PeerId{2}, PeerId{2}}}, PeerId{1});
+    table.run_for(1s);
+  }
+  CHECK(table.seconds_together - before > 0.45 * 600);
+  CHECK(table.seconds_together - before < 0.6 * 600);
 }
 
 TEST_CASE("accusations of a hostile peer keep no sound one out", "[unit]") {
