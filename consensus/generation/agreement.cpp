@@ -170,9 +170,9 @@ void Agreement::stand_still(Time now) {
 
 /// The largest number such that more than a third of all candidates have reported a ballot at least
 /// as large. With at most a third of them hostile, one reporter is sound, so hostile claims alone
-/// cannot run up the numbers.
-std::uint64_t Agreement::vouched() const {
-  std::vector<std::uint64_t> numbers{newest_seen_};
+/// cannot run up the numbers. `own` is the number that we report.
+std::uint64_t Agreement::vouched(std::uint64_t own) const {
+  std::vector<std::uint64_t> numbers{own};
   for (const PeerId peer : candidates_) {
     if (peer == self_) continue;
     const auto reported = reported_.find(peer);
@@ -184,7 +184,14 @@ std::uint64_t Agreement::vouched() const {
 }
 
 bool Agreement::is_near(const GenerationId& ballot) const {
-  return ballot.number <= std::max(newest_seen_, vouched()) + numbers_ahead_max;
+  return ballot.number <= std::max(newest_seen_, vouched(newest_seen_)) + numbers_ahead_max;
+}
+
+/// True if our ballots are far above those of the others. A hostile peer can have lifted them while
+/// we knew hardly anybody else, and then we would never work with the others again.
+bool Agreement::is_lifted() const {
+  const std::uint64_t sound = vouched(0);
+  return sound > 0 && promised_.number > sound + numbers_ahead_max;
 }
 
 bool Agreement::is_near(const SettingsRevision& revision) const {
@@ -251,7 +258,7 @@ void Agreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{pr
 
 void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
   ++ballots_;
-  newest_seen_ = std::max({newest_seen_, promised_.number, vouched()}) + 1;
+  newest_seen_ = std::max({newest_seen_, promised_.number, vouched(newest_seen_)}) + 1;
   promised_ = {newest_seen_, session_, self_};
   proposing_ = true;
   answered_ = false;
@@ -380,7 +387,8 @@ void Agreement::give_up_on_proposer(Time now) {
 }
 
 void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
-  if (message.ballot < promised_) {
+  const bool was_lifted = is_lifted();
+  if (message.ballot < promised_ && !was_lifted) {
     out.send(from, Preempted{promised_});
     return;
   }
@@ -392,7 +400,7 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   interrupted_ = generation_.has_value();
   stand_still(now);
   promised_ = message.ballot;
-  newest_seen_ = std::max(newest_seen_, promised_.number);
+  newest_seen_ = was_lifted ? promised_.number : std::max(newest_seen_, promised_.number);
   answered_ = true;
   ask_again_at_ = now + patience() / 3;
   confirm(out);

@@ -122,8 +122,9 @@ class Agreement {
   Duration patience() const;
 
  private:
-  std::uint64_t vouched() const;
+  std::uint64_t vouched(std::uint64_t own) const;
   bool is_near(const GenerationId& ballot) const;
+  bool is_lifted() const;
   bool is_near(const SettingsRevision& revision) const;
   bool is_refused(const Generation& start, const GenerationPlanner& planner) const;
   void give_up_on_proposer(Time now);

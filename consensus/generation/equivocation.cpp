@@ -77,8 +77,8 @@ auto EquivocationWatch::hear(PeerId holder, const Decision& decision) -> Finding
   Finding finding;
   bool is_checked = holder == self_;
   for (auto& [other, held] : held_) {
-    const auto contrary = std::ranges::find_if(
-        held, [&](const Decision& known) { return differ(known, decision); });
+    const auto contrary =
+        std::ranges::find_if(held, [&](const Decision& known) { return differ(known, decision); });
     if (contrary == held.end()) continue;
     if (!is_checked && !is_signed(decision, *signer_)) return {.forgers = {holder}, .proof = {}};
     is_checked = true;

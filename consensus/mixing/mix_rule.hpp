@@ -139,6 +139,8 @@ struct MixTraits {
   bool one_by_one = false;      ///< The rule needs exactly one local step in a round.
   bool plain_steps = false;     ///< The rule has its own momentum, so the optimiser must be sgd.
   bool needs_the_mean = false;  ///< The rule is wrong if mixing changes the mean of all models.
+  /// The rule diverges unless every round has the same weights, in both directions.
+  bool needs_same_weights = false;
   bool needs_all_neighbours = false;
   bool needs_rounds_in_step = false;
   bool weighs_peers = false;  ///< Peers may be weighted by their samples.

@@ -164,6 +164,13 @@ constexpr std::array message_constraints = {
                "{correction} counts on the mean of all models, which one-sided mixing does not "
                "keep",
                "take a topology without directions and partners = \"neighbours\""},
+    Constraint{"topology",
+               [](const Case& c) {
+                 return c.correction.needs_same_weights && (!c.is_static || c.directed);
+               },
+               "{correction} runs apart unless every round has the same weights in both directions",
+               "take a topology such as \"ring\", \"torus\" or \"complete\", and partners = "
+               "\"neighbours\""},
     Constraint{"staleness", [](const Case& c) { return c.corrects && c.rule.staleness > 0; },
                "{correction} counts on rounds in step", "write staleness = 0"},
 };

@@ -23,12 +23,15 @@ void ModelReview::meet(const std::vector<PeerId>& witnesses, Effects& out) {
   for (const PeerId peer : witnesses) {
     if (review_->met.insert(peer).second) review_->unasked.push_back(peer);
   }
+  if (is_alone()) return;
   for (const PeerId peer : next_witnesses()) out.send(peer, review_->request);
 }
 
 /// Takes as many more witnesses as may be asked in this round, and returns them.
 std::vector<PeerId> ModelReview::next_witnesses() {
-  const std::size_t wanted = options_.asked * review_->round;
+  // A witness that contradicts the source may be the hostile one of the two.
+  const std::size_t contrary = options_.compares_bits ? answers() : 0;
+  const std::size_t wanted = options_.asked * review_->round + contrary;
   std::vector<PeerId> next;
   while (review_->witnesses.size() < wanted && !review_->unasked.empty()) {
     next.push_back(review_->unasked.front());
@@ -40,6 +43,7 @@ std::vector<PeerId> ModelReview::next_witnesses() {
 
 /// Asks the witnesses without an answer, and new ones.
 void ModelReview::ask(Effects& out) {
+  if (is_alone()) return;
   next_witnesses();
   for (const Witness& witness : review_->witnesses) {
     if (!witness.answer) out.send(witness.peer, review_->request);
@@ -84,7 +88,7 @@ void ModelReview::tick(Time now, Effects& out) {
 Time ModelReview::deadline() const {
   if (!review_) return never;
   const Time next = std::min(review_->again_at, review_->until);
-  return witnesses() == 0 ? std::min(next, review_->meets_until) : next;
+  return is_alone() ? std::min(next, review_->meets_until) : next;
 }
 
 std::size_t ModelReview::answers() const {
@@ -94,13 +98,25 @@ std::size_t ModelReview::answers() const {
 
 auto ModelReview::take(Time now) -> std::optional<Verdict> {
   if (!review_) return std::nullopt;
-  const bool is_alone = witnesses() == 0;
-  const bool is_decided = !is_alone && answers() >= std::min(options_.needed, witnesses());
-  const Time until = is_alone ? review_->meets_until : review_->until;
-  if (!is_decided && now < until) return std::nullopt;
+  const Time until = is_alone() ? review_->meets_until : review_->until;
+  if (!is_decided() && now < until) return std::nullopt;
   const Verdict found = verdict();
   review_.reset();
   return found;
+}
+
+/// True if a witness has exactly the sketch of the model.
+bool ModelReview::is_matched() const {
+  return std::ranges::any_of(review_->witnesses, [&](const Witness& witness) {
+    return witness.answer && witness.answer->values == review_->sketch;
+  });
+}
+
+/// True if more answers could change nothing.
+bool ModelReview::is_decided() const {
+  if (is_alone()) return false;
+  if (!options_.compares_bits) return answers() >= std::min(options_.needed, witnesses());
+  return is_matched() || answers() == witnesses();
 }
 
 auto ModelReview::verdict() const -> Verdict {
@@ -111,6 +127,7 @@ auto ModelReview::verdict() const -> Verdict {
     replies.push_back(&*witness.answer);
     found.step = std::max(found.step.value_or(0), witness.answer->step);
   }
+  if (is_alone()) return found;
   if (!replies.empty()) {
     found.problem = problem_with(replies);
   } else if (witnesses() > 0) {
@@ -120,6 +137,7 @@ auto ModelReview::verdict() const -> Verdict {
 }
 
 Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies) const {
+  if (options_.compares_bits) return is_matched() ? Reason::none : Reason::doubtful;
   double nearest = std::numeric_limits<double>::infinity();
   double spread = 0;
   double norm = 0;
@@ -135,11 +153,10 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * std::max(norm, 1.0))) {
     return Reason::norm_exceeded;
   }
-  // A spread of 0 means that no witness has compared its model yet.
   double allowed = options_.tolerance * spread;
   if (replies.size() == 1) allowed = std::max(allowed, options_.share_of_norm * norm);
-  if (spread > 0 && !(nearest <= allowed)) return Reason::doubtful;
-  return Reason::none;
+  if (spread == 0 && options_.believes_fresh_witnesses) return Reason::none;
+  return nearest <= allowed ? Reason::none : Reason::doubtful;
 }
 
 }  // namespace gv

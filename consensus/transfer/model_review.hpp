@@ -15,7 +15,11 @@
 
 namespace gv {
 
-/// Reviews one downloaded model at a time, where the models of peers are close but not equal. The
+/// Reviews have numbers beyond those of all downloads in their session, so that their messages are
+/// not confused.
+inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
+
+/// Reviews one downloaded model at a time, where the models of peers are close to each other. The
 /// seed of the sketches is drawn after the download, so its source cannot know the directions. A
 /// model is sound if the nearest witness's model is within `tolerance` times the spread. The spread
 /// is the largest distance that witnesses report or that their models have from each other. Cost: a
@@ -26,7 +30,7 @@ namespace gv {
 /// the norm of its model is sound too. An unrelated model of that norm is about 1.4 times as far.
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
-/// instead. The source is believed if there is no witness by the time that a review is given: it
+/// instead. The source is believed if there are too few by the time that a review is given: it
 /// may be the only other peer, but a hostile one may also only have been the first to say hello. A
 /// single witness can lie as well as the source can: the model is then refused, and the next source
 /// fares no better.
@@ -39,6 +43,13 @@ class ModelReview {
     double norm_cap = 10;        ///< Times the largest norm of the witnesses' models; 0: off.
     std::size_t asked = 4;       ///< Witnesses asked in a round.
     std::size_t needed = 2;      ///< Answers that are enough.
+    std::size_t quorum = 1;      ///< With fewer witnesses than this any model is sound.
+    /// All sound models are equal, bit for bit: one witness with an equal sketch is enough, and the
+    /// model is doubtful only if no witness has one.
+    bool compares_bits = false;
+    /// If all witnesses' models are equal and none reports a distance, any model is sound: they may
+    /// have only just begun.
+    bool believes_fresh_witnesses = true;
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
     /// After this long the answers received decide. Without any, more witnesses are asked.
     Duration patience = std::chrono::seconds(2);
@@ -96,6 +107,9 @@ class ModelReview {
   void drop(PeerId peer);
   std::size_t answers() const;
   std::size_t witnesses() const { return review_->witnesses.size() + review_->unasked.size(); }
+  bool is_matched() const;
+  bool is_decided() const;
+  bool is_alone() const { return witnesses() < options_.quorum; }
   Verdict verdict() const;
   Reason problem_with(const std::vector<const SketchReply*>& replies) const;
 

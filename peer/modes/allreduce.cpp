@@ -40,7 +40,8 @@ std::string_view host_of(std::string_view address) { return address.substr(0, ad
 }  // namespace
 
 AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                             const AllReduceOptions& options, const Signer& signer)
+                             const AllReduceOptions& options, const Signer& signer,
+                             const Rng& draws)
     : self_(self),
       session_(session),
       course_(self, course),
@@ -49,7 +50,12 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
       options_(options),
       operation_(self, course.elements, options),
       survey_(self, carried_as_floats(course, options)),
-      states_(self, course.layout_hash, options.state_elements, options.memory) {}
+      states_(self,
+              {.layout_hash = course.layout_hash,
+               .elements = options.state_elements,
+               .compared = options.state_elements,
+               .memory = options.memory},
+              draws) {}
 
 AllReduceCounts AllReduceMode::counts() const {
   AllReduceCounts counts = counts_;
@@ -196,6 +202,7 @@ void AllReduceMode::choose_site(const Membership& members) {
 void AllReduceMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   operation_.enter(generation);
   audit_.begin(generation.order);
+  audit_due_.reset();
   begun_in_generation_ = 0;
   survey_.begin(generation.order, generations_.key());
   const auto rank = std::ranges::find(generation.order, self_) - generation.order.begin();
@@ -204,6 +211,10 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
     states_.fetch(now, generation, source, is_common(generation), out);
   } else {
     states_.need_nothing();
+    if (generation.sources != generation.order) {
+      first_audit_.begin(holders_of(generation, {}));
+      audit_due_ = {generation.key(), generation.version.step};
+    }
     begin_operation(now, out);
   }
 }
@@ -217,6 +228,7 @@ void AllReduceMode::abandon() {
   operation_.leave(key_of(generations_.agreement().promised()));
   survey_.end();
   audit_.end();
+  first_audit_.end();
   states_.leave_generation();
 }
 
@@ -287,11 +299,18 @@ void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membe
 
 void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
+  // Once a collective of the generation is finished, every peer has had the state: a later request
+  // is a late repetition.
+  const bool has_state =
+      generation != nullptr && generations_.agreement().version() == generation->version;
   if (const auto* fetch = std::get_if<StateRequest>(&message)) {
-    // Once a collective of the generation is finished, every peer has had the state: a later
-    // request is a late repetition.
-    if (generation == nullptr || generations_.agreement().version() != generation->version) return;
-    if (states_.is_asked(*generation, from, *fetch)) states_.owe(now, from, *fetch, out);
+    if (has_state && states_.may_ask(*generation, from, fetch->id)) {
+      states_.owe(now, from, *fetch, out);
+    }
+  } else if (const auto* sketch = std::get_if<SketchRequest>(&message)) {
+    if (has_state && states_.may_ask(*generation, from, sketch->id)) {
+      states_.owe(from, *sketch, out);
+    }
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
     const bool is_near = audit->step <= step() + 2 * ModelAudit::every;
     if (generation == nullptr || audit->ballot != generation->id || !is_near) return;
@@ -388,7 +407,8 @@ void AllReduceMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
 
 void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
                             std::uint64_t fingerprint, Effects& out) {
-  const auto odd = audit_.tell(from, operation, fingerprint);
+  const bool is_first = operation == generations_.current()->version.step;
+  const auto odd = (is_first ? first_audit_ : audit_).tell(from, operation, fingerprint);
   if (!odd) return;
   for (const PeerId peer : *odd) {
     out.tell(ModelsDiffer{.peer = peer, .step = operation});
@@ -423,9 +443,9 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
   if (result_) {
     job.add(*std::exchange(result_, std::nullopt));
-    auditing_ = std::exchange(audit_due_, std::nullopt);
-    if (auditing_) job.add(task::TakeFingerprint{});
   }
+  auditing_ = std::exchange(audit_due_, std::nullopt);
+  if (auditing_) job.add(task::TakeFingerprint{});
   if (states_.owes_any()) {
     job.add(task::ExportState{states_.blank(generations_.agreement().version())});
   }

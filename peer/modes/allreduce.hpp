@@ -37,7 +37,7 @@ class AllReduceMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
   AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                const AllReduceOptions& options, const Signer& signer);
+                const AllReduceOptions& options, const Signer& signer, const Rng& draws);
 
   void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,
@@ -108,9 +108,13 @@ class AllReduceMode final : public Mode {
   LinkSurvey survey_;
   StateTransfer states_;
   ModelAudit audit_;
+  /// Compares the models of those that have the state when others lack it, because newcomers take
+  /// no state that two peers disagree about.
+  ModelAudit first_audit_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
   std::optional<task::ApplyUpdate> result_;  ///< Sum that the next job applies.
-  /// Generation key and step of a model audit that is due once `result_` is applied.
+  /// Generation key and step of a model audit that is due once `result_`, if there is one, is
+  /// applied.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// The audit whose fingerprint the job under way computes.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;

@@ -17,9 +17,6 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
-/// Reviews have numbers beyond those of all downloads, so that their messages are not confused.
-constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
-
 /// A sketch takes a pass over the model, so each peer gets at most one in this time.
 constexpr Duration sketch_period = std::chrono::milliseconds(250);
 

@@ -38,13 +38,18 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
 }  // namespace
 
 MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                       const MixingOptions& options, const Signer& signer)
+                       const MixingOptions& options, const Signer& signer, const Rng& draws)
     : self_(self),
       course_(self, course),
       generations_(self, session, options.agreement, signer),
       planner_(planner_options(course, options)),
       options_(options),
-      states_(self, course.layout_hash, options.state_elements, options.memory),
+      states_(self,
+              {.layout_hash = course.layout_hash,
+               .elements = options.state_elements,
+               .compared = course.elements,
+               .memory = options.memory},
+              draws),
       box_(
           [this](std::uint64_t round, std::span<const std::byte> begin) {
             return mix_message_bytes<float>(options_.rule, course_.options().elements, round,
@@ -213,12 +218,10 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   box_.enter(generations_.key());
   place_ = MixPlace{
       .rank = rank_, .order = order_, .key = generations_.key(), .step = generation.version.step};
-  PeerId source = self_;
-  gives_state_ = false;
-  for (std::size_t i = 0; i < generation.order.size(); ++i) {
-    if (generation.order[i] == self_) source = generation.sources[i];
-    gives_state_ = gives_state_ || (generation.sources[i] == self_ && generation.order[i] != self_);
-  }
+  const auto own = std::ranges::find(generation.order, self_) - generation.order.begin();
+  const PeerId source = generation.sources[static_cast<std::size_t>(own)];
+  // A peer that lacks a state asks one that has it, and others to confirm it.
+  gives_state_ = source == self_ && generation.sources != generation.order;
   if (source != self_) {
     states_.fetch(now, generation, source, false, out);
   } else {
@@ -367,13 +370,18 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
 void MixingMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
   const auto* fetch = std::get_if<StateRequest>(&message);
-  if (fetch == nullptr) return states_.receive(now, from, message, out);
-  if (generation == nullptr || !states_.is_asked(*generation, from, *fetch)) return;
-  states_.owe(now, from, *fetch, out);
+  const auto* sketch = std::get_if<SketchRequest>(&message);
+  if (fetch == nullptr && sketch == nullptr) return states_.receive(now, from, message, out);
+  if (generation == nullptr || !states_.may_ask(*generation, from, *transfer_of(message))) return;
+  if (fetch != nullptr) {
+    states_.owe(now, from, *fetch, out);
+  } else {
+    states_.owe(from, *sketch, out);
+  }
   serve(out);
 }
 
-/// Sends our state to the peers that have asked, once a job has copied it.
+/// Sends our state, or sketches of it, to the peers that have asked, once a job has copied it.
 void MixingMode::serve(Effects& out) {
   const Generation* generation = generations_.current();
   if (state_ && generation != nullptr)

@@ -39,7 +39,7 @@ class MixingMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
   MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-             const MixingOptions& options, const Signer& signer);
+             const MixingOptions& options, const Signer& signer, const Rng& draws);
 
   void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,

@@ -46,11 +46,11 @@ MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, cons
     case ModeKind::gossip:
       return made<GossipMode>(self, session, options.course, std::move(options.gossip), rng);
     case ModeKind::allreduce:
-      return made<AllReduceMode>(self, session, options.course, options.allreduce, signer);
+      return made<AllReduceMode>(self, session, options.course, options.allreduce, signer, rng);
     case ModeKind::pipeline:
       return made<PipelineMode>(self, session, options.course, options.pipeline, signer);
     case ModeKind::mixing:
-      return made<MixingMode>(self, session, options.course, options.mixing, signer);
+      return made<MixingMode>(self, session, options.course, options.mixing, signer, rng);
   }
   return {};
 }

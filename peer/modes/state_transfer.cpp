@@ -8,17 +8,6 @@
 #include <utility>
 
 namespace gv {
-namespace {
-
-/// The version under which a state travels from `source`: that of the generation only where any
-/// other peer at that version would send the same bits.
-ModelVersion travels_as(const Generation& generation, PeerId source, bool is_common) {
-  return is_common ? generation.version
-                   : version_of_own(generation.version, source, generation.key());
-}
-
-}  // namespace
-
 StateDownload::Options generation_download(std::uint64_t layout_hash, std::size_t elements,
                                            std::uint32_t stage) {
   return {.layout_hash = layout_hash,
@@ -37,27 +26,47 @@ StateServer::Options generation_server(std::uint64_t layout_hash) {
           .waits = true};
 }
 
-StateTransfer::StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
-                             std::pmr::memory_resource* memory)
+std::vector<PeerId> holders_of(const Generation& generation, PeerId self) {
+  std::vector<PeerId> holders;
+  for (std::size_t rank = 0; rank < generation.order.size(); ++rank) {
+    const PeerId peer = generation.order[rank];
+    if (peer != self && generation.sources[rank] == peer) holders.push_back(peer);
+  }
+  return holders;
+}
+
+StateTransfer::StateTransfer(PeerId self, const Options& options, const Rng& draws)
     : self_(self),
-      states_(elements, memory),
-      download_(self, 0, generation_download(layout_hash, elements)),
-      server_(generation_server(layout_hash)) {}
+      compared_(options.compared),
+      states_(options.elements, options.memory),
+      download_(self,
+                {.download = generation_download(options.layout_hash, options.elements),
+                 .compared = options.compared},
+                draws.fork("review")),
+      server_(generation_server(options.layout_hash)),
+      sketches_(options.layout_hash) {}
 
 void StateTransfer::fetch(Time now, const Generation& generation, PeerId source, bool is_common,
                           Effects& out) {
   fetching_ = true;
   source_ = source;
   coming_version_ = generation.version;
-  download_.set_session(generation.key());
   if (!incoming_) incoming_ = states_.blank();
-  download_.want(now, {source}, travels_as(generation, source, is_common), out);
+  std::vector<PeerId> holders = holders_of(generation, self_);
+  std::erase(holders, source);
+  download_.want(now,
+                 {.session = generation.key(),
+                  .version = generation.version,
+                  .is_common = is_common,
+                  .source = source,
+                  .holders = std::move(holders)},
+                 out);
 }
 
 void StateTransfer::leave_generation() {
   fetching_ = false;
   download_.stop();
-  server_.clear();
+  forget_debts();
 }
 
 void StateTransfer::receive(Time now, PeerId from, const Block& block, Effects& out) {
@@ -70,18 +79,22 @@ void StateTransfer::receive(Time now, PeerId from, const Message& message, Effec
 }
 
 std::optional<ArrivedState> StateTransfer::take() {
-  if (!fetching_ || !download_.take()) return std::nullopt;
+  if (!fetching_) return std::nullopt;
+  const std::optional<PeerId> from = download_.take();
+  if (!from) return std::nullopt;
   fetching_ = false;
-  return ArrivedState{std::exchange(incoming_, nullptr), coming_version_, source_};
+  return ArrivedState{std::exchange(incoming_, nullptr), coming_version_, *from};
 }
 
-bool StateTransfer::is_asked(const Generation& generation, PeerId from,
-                             const StateRequest& request) const {
-  const TransferId& id = request.id;
-  if (id != state_id(from, generation.key(), id.number)) return false;
-  const auto place = std::ranges::find(generation.order, from);
-  return place != generation.order.end() &&
-         generation.sources[static_cast<std::size_t>(place - generation.order.begin())] == self_;
+bool StateTransfer::may_ask(const Generation& generation, PeerId from,
+                            const TransferId& request) const {
+  if (request != state_id(from, generation.key(), request.number)) return false;
+  const auto has_it = [&](PeerId peer) {
+    const auto place = std::ranges::find(generation.order, peer);
+    const auto rank = static_cast<std::size_t>(place - generation.order.begin());
+    return place != generation.order.end() && generation.sources[rank] == peer;
+  };
+  return generation.contains(from) && !has_it(from) && has_it(self_);
 }
 
 VectorPool::Vector StateTransfer::blank(const ModelVersion& version) {
@@ -94,10 +107,13 @@ std::size_t StateTransfer::send(const Generation& generation, const VectorPool::
   // A copy taken before a collective that finished meanwhile is not the state that the generation
   // starts from; the next job copies again.
   if (taken_ != generation.version) return 0;
-  return server_.provide(0,
-                         {.version = travels_as(generation, self_, is_common),
-                          .payload = {state, std::as_bytes(std::span<const float>(*state))}},
-                         out);
+  sketches_.answer(0, std::span<const float>(*state).first(compared_), generation.version.step,
+                   out);
+  return server_.provide(
+      0,
+      {.version = travels_as(generation.version, self_, generation.key(), is_common),
+       .payload = {state, std::as_bytes(std::span<const float>(*state))}},
+      out);
 }
 
 std::optional<PeerId> StateTransfer::tick(Time now, Effects& out) {

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <memory_resource>
 #include <optional>
+#include <vector>
 
+#include "base/rng.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
-#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/reviewed_download.hpp"
+#include "consensus/transfer/sketch_server.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/vector_pool.hpp"
 
@@ -27,14 +30,23 @@ struct ArrivedState {
   PeerId from{};
 };
 
+/// Peers of the generation that have the state at its beginning, without `self`, in their order.
+std::vector<PeerId> holders_of(const Generation& generation, PeerId self);
+
 /// Both ends of the transfer of a state. The generation says which peer sends to which; the peer
-/// that lacks the state asks. If the source dies, the next generation may name another, and the
-/// transfer goes on there if that peer has the same bits. Pure.
+/// that lacks the state asks, and then asks the other peers that have it to confirm it. If they do
+/// not, it asks one of those for the state. If the source dies, the next generation may name
+/// another, and the transfer goes on there if that peer has the same bits. Pure.
 class StateTransfer {
  public:
-  /// `memory` as in AllReduceOptions.
-  StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
-                std::pmr::memory_resource* memory);
+  struct Options {
+    std::uint64_t layout_hash = 0;
+    std::size_t elements = 0;                     ///< Floats of the state.
+    std::size_t compared = 0;                     ///< Floats at its beginning that are confirmed.
+    std::pmr::memory_resource* memory = nullptr;  ///< As in AllReduceOptions.
+  };
+
+  StateTransfer(PeerId self, const Options& options, const Rng& draws);
 
   /// The generation has begun, and `source` has to send us its state. `is_common`: all peers at the
   /// generation's version have the same bits.
@@ -47,7 +59,7 @@ class StateTransfer {
 
   /// True if we lack the state, or it has arrived and was not taken yet.
   bool is_fetching() const { return fetching_; }
-  bool fetches_from(PeerId peer) const { return fetching_ && peer == source_; }
+  bool fetches_from(PeerId peer) const { return fetching_ && download_.source() == peer; }
   /// Takes a block, if it is of the state we wait for.
   void receive(Time now, PeerId from, const Block& block, Effects& out);
   /// Handles messages about states, except requests.
@@ -55,21 +67,26 @@ class StateTransfer {
   /// The state, once it is complete.
   std::optional<ArrivedState> take();
 
-  /// True if this message asks us for a state in that generation, and the generation makes us its
-  /// source.
-  bool is_asked(const Generation& generation, PeerId from, const StateRequest& request) const;
-  /// Notes that we owe the state to the peer that asked.
+  /// True if we have the state of that generation, and `from` is one of its peers that lack it.
+  bool may_ask(const Generation& generation, PeerId from, const TransferId& request) const;
+  /// Notes that we owe the peer the state, or a sketch of it.
   void owe(Time now, PeerId to, const StateRequest& request, Effects& out) {
     server_.ask(now, to, request, false, out);
   }
+  void owe(PeerId to, const SketchRequest& request, Effects& out) {
+    sketches_.ask(to, request, out);
+  }
   bool owes(PeerId to) const { return server_.waits(to); }
-  bool owes_any() const { return server_.is_waited_for(); }
+  bool owes_any() const { return server_.is_waited_for() || sketches_.is_waited_for(); }
   /// Drops all requests, because every peer of the generation has the state.
-  void forget_debts() { server_.clear(); }
+  void forget_debts() {
+    server_.clear();
+    sketches_.clear();
+  }
   /// A vector into which a job copies the state. The state is then at `version`.
   VectorPool::Vector blank(const ModelVersion& version);
-  /// Sends the copied state to all peers that wait for it, if the generation still starts from it.
-  /// Returns their number. `is_common` as in fetch().
+  /// Sends the copied state, or sketches of it, to all peers that wait for them, if the generation
+  /// still starts from it. Returns the number of states sent. `is_common` as in fetch().
   std::size_t send(const Generation& generation, const VectorPool::Vector& state, bool is_common,
                    Effects& out);
 
@@ -79,11 +96,13 @@ class StateTransfer {
 
  private:
   PeerId self_;
+  std::size_t compared_;
   VectorPool states_;
-  StateDownload download_;
+  ReviewedDownload download_;
   StateServer server_;
+  SketchServer sketches_;
   bool fetching_ = false;
-  PeerId source_{};
+  PeerId source_{};  ///< The source that the generation names.
   ModelVersion coming_version_;
   VectorPool::Vector incoming_;  ///< The values that `download_` has received; null: none.
   ModelVersion taken_;           ///< Version of the state that a job copied last.

@@ -182,6 +182,7 @@ void draw_ring(Rng rng, DrawnWorld& world) {
 Config settings_of_worlds() {
   Config config;
   config.train.schedule.learning_rate = 0.05;
+  config.train.optimizer.kind = OptimizerKind::sgd;  // The one that stand-ins have.
   config.checkpoint.every_steps = 0;
   return config;
 }

@@ -72,8 +72,8 @@ TEST_CASE("less than a third of hostile peers cannot hide that two decisions wer
           ++shown;
           REQUIRE(outgoing.to != peer);
           if (!has.contains(outgoing.to)) continue;
-          const auto found = watches.at(outgoing.to)
-                                 .hear(peer, std::get<Decided>(outgoing.message).decision);
+          const auto found =
+              watches.at(outgoing.to).hear(peer, std::get<Decided>(outgoing.message).decision);
           REQUIRE(found.forgers.empty());
           is_proved = is_proved || found.proof;
         }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "consensus/topology/spectrum.hpp"
@@ -157,6 +158,25 @@ TEST_CASE("D2 runs apart below an eigenvalue of -1/3 and not above", "[unit]") {
   CHECK(diverges(false, 0.36));
   CHECK_FALSE(diverges(false, 0.25));
   CHECK_FALSE(diverges(true, 0.18));
+}
+
+// Yuan 2021 assumes one symmetric matrix W. Its recursion is stable for each eigenvalue of W in
+// (-1, 1), but a product of such recursions with different matrices need not be, and one with
+// complex eigenvalues is not.
+TEST_CASE("DecentLaM runs apart where rounds differ or have directions and is refused there",
+          "[unit]") {
+  const std::map<TopologyKind, bool> stable = {
+      {TopologyKind::ring, true},         {TopologyKind::complete, true},
+      {TopologyKind::exponential, false}, {TopologyKind::one_peer_exponential, false},
+      {TopologyKind::base_k, false},      {TopologyKind::matching, false}};
+  for (const auto& [kind, is_stable] : stable) {
+    INFO(to_string(kind));
+    const MixRule rule{.topology = {.kind = kind}, .correction = MixCorrection::decentlam};
+    CHECK(problems_of(rule, 8).empty() == is_stable);
+    MixingLab lab(rule, drawn_models(8, 2));
+    lab.rounds(3000, pulls_to(drawn_models(8, 2, 3)), 0.02);
+    CHECK((lab.spread_squared() < 1e3) == is_stable);
+  }
 }
 
 TEST_CASE("push-sum keeps all weight and comes to the mean on any graph", "[unit]") {

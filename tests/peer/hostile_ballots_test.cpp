@@ -372,6 +372,28 @@ TEST_CASE("numbers of ballots rise only with what more than a third of all peers
   CHECK(newcomer.promised() == theirs);
 }
 
+TEST_CASE("a newcomer that met a hostile peer first comes down to the ballots of the others",
+          "[unit]") {
+  const ReplicaPlanner planner({});
+  Agreement newcomer(PeerId{4}, 1, {}, signer_of(PeerId{4}));
+  newcomer.set_version(beginning);
+  newcomer.set_candidates(Time{}, {PeerId{4}, hostile});
+  Effects out;
+  const GenerationId high{.number = std::uint64_t{1} << 48, .proposer = hostile};
+  newcomer.receive(Time{}, hostile, Message(Preempted{high}), planner, out);
+  newcomer.receive(Time{}, hostile, Message(Propose{high}), planner, out);
+  REQUIRE(newcomer.promised() == high);
+  newcomer.set_candidates(Time{}, {PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}, hostile});
+  const GenerationId theirs{.number = 5, .proposer = PeerId{1}};
+  newcomer.receive(Time{}, PeerId{2}, Message(Preempted{theirs}), planner, out);
+  newcomer.receive(Time{}, PeerId{1}, Message(Propose{theirs}), planner, out);
+  CHECK(newcomer.promised() == theirs);
+  // A single voice does not bring it down.
+  newcomer.receive(Time{}, PeerId{3}, Message(Propose{{.number = 4, .proposer = PeerId{3}}}),
+                   planner, out);
+  CHECK(newcomer.promised() == theirs);
+}
+
 TEST_CASE("settings that jump far ahead are not installed and an operator can still switch",
           "[unit]") {
   ReplicaPlanner::Options options;

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/rng.hpp"
 #include "peer/modes/stage_states.hpp"
 
 namespace gv {
@@ -41,6 +42,15 @@ StateRequest request_in(const Effects& out) {
   return {};
 }
 
+StateTransfer transfer_of_peer(PeerId peer) {
+  return {peer,
+          {.layout_hash = layout,
+           .elements = elements,
+           .compared = elements,
+           .memory = std::pmr::get_default_resource()},
+          Rng(static_cast<std::uint64_t>(peer))};
+}
+
 /// A source's answer to a request, and the transfer that follows it.
 struct StateAnswer {
   TransferAccepted accepted;
@@ -61,8 +71,8 @@ StateAnswer answer_in(const Effects& out) {
 /// The answer of a source whose state consists of equal values.
 StateAnswer answer_of(PeerId source, const Generation& generation, const StateRequest& request,
                       float value, bool is_common) {
-  StateTransfer states(source, layout, elements, std::pmr::get_default_resource());
-  REQUIRE(states.is_asked(generation, self, request));
+  StateTransfer states = transfer_of_peer(source);
+  REQUIRE(states.may_ask(generation, self, request.id));
   Effects out;
   states.owe(Time{}, self, request, out);
   states.blank(generation.version);
@@ -70,10 +80,32 @@ StateAnswer answer_of(PeerId source, const Generation& generation, const StateRe
   return answer_in(out);
 }
 
+/// Peer `of`, whose state consists of equal values, says how a state that we have downloaded looks
+/// to it, if it is asked.
+bool confirm(StateTransfer& states, const Generation& generation, PeerId of, float value,
+             const Effects& asked, Effects& out) {
+  for (const Outgoing& outgoing : asked.messages) {
+    const auto* request = std::get_if<SketchRequest>(&outgoing.message);
+    if (request == nullptr || outgoing.to != of) continue;
+    StateTransfer witness = transfer_of_peer(of);
+    REQUIRE(witness.may_ask(generation, self, request->id));
+    Effects said;
+    witness.owe(self, *request, said);
+    CHECK(witness.owes_any());
+    witness.blank(generation.version);
+    witness.send(generation, constant(value), true, said);
+    CHECK_FALSE(witness.owes_any());
+    REQUIRE(said.messages.size() == 1);
+    states.receive(Time{}, of, said.messages.front().message, out);
+    return true;
+  }
+  return false;
+}
+
 /// Gets part of a state in one generation, and the rest or all of it in the next. Returns the
 /// offset at which the second source began.
 std::size_t offset_in_next(const Generation& next, float value, bool is_common) {
-  StateTransfer states(self, layout, elements, std::pmr::get_default_resource());
+  StateTransfer states = transfer_of_peer(self);
   Effects out;
   const Generation generation = from(first, 1);
   states.fetch(Time{}, generation, first, is_common, out);
@@ -87,6 +119,9 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   states.receive(Time{}, second, ended.accepted, out);
   CHECK_FALSE(states.take());
   states.receive(Time{}, second, ended.block(ended.left()), out);
+  // The other peer that has the same bits confirms them first.
+  if (is_common) CHECK_FALSE(states.take());
+  CHECK(confirm(states, next, first, value, Effects(out), out) == is_common);
   const auto arrived = states.take();
   REQUIRE(arrived);
   CHECK(arrived->version == next.version);
@@ -112,7 +147,7 @@ TEST_CASE("where peers at one version have models of their own the next source s
 }
 
 TEST_CASE("a source that stops sending is named once", "[unit]") {
-  StateTransfer states(self, layout, elements, std::pmr::get_default_resource());
+  StateTransfer states = transfer_of_peer(self);
   Effects out;
   const Generation generation = from(first, 1);
   states.fetch(Time{}, generation, first, true, out);
@@ -127,6 +162,87 @@ TEST_CASE("a source that stops sending is named once", "[unit]") {
   states.receive(now, first, begun.accepted, out);
   states.receive(now, first, begun.block(block_bytes_usual), out);
   CHECK(states.tick(states.deadline(), out) == first);
+}
+
+TEST_CASE("a state that the other peers do not have is refused and one of them sends theirs",
+          "[unit]") {
+  const bool is_common = GENERATE(true, false);
+  constexpr PeerId third{4};
+  Generation generation = from(first, 1);
+  generation.order.push_back(third);
+  generation.sources.push_back(third);
+  StateTransfer states = transfer_of_peer(self);
+  Effects out;
+  states.fetch(Time{}, generation, first, is_common, out);
+  const StateAnswer false_one = answer_of(first, generation, request_in(out), 100, is_common);
+  states.receive(Time{}, first, false_one.accepted, out);
+  out = {};
+  states.receive(Time{}, first, false_one.block(block_bytes_usual), out);
+  states.receive(Time{}, first,
+                 {false_one.transfer.id, block_bytes_usual,
+                  false_one.transfer.payload.bytes.subspan(block_bytes_usual)},
+                 out);
+  const Effects asked = std::exchange(out, {});
+  REQUIRE(confirm(states, generation, second, 1, asked, out));
+  CHECK_FALSE(states.take());
+  REQUIRE(confirm(states, generation, third, 1, asked, out));
+  CHECK_FALSE(states.take());
+  // Another peer is asked for its state, under a name of its own.
+  const StateRequest again = request_in(out);
+  CHECK(again.offset == 0);
+  const PeerId source = out.messages.front().to;
+  CHECK(source != first);
+  const StateAnswer sound = answer_of(source, generation, again, 1, is_common);
+  states.receive(Time{}, source, sound.accepted, out);
+  out = {};
+  states.receive(Time{}, source, sound.block(block_bytes_usual), out);
+  states.receive(Time{}, source,
+                 {sound.transfer.id, block_bytes_usual,
+                  sound.transfer.payload.bytes.subspan(block_bytes_usual)},
+                 out);
+  // The first source contradicts it, and the other peer confirms it.
+  const Effects asked_again = std::exchange(out, {});
+  confirm(states, generation, first, 100, asked_again, out);
+  confirm(states, generation, source == second ? third : second, 1, asked_again, out);
+  const auto arrived = states.take();
+  REQUIRE(arrived);
+  CHECK(arrived->from == source);
+  CHECK(std::ranges::equal(*arrived->values, *constant(1)));
+}
+
+TEST_CASE("if no state is confirmed by another peer the source is given up", "[unit]") {
+  const Generation generation = from(first, 1);
+  StateTransfer states = transfer_of_peer(self);
+  Effects out;
+  states.fetch(Time{}, generation, first, true, out);
+  for (const auto& [source, value] : {std::pair(first, 1.0F), std::pair(second, 2.0F)}) {
+    const StateAnswer answer = answer_of(source, generation, request_in(out), value, true);
+    states.receive(Time{}, source, answer.accepted, out);
+    out = {};
+    states.receive(Time{}, source, answer.block(block_bytes_usual), out);
+    states.receive(Time{}, source,
+                   {answer.transfer.id, block_bytes_usual,
+                    answer.transfer.payload.bytes.subspan(block_bytes_usual)},
+                   out);
+    const Effects asked = std::exchange(out, {});
+    CHECK_FALSE(states.tick(Time{}, out));
+    REQUIRE(confirm(states, generation, source == first ? second : first, 3 - value, asked, out));
+    const auto given_up = states.tick(Time{}, out);
+    CHECK(given_up.has_value() == (source == second));
+  }
+  CHECK_FALSE(states.take());
+}
+
+TEST_CASE("only peers that lack a state may ask peers that have it", "[unit]") {
+  const Generation generation = from(first, 1);
+  StateTransfer of_second = transfer_of_peer(second);
+  const std::uint64_t key = generation.key();
+  CHECK(of_second.may_ask(generation, self, state_id(self, key, 1)));
+  CHECK_FALSE(of_second.may_ask(generation, first, state_id(first, key, 1)));
+  CHECK_FALSE(of_second.may_ask(generation, PeerId{9}, state_id(PeerId{9}, key, 1)));
+  CHECK_FALSE(of_second.may_ask(generation, self, state_id(self, key + 1, 1)));
+  CHECK_FALSE(of_second.may_ask(generation, self, state_id(first, key, 1)));
+  CHECK_FALSE(transfer_of_peer(self).may_ask(generation, first, state_id(first, key, 1)));
 }
 
 TEST_CASE("the next generation's source sends the rest of a stage where replicas are equal",

@@ -84,7 +84,8 @@ TEST_CASE("who has another model than the others is found out and sent theirs", 
   REQUIRE(seen.fingerprints.size() > 4);
   for (const auto& [operation, different] : seen.fingerprints) {
     INFO("operation " << operation);
-    CHECK(operation % ModelAudit::every == 0);
+    // The generation in which the odd peer gets the others' state begins after collective 129.
+    CHECK((operation % ModelAudit::every == 0 || operation == 129));
     CHECK(different.size() == (operation == 128 ? 2 : 1));
   }
   // Each peer reports once, and all accuse the same peer.

@@ -36,9 +36,12 @@ class DecentLaM : public MixStep<Real> {
 }  // namespace
 
 extern const MixPart decentlam;
-constinit const MixPart decentlam{
-    .name = "decentlam",
-    .traits = {.one_by_one = true, .plain_steps = true, .has_momentum = true, .vectors = 2},
-    .make = maker_of<DecentLaM>};
+constinit const MixPart decentlam{.name = "decentlam",
+                                  .traits = {.one_by_one = true,
+                                             .plain_steps = true,
+                                             .needs_same_weights = true,
+                                             .has_momentum = true,
+                                             .vectors = 2},
+                                  .make = maker_of<DecentLaM>};
 
 }  // namespace gv::rules

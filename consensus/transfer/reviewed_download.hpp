@@ -1,0 +1,87 @@
+// Downloads a state that several peers have, and believes none of them alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "base/time.hpp"
+#include "consensus/transfer/model_review.hpp"
+#include "consensus/transfer/state_download.hpp"
+
+namespace gv {
+
+/// The version under which a state travels from `source`: `version` only if any other peer at that
+/// version would send the same bits.
+ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_t session,
+                        bool is_common);
+
+/// Downloads the state of one peer, and asks others that have it too how far theirs is (ModelReview).
+/// If they find it wrong, another of them becomes the source, until each was tried once. A state
+/// that only its source has is believed. A refused source is not accused, because those that judged
+/// its state may have lied. Pure; the caller owns the memory of the state and passes it in.
+class ReviewedDownload {
+ public:
+  struct Options {
+    StateDownload::Options download;
+    std::size_t compared = 0;  ///< Floats at the beginning of the state that are compared.
+  };
+
+  /// What is to be downloaded.
+  struct Wanted {
+    std::uint64_t session = 0;  ///< Key of the generation.
+    ModelVersion version;
+    bool is_common = false;       ///< All peers that have the state have the same bits.
+    PeerId source{};              ///< The first peer to download from.
+    std::vector<PeerId> holders;  ///< Other peers that have the state.
+  };
+
+  ReviewedDownload(PeerId self, const Options& options, const Rng& draws);
+
+  /// Starts a download. Goes on with bytes of the same version that arrived before.
+  void want(Time now, Wanted wanted, Effects& out);
+  /// Gives it up without a message, because its session is over.
+  void stop();
+
+  /// Handles messages about the download and its review; ignores the rest. `memory` as in
+  /// StateDownload.
+  void receive(Time now, PeerId from, const Message& message, std::span<const float> memory,
+               Effects& out);
+  void receive_block(Time now, PeerId from, const Block& block, std::span<float> memory,
+                     Effects& out);
+  void tick(Time now, Effects& out);
+  Time deadline() const;
+
+  /// True between want() and the end of the review.
+  bool is_under_way() const { return is_wanted_; }
+  /// The peer that sends the state, or whose state is reviewed.
+  std::optional<PeerId> source() const;
+  /// The source of a sound state, once the review is over; returned once.
+  std::optional<PeerId> take() { return std::exchange(confirmed_, std::nullopt); }
+  /// True if no source had a state that others confirm; cleared by want().
+  bool failed() const { return failed_; }
+  std::uint64_t received() const { return download_.received(); }
+
+ private:
+  void ask_next(Time now, Effects& out);
+  void review(Time now, std::span<const float> memory, Effects& out);
+  void settle(Time now, Effects& out);
+
+  PeerId self_;
+  Options options_;
+  StateDownload download_;
+  ModelReview review_;
+  Rng draws_;
+  TransferNumbers reviews_;
+  Wanted wanted_;
+  bool is_wanted_ = false;
+  std::vector<PeerId> untried_;  ///< Holders that we have not downloaded from.
+  PeerId source_{};
+  std::optional<PeerId> confirmed_;
+  bool failed_ = false;
+};
+
+}  // namespace gv

@@ -1,0 +1,48 @@
+// Answers peers that review a download: how does our state look in the directions that they drew?
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "base/state_hash.hpp"
+#include "consensus/message/effects.hpp"
+
+namespace gv {
+
+/// The answering side of a ModelReview within a generation. A sketch takes a pass over the state, and
+/// the state may have to be copied first, so each peer gets a few sketches of a stage in a
+/// generation. Pure.
+class SketchServer {
+ public:
+  explicit SketchServer(std::uint64_t layout_hash) : layout_hash_(layout_hash) {}
+
+  /// Notes or refuses the request. The caller checks whether the peer may ask at all.
+  void ask(PeerId from, const SketchRequest& request, Effects& out);
+  /// True if a peer waits for a sketch of that stage.
+  bool is_waited_for(std::uint32_t stage = 0) const;
+  /// Sends all peers that wait for it a sketch of the stage's state, which is at `step`.
+  void answer(std::uint32_t stage, std::span<const float> values, std::uint64_t step, Effects& out);
+  /// Forgets all requests because their generation is over.
+  void clear() { asked_.clear(); }
+
+  friend class Fields;
+  static constexpr std::size_t field_count = 2;
+  friend bool operator==(const SketchServer& a, const SketchServer& b) {
+    return equal_states(a, b);
+  }
+
+ private:
+  struct Asked {
+    SketchRequest request;
+    bool is_open = false;  ///< It waits for an answer.
+    std::size_t answers = 0;
+  };
+
+  std::uint64_t layout_hash_;
+  std::map<std::pair<PeerId, std::uint32_t>, Asked> asked_;  ///< By peer and stage.
+};
+
+}  // namespace gv
