@@ -1,4 +1,4 @@
-// Has downloads reviewed, and changes the source of those that are found wrong.
+// Has downloads reviewed, and changes the source if a review finds one wrong.
 #include "consensus/transfer/reviewed_download.hpp"
 
 #include <algorithm>

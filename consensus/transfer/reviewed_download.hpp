@@ -19,7 +19,7 @@ namespace gv {
 ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_t session,
                         bool is_common);
 
-/// Downloads the state of one peer, and asks others that have it too how far theirs is (ModelReview).
+/// Downloads the state of one peer, and asks others that have it how far theirs is (ModelReview).
 /// If they find it wrong, another of them becomes the source, until each was tried once. A state
 /// that only its source has is believed. A refused source is not accused, because those that judged
 /// its state may have lied. Pure; the caller owns the memory of the state and passes it in.

@@ -12,9 +12,9 @@
 
 namespace gv {
 
-/// The answering side of a ModelReview within a generation. A sketch takes a pass over the state, and
-/// the state may have to be copied first, so each peer gets a few sketches of a stage in a
-/// generation. Pure.
+/// The answering side of a ModelReview within a generation. A sketch takes a pass over the state,
+/// which may have to be copied first, so each peer gets a limited number in a generation, for each
+/// stage. Pure.
 class SketchServer {
  public:
   explicit SketchServer(std::uint64_t layout_hash) : layout_hash_(layout_hash) {}

@@ -108,7 +108,7 @@ class AllReduceMode final : public Mode {
   LinkSurvey survey_;
   StateTransfer states_;
   ModelAudit audit_;
-  /// Compares the models of those that have the state when others lack it, because newcomers take
+  /// Compares the models of peers that have the state when others lack it, because a newcomer takes
   /// no state that two peers disagree about.
   ModelAudit first_audit_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
