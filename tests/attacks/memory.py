@@ -41,9 +41,9 @@ def spoilt(binary, page):
         honest = swarm.peers[:3]
         losses = [peer.status().get("loss") for peer in honest if peer.is_alive()]
         sound = all(loss is not None and loss == loss and loss < 10 for loss in losses)
-        trains = swarm.trains(5)
+        trains = swarm.trains(5, among=honest)  # The others may refuse the fourth for a minute.
         return len(losses) == 3 and sound and trains is not None, {
-            "writes": writes, "honest alive": f"{len(losses)}/3",
+            "writes": writes, "honest alive": f"{len(losses)}/3", "honest step after s": trains,
             "losses": [loss and round(loss, 2) for loss in losses], "ended": swarm.ended()}
 
 

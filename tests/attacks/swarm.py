@@ -253,9 +253,9 @@ class Swarm:
         after, took = [count(peer) for peer in peers], time.monotonic() - began
         return [round((b - a) / took, 1) for a, b in zip(before, after)]
 
-    def trains(self, seconds):
-        """Seconds until all peers that run have made steps, or None if they do not in that time."""
-        peers, began = [peer for peer in self.peers if peer.is_alive()], time.monotonic()
+    def trains(self, seconds, among=None):
+        """Seconds until all peers that run, of these, have made steps, or None if they do not in that time."""
+        peers, began = [peer for peer in among or self.peers if peer.is_alive()], time.monotonic()
         before = [peer.step() for peer in peers]
         all_step = lambda: all(peer.step() > step for peer, step in zip(peers, before))
         return round(time.monotonic() - began, 1) if peers and wait_until(all_step, seconds) else None
