@@ -19,6 +19,14 @@ void Exclusion::hear(Time now, PeerId from, const std::vector<PeerId>& refused) 
   }
 }
 
+/// True if we refuse a peer for a while that few others have refused meanwhile.
+bool Exclusion::is_lonely() const {
+  const auto own = until_.find(self_);
+  return own != until_.end() && std::ranges::any_of(own->second, [this](const auto& one) {
+           return one.second != never && !shared_.contains(one.first);
+         });
+}
+
 bool Exclusion::tick(Time now, const std::vector<PeerId>& peers) {
   conduct_.tick(now);
   for (const PeerId peer : own()) {

@@ -27,11 +27,12 @@ class Exclusion {
 
   Duration lasts() const { return lasts_; }
 
-  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer. After a refusal
-  /// that few others shared we begin none for messages for as long as one lasts: we took no part
-  /// meanwhile, and would otherwise hardly ever take part again.
+  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer. During a refusal
+  /// that few others share, and after it for as long again, we begin none for messages: we take no
+  /// part meanwhile, and several hostile peers in turn could keep us out for ever.
   bool offend(Time now, PeerId peer) {
-    return conduct_.offend(now, peer) && now >= tolerates_until_ && refuse(now, peer);
+    return conduct_.offend(now, peer) && now >= tolerates_until_ && !is_lonely() &&
+           refuse(now, peer);
   }
   /// Refuses `peer` from now on for `lasts()`. True if the refusal is new.
   bool refuse(Time now, PeerId peer);
@@ -62,6 +63,8 @@ class Exclusion {
   void add_to(StateHash& hash) const { hash.add(until_, conduct_, shared_, tolerates_until_); }
 
  private:
+  bool is_lonely() const;
+
   PeerId self_;
   Duration lasts_;
   Conduct conduct_;

@@ -13,7 +13,7 @@ namespace gv {
 /// The signature of one peer's key over some bytes.
 using Signature = std::array<std::uint8_t, 64>;
 
-/// A digest for which nobody can find two inputs.
+/// A digest: nobody can find two inputs that have the same one.
 using Digest = std::array<std::uint8_t, 32>;
 
 /// Signs as this peer, and verifies signatures of all peers on the allow-list. Callers sign the

@@ -23,8 +23,6 @@ constexpr Duration heals_within = 180s;
 /// the slowest peer.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
-/// A peer that refuses a hostile one which few others refuse takes no part for so long.
-constexpr Duration rest_max = 60s;
 /// Ten times what the busiest world needs.
 constexpr std::uint64_t events_max = 5'000'000;
 /// A peer's progress: committed exchanges, operations or rounds.
@@ -144,8 +142,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
   const NodeOptions& node = world.options().node;
   const double period =
       seconds(world.options().scenario.step) / slowest * static_cast<double>(operation_steps(node));
-  const Duration rest = is_any_hostile_up(world) ? rest_max : Duration{};
-  const Duration window = rest + std::max(last_part, from_seconds(last_periods * period));
+  const Duration window = std::max(last_part, from_seconds(last_periods * period));
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
     if (!trains(world, number) || (training < 2 && !lockstep)) continue;
