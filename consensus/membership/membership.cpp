@@ -56,6 +56,7 @@ void Membership::State::begin_probe(Time now, Effects& out) {
 void Membership::State::continue_probe(Time now, Effects& out) {
   if (!probe->asked_others && now >= probe->indirect_at) {
     probe->asked_others = true;
+    probe->known = others.at(probe->target).member;
     std::vector<PeerId> helpers = live_others();
     std::erase(helpers, probe->target);
     rng.shuffle(std::span(helpers));
@@ -63,7 +64,8 @@ void Membership::State::continue_probe(Time now, Effects& out) {
       helpers.resize(static_cast<std::size_t>(options.indirect_probes));
     }
     for (const PeerId helper : helpers) {
-      out.send(helper, PingRequest{probe->sequence, probe->target, rumors_for(helper)});
+      out.send(helper, PingRequest{probe->sequence, probe->target, rumors_for(helper),
+                                   probe->known.version});
     }
     probe->nacks_missing = static_cast<int>(helpers.size());
   }
@@ -130,7 +132,8 @@ void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
     return rumor.id == id() && rumor.state != MemberState::alive;
   });
-  if (accused) rumors.push_back(told(self));
+  if (ping.newer_than == self.member.version) renew_statement();
+  if (accused || ping.newer_than > 0) rumors.push_back(told(self));
   out.send(from, Ack{ping.sequence, id(), self.member.progress, std::move(rumors)});
 }
 
@@ -144,21 +147,34 @@ void Membership::State::on(Time now, PeerId from, const PingRequest& request, Ef
                         .origin_sequence = request.sequence,
                         .target = request.target,
                         .nack_at = now + options.probe_timeout * 4 / 5};
-  out.send(request.target, Ping{sequence, self.member.progress, rumors_for(request.target)});
+  out.send(request.target, Ping{sequence, self.member.progress, rumors_for(request.target), true});
+}
+
+/// True if the target of a probe has signed a statement that is later than what we knew when we
+/// asked others to probe it.
+bool Membership::State::has_restated(const Probe& asked) const {
+  const auto entry = others.find(asked.target);
+  return asked.asked_others && entry != others.end() &&
+         is_later_statement(entry->second.member, asked.known);
 }
 
 void Membership::State::on(Time now, PeerId from, const Ack& ack, Effects& out) {
   hear(now, from, ack.rumors, out);
   if (ack.about == from) note_progress(from, ack.progress);
   if (probe && probe->sequence == ack.sequence && probe->target == ack.about) {
+    // A helper's word is not enough: a hostile one would keep a dead peer alive.
+    if (from != ack.about && !has_restated(*probe)) return;
     probe.reset();
     judge_health(-1);
     return;
   }
   const auto relay = relays.find(ack.sequence);
-  if (relay != relays.end() && relay->second.target == from) {
+  const auto target = others.find(from);
+  if (relay != relays.end() && relay->second.target == from && target != others.end()) {
     const PeerId origin = relay->second.origin;
-    out.send(origin, Ack{relay->second.origin_sequence, from, ack.progress, rumors_for(origin)});
+    std::vector<Member> rumors = rumors_for(origin);
+    rumors.push_back(told(target->second));
+    out.send(origin, Ack{relay->second.origin_sequence, from, ack.progress, std::move(rumors)});
     relays.erase(relay);
   }
 }
@@ -248,6 +264,8 @@ void Membership::tick(Time now, Effects& out) {
       entry.checked_at = now;
       out.send(peer, Ping{++state.sequence, state.self.member.progress, state.rumors_for(peer)});
     } else if (now >= entry.gone_at + state.options.forget_dead_after) {
+      // Otherwise its old statements, repeated by a hostile peer, would bring it back.
+      state.forgotten[peer] = {entry.member.incarnation, entry.member.version};
       state.forget(found);
     }
   }
@@ -295,6 +313,7 @@ void Membership::leave(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   state.self.member.state = MemberState::left;
+  state.renew_statement();  // Our last: none that anybody keeps back is later.
   announce(out);
 }
 

@@ -40,7 +40,10 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   std::vector<PeerId> met;
   for (const Member& rumor : members) {
     if (!authorized.contains(rumor.id)) continue;
-    if (is_forged(rumor)) {
+    // Only the peer itself can return with statements that are older than those we have forgotten.
+    const bool is_known = rumor.id == id() || others.contains(rumor.id);
+    if (!is_known && rumor.id != from && !is_news(rumor)) continue;
+    if ((!is_known || is_news(rumor)) && !is_signed(rumor, *signer)) {
       // Peers pass on only statements that they have verified, so the sender is at fault. The rest
       // of its message is not worth the time to verify it.
       out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
@@ -67,14 +70,14 @@ bool Membership::State::is_ours(const Member& rumor) const {
          (!is_later_statement(rumor, me) && rumor.signature == me.signature);
 }
 
-/// True if the peer has not signed the statement made in its name. A statement that we have
-/// already, or an older one, changes nothing and is not verified.
-bool Membership::State::is_forged(const Member& rumor) const {
+/// True if the statement is later than all that we know of its peer. Any other changes nothing, and
+/// is not verified.
+bool Membership::State::is_news(const Member& rumor) const {
+  if (rumor.id == id()) return !is_ours(rumor);
   const auto found = others.find(rumor.id);
-  const bool is_news =
-      rumor.id == id() ? !is_ours(rumor)
-                       : found == others.end() || is_later_statement(rumor, found->second.member);
-  return is_news && !is_signed(rumor, *signer);
+  if (found != others.end()) return is_later_statement(rumor, found->second.member);
+  const auto last = forgotten.find(rumor.id);
+  return last == forgotten.end() || std::pair(rumor.incarnation, rumor.version) > last->second;
 }
 
 /// Corrects a wrong rumour about us with a higher incarnation. True if it said that we are
@@ -100,6 +103,7 @@ void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects
   if (others.size() + 1 >= options.members_max) return;
   // A third party's rumour that an unknown peer is gone is not worth a place in the table.
   if (!is_live(rumor.state)) return;
+  forgotten.erase(rumor.id);
   Entry& entry = others[rumor.id];
   entry.member = rumor;
   entry.stated = rumor.progress;

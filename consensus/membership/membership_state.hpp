@@ -39,6 +39,7 @@ struct Membership::State {
     Time verdict_at{};   ///< When silence becomes suspicion.
     bool asked_others = false;
     int nacks_missing = 0;
+    Member known;  ///< The target's entry when others were asked.
   };
 
   /// A peer that we have a link to but have not heard of yet.
@@ -62,6 +63,8 @@ struct Membership::State {
   Time stated_at{};  ///< When we last renewed our statement.
   Rng rng;
   std::map<PeerId, Entry> others;
+  /// The last statements of peers that were gone for long, as incarnation and version.
+  std::map<PeerId, std::pair<std::uint64_t, std::uint64_t>> forgotten;
   std::set<PeerId> unwell;  ///< The others that are not alive; usually few.
   /// The others whose newest change is still to be sent, with the least sent first.
   std::set<std::pair<int, PeerId>> news;
@@ -77,7 +80,7 @@ struct Membership::State {
   Time due = never;
   int health = 0;
 
-  static constexpr std::size_t field_count = 19;
+  static constexpr std::size_t field_count = 20;
 
   static bool is_live(MemberState state) {
     return state == MemberState::alive || state == MemberState::suspect;
@@ -107,7 +110,7 @@ struct Membership::State {
 
   void hear(Time now, PeerId from, const std::vector<Member>& members, Effects& out);
   bool is_ours(const Member& rumor) const;
-  bool is_forged(const Member& rumor) const;
+  bool is_news(const Member& rumor) const;
   bool hear_of_self(const Member& rumor, Effects& out);
   void meet(Time now, PeerId from, const Member& rumor, Effects& out);
   void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
@@ -119,6 +122,7 @@ struct Membership::State {
   void remind(Time now, PeerId from, Effects& out);
 
   void on(Time now, PeerId from, const Ping& ping, Effects& out);
+  bool has_restated(const Probe& asked) const;
   void on(Time now, PeerId from, const PingRequest& request, Effects& out);
   void on(Time now, PeerId from, const Ack& ack, Effects& out);
   void on(Time now, PeerId from, const Nack& nack, Effects& out);

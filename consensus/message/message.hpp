@@ -109,6 +109,8 @@ struct Ping {
   std::uint64_t sequence = 0;
   Progress progress;
   std::vector<Member> rumors;
+  /// Another peer asks through me: unless 0, answer with a statement later than this version.
+  std::uint64_t newer_than = 0;
 };
 
 /// Ask `target` for me: my own probe went unanswered.
@@ -116,9 +118,11 @@ struct PingRequest {
   std::uint64_t sequence = 0;
   PeerId target{};
   std::vector<Member> rumors;
+  std::uint64_t newer_than = 0;  ///< The version of the target's last statement that I know.
 };
 
-/// I am here (`about` = the sender), or: I reached `about` for you.
+/// I am here (`about` = the sender), or: I reached `about` for you, whose new statement is among
+/// the rumours.
 struct Ack {
   std::uint64_t sequence = 0;
   PeerId about{};
@@ -206,8 +210,8 @@ struct ModelVersion {
   friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
 };
 
-/// The model that has seen more samples wins. Ties are broken in a fixed order, so that all peers
-/// choose the same model.
+/// True if `b` wins over `a`: the model that has seen more samples wins. Ties are broken in a fixed
+/// order, so that all peers choose the same model.
 bool is_before(const ModelVersion& a, const ModelVersion& b);
 
 /// May I have your current state? Only `id.owner` sends it.

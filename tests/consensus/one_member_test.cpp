@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -393,6 +394,85 @@ TEST_CASE("helpers that do not even say no speak against our own link", "[member
   lone.now = at_seconds(1);
   lone.membership.tick(lone.now, lone.out);
   CHECK(lone.membership.local_health() == (answered ? 1 : 3));
+}
+
+TEST_CASE("a helper's word that it reached a peer needs a new statement of that peer",
+          "[membership][unit]") {
+  enum class Shown { nothing, known, forged, later };
+  const Shown shown = GENERATE(Shown::nothing, Shown::known, Shown::forged, Shown::later);
+  Lone lone(5, Membership::Options{});
+  lone.now = lone.membership.deadline();
+  lone.membership.tick(lone.now, lone.out);
+  const Outgoing asked = lone.out.messages.front();
+  const PingRequest& request = std::get<PingRequest>(asked.message);
+  Member target = *lone.membership.find(request.target);
+  if (shown == Shown::forged) ++target.version;
+  if (shown == Shown::later) restate(target, signer_of(target.id));
+  std::vector<Member> rumors(shown == Shown::nothing ? 0 : 1, target);
+  lone.membership.receive(lone.now, asked.to,
+                          Ack{request.sequence, request.target, {}, std::move(rumors)}, lone.out);
+  lone.now = at_seconds(1);
+  lone.membership.tick(lone.now, lone.out);
+  const bool is_believed = shown == Shown::later;
+  CHECK(lone.membership.find(request.target)->state ==
+        (is_believed ? MemberState::alive : MemberState::suspect));
+}
+
+TEST_CASE("a forgotten peer comes back by its own word or a later statement",
+          "[membership][unit]") {
+  Membership::Options options = quiet();
+  options.forget_dead_after = std::chrono::seconds(20);
+  Lone lone(4, options);
+  const Member last = lone.membership.members().back();
+  Member gone = last;
+  gone.state = MemberState::left;
+  const int peer = 3;
+  lone.hear(peer, gone);
+  REQUIRE(lone.state(peer) == MemberState::left);
+  lone.live_for(30, true);
+  REQUIRE(lone.membership.find(peer_of(peer)) == nullptr);
+  lone.hear(1, last);
+  CHECK(lone.membership.find(peer_of(peer)) == nullptr);
+  SECTION("a later statement") {
+    Member later = last;
+    restate(later, signer_of(later.id));
+    lone.hear(1, later);
+    CHECK(lone.state(peer) == MemberState::alive);
+  }
+  SECTION("an early statement of a new process") {
+    Member again = member_of(peer);
+    again.version = 0;
+    restate(again, signer_of(again.id));
+    lone.hear(peer, again);
+    CHECK(lone.state(peer) == MemberState::alive);
+  }
+  SECTION("a statement that nobody has signed") {
+    Member forged = member_of(peer);
+    forged.version = 0;
+    lone.hear(peer, forged);
+    CHECK(lone.membership.find(peer_of(peer)) == nullptr);
+  }
+}
+
+TEST_CASE("a peer that is probed for another one answers with a statement that is new to it",
+          "[membership][unit]") {
+  Lone lone(3);
+  const Member before = lone.membership.self();
+  const auto stated = [&](std::uint64_t newer_than) {
+    Ping ping{.sequence = 7, .progress = {}, .rumors = {}, .newer_than = newer_than};
+    lone.receive(1, ping);
+    const Ack& ack = std::get<Ack>(lone.out.messages.back().message);
+    const auto own = std::ranges::find(ack.rumors, before.id, &Member::id);
+    return own == ack.rumors.end() ? std::nullopt : std::optional(*own);
+  };
+  CHECK_FALSE(stated(0));
+  const auto later = stated(before.version);
+  REQUIRE(later);
+  CHECK(is_later_statement(*later, before));
+  CHECK(is_signed(*later, signer_of(before.id)));
+  // One is enough for all that ask, and a number that we have not reached yet is none to pass.
+  CHECK(stated(before.version) == later);
+  CHECK(stated(before.version + 1000) == later);
 }
 
 // ---- Ticks ----
