@@ -6,6 +6,16 @@
 #include <variant>
 
 namespace gv {
+namespace {
+
+/// The middle one of the values; of an even number the larger of the two in the middle.
+double middle(std::vector<double> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+}  // namespace
 
 void ModelReview::begin(Time now, const TransferId& id, std::span<const float> model,
                         std::uint64_t seed, Time meets_until) {
@@ -63,7 +73,7 @@ void ModelReview::receive(PeerId from, const Message& message) {
   const auto witness = std::ranges::find(review_->witnesses, from, &Witness::peer);
   if (witness == review_->witnesses.end()) return;
   if (const auto* answer = std::get_if<SketchReply>(&message)) {
-    if (!witness->answer) witness->answer = *answer;
+    if (!witness->answer && !is_decided()) witness->answer = *answer;
   } else if (std::holds_alternative<Refuse>(message)) {
     drop(from);
   }
@@ -138,25 +148,32 @@ auto ModelReview::verdict() const -> Verdict {
 
 Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies) const {
   if (options_.compares_bits) return is_matched() ? Reason::none : Reason::doubtful;
-  double nearest = std::numeric_limits<double>::infinity();
-  double spread = 0;
-  double norm = 0;
+  std::vector<double> distances;
+  std::vector<double> norms;
+  std::vector<double> reports;
+  std::vector<double> gaps;
   for (const SketchReply* reply : replies) {
-    nearest = std::min(nearest, distance_between(review_->sketch, reply->values));
-    norm = std::max(norm, norm_of(reply->values));
-    spread = std::max(spread, static_cast<double>(reply->spread));
+    distances.push_back(distance_between(review_->sketch, reply->values));
+    norms.push_back(norm_of(reply->values));
+    reports.push_back(reply->spread);
+    double gap = std::numeric_limits<double>::infinity();
     for (const SketchReply* other : replies) {
-      spread = std::max(spread, distance_between(reply->values, other->values));
+      if (other != reply) gap = std::min(gap, distance_between(reply->values, other->values));
     }
+    gaps.push_back(replies.size() == 1 ? 0 : gap);
   }
+  const double norm = middle(std::move(norms));
   const double own_norm = norm_of(review_->sketch);
   if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * std::max(norm, 1.0))) {
     return Reason::norm_exceeded;
   }
+  const double spread = std::max(middle(std::move(reports)), middle(std::move(gaps)));
+  if (spread == 0 && options_.believes_fresh_witnesses) return Reason::none;
   double allowed = options_.tolerance * spread;
   if (replies.size() == 1) allowed = std::max(allowed, options_.share_of_norm * norm);
-  if (spread == 0 && options_.believes_fresh_witnesses) return Reason::none;
-  return nearest <= allowed ? Reason::none : Reason::doubtful;
+  const auto near = static_cast<std::size_t>(
+      std::ranges::count_if(distances, [&](double distance) { return distance <= allowed; }));
+  return 2 * near >= replies.size() ? Reason::none : Reason::doubtful;
 }
 
 }  // namespace gv

@@ -21,9 +21,11 @@ inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 
 /// Reviews one downloaded model at a time, where the models of peers are close to each other. The
 /// seed of the sketches is drawn after the download, so its source cannot know the directions. A
-/// model is sound if the nearest witness's model is within `tolerance` times the spread. The spread
-/// is the largest distance that witnesses report or that their models have from each other. Cost: a
-/// message to each witness and its answer, one round trip. Pure.
+/// model is sound if at least half of the witnesses' models are within `tolerance` times the
+/// spread. Each witness reports how far it lately was from others, and its model has a distance
+/// from the nearest model of another witness. The spread is the middle one of the reports or of
+/// these distances, whichever is larger. Of three witnesses one may therefore say what it likes.
+/// Cost: a message to each witness and its answer, one round trip. Pure.
 ///
 /// The report of a single witness is about recent exchanges, but if it was cut off from the source,
 /// their models may be further apart since. So with one witness a distance of `share_of_norm` times
@@ -40,9 +42,9 @@ class ModelReview {
     std::uint64_t layout_hash = 0;
     double tolerance = 4;        ///< Times the spread.
     double share_of_norm = 0.5;  ///< Times the norm of a single witness's model.
-    double norm_cap = 10;        ///< Times the largest norm of the witnesses' models; 0: off.
+    double norm_cap = 10;        ///< Times the middle norm of the witnesses' models; 0: off.
     std::size_t asked = 4;       ///< Witnesses asked in a round.
-    std::size_t needed = 2;      ///< Answers that are enough.
+    std::size_t needed = 3;      ///< Answers that are enough; later ones are ignored.
     std::size_t quorum = 1;      ///< With fewer witnesses than this any model is sound.
     /// All sound models are equal, bit for bit: one witness with an equal sketch is enough, and the
     /// model is doubtful only if no witness has one.

@@ -212,8 +212,10 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   }
   doubtful_.reset();
   out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
-  // Silence of the witnesses is not the fault of the source.
-  if (verdict->problem != Reason::timed_out) exchange_.blame(now, source, verdict->problem, out);
+  // A model of ordinary length that is far from others may be that of a peer that was cut off.
+  if (verdict->problem == Reason::norm_exceeded) {
+    exchange_.blame(now, source, verdict->problem, out);
+  }
   std::vector<PeerId> left = std::exchange(sources_, {});
   std::erase(left, source);
   fetch_from(now, std::move(left), out);

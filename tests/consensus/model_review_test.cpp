@@ -111,6 +111,25 @@ TEST_CASE("to a single witness a model is sound after a time apart, and an unrel
   }
 }
 
+TEST_CASE("one witness of three may say what it likes", "[unit]") {
+  const Model honest = trained();
+  const Model elsewhere = moved(honest, 50, 4);
+  for (const Model& hers : {honest, elsewhere, moved(honest, 1e6, 5)}) {
+    for (const std::uint64_t liar : {2, 3, 4}) {
+      INFO("the liar is " << liar);
+      for (const bool is_sound : {true, false}) {
+        Judged judged(is_sound ? honest : elsewhere, {near, other, third});
+        for (const PeerId peer : {near, other, third}) {
+          CHECK_FALSE(judged.problem());
+          const bool lies = peer == PeerId{liar};
+          judged.answer(peer, lies ? hers : moved(honest, 1, 10), lies ? 1e9F : 1.0F);
+        }
+        CHECK(judged.problem() == (is_sound ? Reason::none : Reason::doubtful));
+      }
+    }
+  }
+}
+
 TEST_CASE("a model that is much longer than those of the witnesses is refused for that", "[unit]") {
   const Model honest = trained();
   Judged judged(moved(honest, 1e6, 4));
