@@ -22,8 +22,6 @@ constexpr int patience_with_the_good = 4;
 constexpr int patience_with_decisions = 6;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
-/// A sound peer never misses this many ballots of the others.
-constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
 /// A sound peer never misses this many settings revisions while it runs.
 constexpr std::uint64_t revisions_ahead_max = 64;
 /// The largest number of a settings revision that a newcomer believes.
@@ -133,7 +131,7 @@ bool Agreement::must_rest() const {
   const bool are_left_out = last_generation_ && !own_.leaves;
   return are_left_out && std::ranges::any_of(last_generation_->order, [this](PeerId peer) {
            const bool is_there = std::ranges::find(present_, peer) != present_.end();
-           return is_there && exclusion_.refuses(self_, peer) &&
+           return is_there && exclusion_.shuns(peer) &&
                   !exclusion_.is_refused_by_many(peer, present_);
          });
 }
@@ -451,8 +449,8 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   judge(now, watch_.accept(decision, present_, out), out);
   if (is_excluded(from)) return;
   const bool is_in = start.contains(self_);
-  const bool is_with_refused = std::ranges::any_of(
-      start.order, [this](PeerId peer) { return exclusion_.refuses(self_, peer); });
+  const bool is_with_refused =
+      std::ranges::any_of(start.order, [this](PeerId peer) { return exclusion_.shuns(peer); });
   if (!is_in && (own_.leaves || is_with_refused)) {
     become_left_out(start);
     return;

@@ -38,6 +38,8 @@ class Agreement {
     Duration patience = std::chrono::milliseconds(300);  ///< The least time given to answers.
     Duration patience_max = std::chrono::seconds(5);
   };
+  /// A sound peer never misses this many ballots of the others.
+  static constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
 
   /// `session` differs from that of every earlier process of this peer, so that their ballots
   /// cannot be confused. `signer` has the key of `self` and must outlive this object.
@@ -72,13 +74,18 @@ class Agreement {
   void set_candidates(Time now, std::vector<PeerId> present);
   const std::vector<PeerId>& candidates() const { return candidates_; }
 
+  /// Says whether the peers of a generation wait for each other (the default). If not, a peer that
+  /// refuses another one alone goes on beside it.
+  void set_in_step(bool in_step) { exclusion_.set_in_step(in_step); }
   /// Refuses to work with `peer` for a while and tells all candidates. If the running generation
   /// contains the peer, the caller must end it. Returns true if the refusal is new.
   bool refuse(Time now, PeerId peer, Effects& out);
   /// How long a refusal lasts.
   Duration refusal() const { return exclusion_.lasts(); }
-  /// True if we refuse the peer, or more than a third of all peers do.
+  /// True if more than a third of all peers refuse the peer, or we do and work in step.
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
+  /// True if we know a proof that the peer has signed two decisions of one ballot.
+  bool is_convicted(PeerId peer) const { return watch_.is_convicted(peer); }
   /// True if a new generation of the running one's peers would leave out `peer`.
   bool is_left_out(PeerId peer) const {
     return generation_ && exclusion_.is_left_out(peer, generation_->order, present_);
@@ -98,17 +105,16 @@ class Agreement {
   /// True for the messages that receive() handles.
   static bool handles(const Message& message);
   /// Handles Propose, Promise, Preempted, Install, Decided, Equivocation, EndGeneration and
-  /// Refusals. An unsound message
-  /// is reported as UnsoundMessage and counts against its sender. A sound one that asks for too
-  /// much is only ignored: a ballot far above those that peers report, more interruptions than the
-  /// sender's budget, or a settings revision far above ours.
+  /// Refusals. An unsound message is reported as UnsoundMessage and counts against its sender. A
+  /// sound one that asks for too much is only ignored: a ballot far above all that peers report,
+  /// more interruptions than the sender's budget, or a settings revision far above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
   void tick(Time now, const GenerationPlanner& planner, Effects& out);
   Time deadline() const;
 
-  /// The running generation; null while standing still. A new key means a new generation.
+  /// The running generation, or null between generations. A new key means a new generation.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
   /// The newest ballot we answered or began.
   const GenerationId& promised() const { return promised_; }

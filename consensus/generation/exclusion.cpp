@@ -68,6 +68,13 @@ bool Exclusion::refuses(PeerId accuser, PeerId accused) const {
   return found != until_.end() && found->second.contains(accused);
 }
 
+bool Exclusion::is_refused_for_ever(PeerId peer) const {
+  const auto own = until_.find(self_);
+  if (own == until_.end()) return false;
+  const auto refusal = own->second.find(peer);
+  return refusal != own->second.end() && refusal->second == never;
+}
+
 bool Exclusion::is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers) const {
   if (until_.empty()) return false;
   const auto accusers =
@@ -78,7 +85,8 @@ bool Exclusion::is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers
 bool Exclusion::is_left_out(PeerId peer, const std::vector<PeerId>& present,
                             const std::vector<PeerId>& peers) const {
   if (until_.empty()) return false;
-  return is_refused_by_many(peer, peers) || std::ranges::any_of(present, [&](PeerId other) {
+  if (is_refused_by_many(peer, peers)) return true;
+  return in_step_ && std::ranges::any_of(present, [&](PeerId other) {
            return refuses(peer, other) && !is_refused_by_many(other, peers);
          });
 }

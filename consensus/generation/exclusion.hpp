@@ -16,28 +16,34 @@
 namespace gv {
 
 /// Refusals of peers, each with a time limit. A peer refuses another only for what it has seen
-/// itself, and tells all others over its own links. A peer is excluded if we refuse it, or if more
-/// than a third of all peers do. Otherwise the peers that refuse it take no part themselves. If at
-/// most a third of all peers are hostile, they cannot exclude a sound peer: one sound peer would
-/// have to be among its accusers (consensus/README.md). Pure.
+/// itself, and tells all others over its own links. A peer is excluded if more than a third of all
+/// peers refuse it. Where peers work in step, one that fewer refuse is excluded by these alone, and
+/// they take no part themselves; elsewhere they go on beside it. If fewer than a third of all peers
+/// are hostile, they cannot exclude a sound peer: one sound peer would have to be among its
+/// accusers (consensus/README.md). Pure.
 class Exclusion {
  public:
   explicit Exclusion(PeerId self, Duration lasts = std::chrono::minutes(1))
       : self_(self), lasts_(lasts), conduct_({.memory = lasts, .quarantine = lasts}) {}
 
   Duration lasts() const { return lasts_; }
+  /// Says whether the peers of a generation wait for each other. They do unless this says
+  /// otherwise.
+  void set_in_step(bool in_step) { in_step_ = in_step; }
 
-  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer. During a refusal
-  /// that few others share, and after it for as long again, we begin none for messages: we take no
-  /// part meanwhile, and several hostile peers in turn could keep us out for ever.
+  /// Counts an unsound message of `peer`. True if we now begin to refuse the peer. Where peers work
+  /// in step, we begin no refusal for messages during one that few others share, nor after it for
+  /// as long again: we take no part meanwhile, and several hostile peers in turn could keep us out
+  /// for ever.
   bool offend(Time now, PeerId peer) {
-    return conduct_.offend(now, peer) && now >= tolerates_until_ && !is_lonely() &&
-           refuse(now, peer);
+    const bool tolerates = in_step_ && (now < tolerates_until_ || is_lonely());
+    return conduct_.offend(now, peer) && !tolerates && refuse(now, peer);
   }
   /// Refuses `peer` from now on for `lasts()`. True if the refusal is new.
   bool refuse(Time now, PeerId peer);
   /// Refuses `peer` for ever.
   void refuse_for_ever(PeerId peer) { until_[self_][peer] = never; }
+  bool is_refused_for_ever(PeerId peer) const;
   /// Replaces the refusals of `from` by these.
   void hear(Time now, PeerId from, const std::vector<PeerId>& refused);
   /// Drops expired refusals. True if one of ours has expired. `peers` as in is_excluded().
@@ -48,19 +54,25 @@ class Exclusion {
   /// The peers that we refuse, by id.
   std::vector<PeerId> own() const;
   bool refuses(PeerId accuser, PeerId accused) const;
+  /// True if we do not work with `peer`, whatever others say about it.
+  bool shuns(PeerId peer) const {
+    return in_step_ ? refuses(self_, peer) : is_refused_for_ever(peer);
+  }
   /// `peers`: all live peers, ourselves included.
   bool is_excluded(PeerId peer, const std::vector<PeerId>& peers) const {
-    return refuses(self_, peer) || is_refused_by_many(peer, peers);
+    return shuns(peer) || is_refused_by_many(peer, peers);
   }
   /// True if more than a third of `peers` refuse `peer`.
   bool is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers) const;
   /// True if a generation of the peers in `present` leaves out `peer`: many of `peers` refuse it,
-  /// or it refuses one of `present` that few of `peers` refuse.
+  /// or they work in step and it refuses one of `present` that few of `peers` refuse.
   bool is_left_out(PeerId peer, const std::vector<PeerId>& present,
                    const std::vector<PeerId>& peers) const;
 
   friend bool operator==(const Exclusion&, const Exclusion&) = default;
-  void add_to(StateHash& hash) const { hash.add(until_, conduct_, shared_, tolerates_until_); }
+  void add_to(StateHash& hash) const {
+    hash.add(until_, conduct_, in_step_, shared_, tolerates_until_);
+  }
 
  private:
   bool is_lonely() const;
@@ -68,6 +80,7 @@ class Exclusion {
   PeerId self_;
   Duration lasts_;
   Conduct conduct_;
+  bool in_step_ = true;
   std::map<PeerId, std::map<PeerId, Time>> until_;  ///< Ends of refusals, by accuser and accused.
   std::set<PeerId> shared_;  ///< Peers that we refuse, and that many did at some time meanwhile.
   Time tolerates_until_{};   ///< We begin no refusal for messages before this.

@@ -129,6 +129,9 @@ struct MixRule {
   friend bool operator==(const MixRule&, const MixRule&) = default;
 };
 
+/// True if peers wait for messages of each other.
+inline bool is_in_step(const MixRule& rule) { return rule.staleness != unbounded_staleness; }
+
 /// Properties that follow from a rule's choices. Tests derive their laws from them.
 struct MixTraits {
   bool conserves_mean = false;  ///< Mixing alone leaves the mean of all models unchanged.

@@ -56,6 +56,7 @@ MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& 
                                             begin);
           },
           mix_message_bytes_max(course.elements)) {
+  generations_.agreement().set_in_step(is_in_step(options_.rule));
   options_.revision = {};
   if (options.revision.number == 0) return;
   generations_.agreement().set_revision(options.revision);
@@ -249,6 +250,7 @@ Problems MixingMode::adopt(const SettingsRevision& revision) {
   options_.rule = std::move(switched.rule);
   options_.period = switched.period;
   options_.revision = revision;
+  generations_.agreement().set_in_step(is_in_step(options_.rule));
   return {};
 }
 
@@ -324,7 +326,7 @@ void MixingMode::go_on(Time now, Effects& out) {
   take_messages(staleness == 0 ? round_ : unbounded_staleness, arrived_);
   sent_ = false;
   ++round_;
-  if (staleness != unbounded_staleness) box_.close_before(round_ - std::min(round_, staleness));
+  if (is_in_step(options_.rule)) box_.close_before(round_ - std::min(round_, staleness));
   const ModelVersion before = generations_.agreement().version();
   const std::uint64_t steps = steps_at(before.step);
   ModelVersion after = before;

@@ -466,6 +466,33 @@ TEST_CASE("a peer that is unsound towards one other keeps it out for at most hal
   CHECK(table.seconds_together - before < 0.6 * 600);
 }
 
+TEST_CASE("where no peer waits for another a refusal that few share keeps nobody out", "[unit]") {
+  Table table(3);
+  table.answer = promise;
+  for (const std::uint64_t id : {1, 2, 3}) table.at(id).set_in_step(false);
+  table.disturb(1);
+  table.run_for(1s);
+  const auto all = table.together(2);
+  REQUIRE(all == std::vector{PeerId{1}, PeerId{2}, PeerId{3}, hostile});
+  const double before = table.seconds_together;
+  for (int i = 0; i < 600; ++i) {
+    table.say(Refusals{{PeerId{2}, PeerId{2}}}, PeerId{1});
+    table.run_for(1s);
+  }
+  CHECK(table.seconds_together - before == Approx(600));
+  // Peer 1 hears ballots of the peer that it refuses, and is in generations with it.
+  table.disturb(1);
+  table.run_for(2s);
+  CHECK_FALSE(table.at(1).is_excluded(hostile));
+  for (const std::uint64_t id : {1, 2, 3}) CHECK(table.together(id) == all);
+  table.refuse(3, hostile);
+  table.run_for(2s);
+  for (const std::uint64_t id : {1, 2, 3}) {
+    CHECK(table.at(id).is_excluded(hostile));
+    CHECK(table.together(id) == peers({1, 2, 3}));
+  }
+}
+
 TEST_CASE("accusations of a hostile peer keep no sound one out", "[unit]") {
   Table table(3);
   table.answer = promise;
