@@ -143,10 +143,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
 }
 
 Time AllReduceMode::deadline() const {
-  const bool ends = generations_.is_rebalance_due() && course_.phase() != Phase::done &&
-                    operation_.is_untouched();
-  const Time quiet_until = operation_.is_quiet() ? survey_.quiet_until() : never;
-  const Time own = std::min(states_.deadline(), ends ? settled_at_ : quiet_until);
+  const Time own = std::min(states_.deadline(), operation_.is_quiet() ? quiet_until() : never);
   return generations_.deadline(course_, operation_.is_waiting(), own);
 }
 
@@ -244,7 +241,7 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
                           from_seconds(generations_.operation_seconds()), out);
   settled_at_ =
       now + std::clamp(from_seconds(generations_.operation_seconds() / 2), settle_min, settle_max);
-  operation_.set_quiet(is_quiet(now), out);
+  operation_.set_quiet(now < quiet_until(), out);
   operation_.begin(step(), options_.local.steps_at(step(), course_.steps()), out);
 }
 
@@ -463,16 +460,16 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
 
 void AllReduceMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
-  const bool quiet = is_quiet(now);
+  const bool quiet = now < quiet_until();
   if (quiet == operation_.is_quiet()) return;
   operation_.set_quiet(quiet, out);
   finish_operations(now, out);
 }
 
 /// Quiet while a probe is on its way, and shortly before the generation ends for a better one.
-bool AllReduceMode::is_quiet(Time now) const {
-  return now < survey_.quiet_until() ||
-         (generations_.is_rebalance_due() && operation_.is_untouched() && now < settled_at_);
+Time AllReduceMode::quiet_until() const {
+  const bool ends = generations_.is_rebalance_due() && operation_.is_untouched();
+  return ends ? std::max(settled_at_, survey_.quiet_until()) : survey_.quiet_until();
 }
 
 }  // namespace gv

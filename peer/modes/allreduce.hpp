@@ -87,7 +87,7 @@ class AllReduceMode final : public Mode {
 
   bool is_common(const Generation& generation) const;
   void begin_operation(Time now, Effects& out);
-  bool is_quiet(Time now) const;
+  Time quiet_until() const;
   void finish_operations(Time now, Effects& out);
   void go_on(Time now, Effects& out);
   void next_job(Time now, std::vector<Job>& jobs, Effects& out);
