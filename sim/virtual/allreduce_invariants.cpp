@@ -37,7 +37,11 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
     if (confirm == nullptr) continue;
     // "stands still": a peer that answered a ballot does not move on before the ballot is decided.
-    const bool older = confirm->ballot < mine.answered;
+    // One that a hostile peer has lifted to a number far above all others comes down again.
+    const bool lifted =
+        world.hostile_count() > 0 &&
+        mine.answered.number > confirm->ballot.number + Agreement::numbers_ahead_max;
+    const bool older = confirm->ballot < mine.answered && !lifted;
     const bool moved = confirm->ballot == mine.answered && confirm->answer.version != mine.version;
     if (older || moved) {
       fail(world, "stands still",

@@ -249,7 +249,7 @@ DrawnWorld draw_honest(std::uint64_t seed) {
 
 DrawnWorld draw_world(std::uint64_t seed) {
   DrawnWorld world = draw_honest(seed);
-  // A generator of its own, so that the other worlds stay as they were.
+  // Drawn by a separate generator, so that worlds without hostile peers do not depend on it.
   const bool is_hostile = Rng(seed).fork("hostile").chance(0.25);
   return is_hostile ? as_hostile(std::move(world)) : world;
 }

@@ -38,7 +38,7 @@ DrawnWorld as_hostile(DrawnWorld world);
 
 /// Returns the world with a drawn pipeline: stages, schedule, router, chains. It has fewer peers
 /// and longer steps, so that it has about as many events as one in mode `allreduce`. A world with a
-/// pipeline stays as it is.
+/// pipeline is returned unchanged.
 DrawnWorld as_pipeline(DrawnWorld world);
 
 /// Returns the world in mode `mixing`, with a drawn legal rule.

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
 
 #include "base/overloaded.hpp"
 #include "sim/virtual/trace.hpp"
@@ -174,7 +177,7 @@ void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
     const VirtualPeer& there = world.peer(other);
     return other != peer && !world.is_hostile(other) && there.state == PeerState::up &&
            !within(record(other).disturbed_at, now, exclusion_max) &&
-           there.node->generations()->agreement().is_excluded(id_of(proposer));
+           there.node->generations()->agreement().is_convicted(id_of(proposer));
   };
   for (const auto& [proposer, since] : equivocated_) {
     if (now - since <= exclusion_max || agreement.is_excluded(id_of(proposer))) continue;
@@ -262,6 +265,47 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   halves_.erase(other);
 }
 
+/// "no stranger's model": a single hostile peer cannot give a newcomer a model of its own, if the
+/// newcomer knows a sound peer with a model. The bound is that of ModelReview with some tolerance,
+/// because sketches are a third off, and models go on in the meantime.
+void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
+                               const DownloadedModel& model) {
+  const GossipMode* gossip = world.peer(peer).node->as<GossipMode>();
+  if (gossip == nullptr || gossip->population().is_on() || world.hostile_count() != 1) return;
+  std::vector<std::span<const float>> others;
+  double apart = 0;
+  for (const PeerId id : world.peer(peer).node->membership().view().peers()) {
+    const VirtualPeer& other = world.peer(number_of(id));
+    if (number_of(id) == peer || world.is_hostile(number_of(id)) || !other.node) continue;
+    const PairExchange& exchange = other.node->as<GossipMode>()->exchange();
+    if (!exchange.snapshot()) continue;
+    others.emplace_back(exchange.snapshot()->values);
+    apart = std::max(apart, exchange.widest_recent_distance());
+  }
+  const auto distance = [](std::span<const float> a, std::span<const float> b) {
+    double squares = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+      squares += difference * difference;
+    }
+    return std::sqrt(squares);
+  };
+  double nearest = std::numeric_limits<double>::infinity();
+  double longest = 0;
+  const std::vector<float> zero(model.values.size());
+  for (const auto& one : others) {
+    nearest = std::min(nearest, distance(one, model.values));
+    longest = std::max(longest, distance(one, zero));
+    for (const auto& other : others) apart = std::max(apart, distance(one, other));
+  }
+  const double most = std::max(10 * apart, 2 * longest);
+  if (!others.empty() && nearest > most) {
+    fail(world, "no stranger's model",
+         fmt::format("peer-{} adopts a model {:g} away from all others, {:g} at most", peer,
+                     nearest, most));
+  }
+}
+
 void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
   if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
@@ -271,7 +315,10 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   for (const Job::Task& task : job.tasks) {
     mine.step_wanted = step_after(task, mine.step_wanted);
   }
-  if (first_of<task::AdoptModel>(job.tasks) != nullptr) mine.adopted_at = world.now();
+  if (const auto* adopts = first_of<task::AdoptModel>(job.tasks)) {
+    mine.adopted_at = world.now();
+    check_adopted(world, peer, adopts->model);
+  }
   const auto* adds = first_of<task::AddForces>(job.tasks);
   if (adds == nullptr) return;
   mine.forces += adds->forces.size();
@@ -404,17 +451,23 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
   PeerRecord& mine = record(peer);
   if (view.hash() != std::exchange(mine.view_hash, view.hash())) {
     for (const PeerId member : view.peers()) {
+      mine.entered.try_emplace(number_of(member), world.now());
       if (member == id_of(peer) || std::ranges::binary_search(world.allowed(peer), member))
         continue;
       fail(world, "no ghost",
            fmt::format("peer-{} counts {} in, which is not on its list", peer, to_string(member)));
     }
+    std::erase_if(mine.entered,
+                  [&](const auto& entry) { return !view.contains(id_of(entry.first)); });
   }
-  // A peer that is gone is declared dead in time, unless a fault hid it. With hostile peers this is
-  // not checked: one that is asked to probe it for another can say that it answered.
-  if (world.hostile_count() > 0) return;
-  for (const auto& [gone, since] : gone_) {
+  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer may bring a
+  // dead one back by a statement that it has kept to itself, and then it is declared dead again.
+  for (const auto& [gone, gone_since] : gone_) {
     const Time now = world.now();
+    const auto entered = mine.entered.find(gone);
+    const Time since = world.hostile_count() > 0 && entered != mine.entered.end()
+                           ? std::max(gone_since, entered->second)
+                           : gone_since;
     if (now - since <= death_excused_for || !view.contains(id_of(gone))) continue;
     if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) continue;
     if (within(mine.disturbed_at, now, death_excused_for)) continue;

@@ -76,7 +76,8 @@ class Invariants : public Checker {
     std::optional<Time> adopted_at;  ///< When it replaced its model with a fetched one.
     /// Last time it was killed, stopped or slowed, or its clock changed.
     std::optional<Time> disturbed_at;
-    std::uint64_t view_hash = 0;  ///< Hash of the view checked last.
+    std::uint64_t view_hash = 0;         ///< Hash of the view checked last.
+    std::map<PeerNumber, Time> entered;  ///< When each peer came into its view.
     std::optional<Time> undecided_at;
     std::optional<Time> done_at;                  ///< End of its newest job.
     std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
@@ -88,6 +89,7 @@ class Invariants : public Checker {
 
   PeerRecord& record(PeerNumber peer);
   void check_force(const Simulator& world, PeerNumber peer, const Force& force);
+  void check_adopted(const Simulator& world, PeerNumber peer, const DownloadedModel& model);
   void check_bounds(const Simulator& world, PeerNumber peer);
   void check_members(const Simulator& world, PeerNumber peer);
   void check_ghosts(const Simulator& world, PeerNumber peer);

@@ -16,7 +16,7 @@ Passage Link::pass(Time now, std::size_t bytes, Rng& rng) {
   free_at_ = begins + carrying;
   passage.sent = free_at_;
   if (state.cut) return passage;
-  // A perfect link draws nothing, so perfect worlds do not depend on changes to the draws.
+  // Draw only for faults that the link has, so that worlds without faults never depend on draws.
   if (quality.loss > 0 && rng.chance(quality.loss)) return passage;
   if (quality.corrupt > 0 && rng.chance(quality.corrupt)) {
     passage.damaged = true;

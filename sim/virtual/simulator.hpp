@@ -87,6 +87,7 @@ using MakeWorkload = std::function<std::unique_ptr<Replica>(std::size_t peer)>;
 /// One virtual peer as watchers see it.
 struct VirtualPeer {
   PeerState state = PeerState::absent;
+  Time since{};                   ///< When the state began.
   std::uint32_t incarnation = 0;  ///< Counts starts and ends.
   std::unique_ptr<Node> node;     ///< Exists while up or stopped.
   std::unique_ptr<Replica> work;

@@ -124,7 +124,7 @@ struct Simulator::World {
     double job_cpu = 1;    ///< Factor on the pace from faults of its CPU.
     std::uint64_t jobs = 0;
     Rng pace{0};
-    Time state_since{};
+    Time booked_until{};
     std::optional<Time> joining_since;
     std::map<PeerNumber, std::uint32_t> met;  ///< Peers met, with their incarnation at that time.
     /// Peers that answered, with their incarnation at that time.

@@ -11,6 +11,7 @@ void Simulator::World::set_state(PeerNumber number, PeerState state) {
   account(number);
   if (is_reachable(number)) --running;
   peers[number].state = state;
+  peers[number].since = now;
   if (is_reachable(number)) ++running;
   for (Watcher* watcher : watchers) watcher->on_state(outer, number, state);
 }
@@ -18,10 +19,10 @@ void Simulator::World::set_state(PeerNumber number, PeerState state) {
 /// Books the time since the last change of state.
 void Simulator::World::account(PeerNumber number) {
   VirtualPeer& peer = peers[number];
-  const double passed = seconds(now - machines[number].state_since);
+  const double passed = seconds(now - machines[number].booked_until);
   if (peer.state == PeerState::stopped) peer.spent.stopped += passed;
   if (peer.state == PeerState::down) peer.spent.down += passed;
-  machines[number].state_since = now;
+  machines[number].booked_until = now;
 }
 
 void Simulator::World::account_joining(PeerNumber number) {
@@ -199,6 +200,11 @@ void Simulator::World::revoke(PeerNumber number) {
     if (std::erase(allowed, id_of(number)) == 0 || peers[other].state != PeerState::up) continue;
     feed(other, {.kind = Input::Kind::command, .peer = other},
          [&](Node& node, Time t, NodeEffects& out) { node.authorize(t, allowed, out); });
+    // Perhaps it knew no other peer, and is given one.
+    if (peers[other].node->membership().view().size() > 1) continue;
+    for (const PeerNumber contact : first_contact(other)) {
+      queue.push(now, Dial{other, contact, peers[other].incarnation, 0});
+    }
   }
 }
 

@@ -245,7 +245,7 @@ TEST_CASE("a peer that comes back or wakes up goes on with the others", "[sim][m
 
 namespace {
 
-/// Counts messages of peers that remember each other, by form.
+/// Counts the messages sent under a mixing rule with memory, by their MixForm.
 class Forms : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
