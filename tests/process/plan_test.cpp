@@ -126,11 +126,13 @@ TEST_CASE("a slow peer is planned for", "[process]") {
   };
   // The slower peer gets the smaller stage of the cut, and still holds up the other.
   CHECK(step_ms("1,0.02") > 5 * step_ms("1,1"));
-  // The proposed cut leaves the slow peer almost nothing: a last layer of ten units.
+  // The proposed cut leaves the slow peer almost nothing: a last layer of ten units, and perhaps
+  // the activation before it, whose cost a busy machine hides.
   const Planned planned = plan(config, {"--speeds", "1,0.02"});
   INFO(planned.output);
   CHECK(has(planned.output, "Peers: as fast as this machine by 1, 0.02."));
-  CHECK(has(line_with(planned.output, "best other measured"), "ends = [8, 9]"));
+  const std::string other = line_with(planned.output, "best other measured");
+  CHECK((has(other, "ends = [8, 9]") || has(other, "ends = [7, 9]")));
   const Planned refused = plan(config, {"--speeds", "1,0.5", "--peers", "3"});
   CHECK(refused.exit_code == 2);
   CHECK(has(refused.output, "--speeds: 2 of them for 3 peers; give one for each peer"));

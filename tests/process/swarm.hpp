@@ -81,9 +81,10 @@ class Swarm {
   /// Peer `number`'s view of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
   std::string state_of(std::size_t number, std::size_t other);
   std::uint64_t step(std::size_t number);
-  /// Waits up to a minute until all of them have reached that step.
+  /// Waits up to a minute until every peer in `numbers` has reached `step`. False if one has not.
   bool reach(const std::vector<std::size_t>& numbers, std::uint64_t step);
-  /// Waits until all of them are `steps` steps further than the first of them is now.
+  /// Waits up to a minute until every peer in `numbers` is `steps` steps beyond the present step of
+  /// the first. False if one is not.
   bool go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps = 50);
   /// Waits up to half a minute until the peer completes more exchanges.
   bool exchanges_go_on(std::size_t number);
