@@ -30,8 +30,8 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 /// otherwise the same as run_swarm().
 int check_scenario(const SimulateOptions& options);
 
-/// Runs the scenario and prints progress and summary. Returns 0, 1 if the machine failed, 2 if the
-/// operator has to fix something.
+/// Runs the scenario and prints progress and summary. Returns 0 on success, 1 if the machine
+/// failed, 2 if the operator has to fix something.
 int simulate(const SimulateOptions& options);
 
 }  // namespace gv

@@ -131,7 +131,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   if (waiting) doors.expect_no_more(lane.id);
   const bool lost = lane.state == Lane::State::open;
   if (lost) {
-    // The invitation may be older than the open lane, or follow its loss at the other side.
+    // Accept only if the other side lost this lane. An older invitation names an earlier lane.
     if (theirs.previous != lane.id) return;
     retired.add(lane.connection);
     lane.connection.reset();

@@ -72,7 +72,7 @@ class Optimizer {
   void reset();
 
   const OptimizerSpec& spec() const { return spec_; }
-  /// Sets the momentum of later steps. The accumulated state stays.
+  /// Sets the momentum of later steps. The accumulated state does not change.
   void set_momentum(double momentum) { spec_.momentum = momentum; }
 
  private:

@@ -132,7 +132,7 @@ struct TrainerSpec {
   ScheduleSpec schedule;
   std::size_t batch = 64;     ///< Samples in a step of run_steps(). Schedules scale with it.
   std::size_t batch_max = 0;  ///< The largest number of samples for gradient(); 0 means `batch`.
-  std::size_t threads = 1;    ///< Workers of run_steps(). Several step without locks (Hogwild).
+  std::size_t threads = 1;    ///< Workers of run_steps(). More than one: Hogwild, without locks.
   std::uint64_t steps = 0;    ///< The whole budget of steps. Schedules end here.
   std::uint64_t seed = 1;     ///< Seed of the run. Every peer gets the same initial model.
   /// This replica's number. It determines its own order of samples and dropout.

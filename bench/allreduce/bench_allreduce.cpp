@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Short enough for a person to wait, and too rare to disturb the measurement.
+/// Pause between looks at the ranks' output: long enough not to disturb the measurement.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto row_deadline = std::chrono::minutes(2);
 constexpr auto last_generation_deadline = std::chrono::seconds(5);

@@ -16,9 +16,10 @@ namespace gv {
 /// Exact for up to `exact_up_to` peers (at most 16), by dynamic programming over subsets (Bellman
 /// 1962; Held and Karp 1962): peers^2 * 2^peers steps. Above that a search: bisection over the
 /// slowest link allowed, each time with a greedy ring that is improved by moving segments (Or 1976)
-/// and reversing them (Croes 1958), and leaves local optima by draws from a fixed seed. The same
-/// links give the same ring on every peer. It takes peers^3 steps for a round of moves: about 20
-/// ms for 32 peers, 100 ms for 64 and a second for 128.
+/// and reversing them (Croes 1958). Random moves, always from the same seed, lead out of local
+/// optima, so the same links give the same ring on every peer. It takes
+/// peers^3 steps for a round of moves: about 20 ms for 32 peers, 100 ms for 64, and a
+/// second for 128.
 std::vector<std::size_t> ring_order(
     std::size_t peers, const std::function<double(std::size_t from, std::size_t to)>& seconds,
     std::size_t exact_up_to = 12);

@@ -104,14 +104,14 @@ struct CodecTraits {
   /// can therefore sum codes.
   bool linear = false;
   /// The smallest omega with E ||C(x) - x||^2 <= omega ||x||^2. qsgd and terngrad with s levels and
-  /// buckets of n: (sqrt(1 + (n-1)/s^2) - 1) / 2, reached by one value of s and all others of s /
-  /// (s + sqrt(s^2 + n - 1)). random_k: d/k - 1, which every x reaches.
+  /// buckets of n: (sqrt(1 + (n-1)/s^2) - 1) / 2, attained if one value is s and all others are
+  /// s / (s + sqrt(s^2 + n - 1)). random_k: d/k - 1, attained by every x.
   double omega = 0;
   /// The largest delta with ||C(x) - x||^2 <= (1 - delta) ||x||^2; 0 for unbiased codecs, which
-  /// bound only the mean. top_k: k/d. sign: 1 / (bucket size), reached by one value among zeros;
-  /// for a given x it is ||x||_1^2 / (d ||x||_2^2), which is 2/pi for normally distributed values.
-  /// fp16: 1 - 2^-22 and bf16: 1 - 2^-16, for values that are normal numbers in that format;
-  /// smaller values lose up to 2^-25 and 2^-134 each.
+  /// bound only the mean. top_k: k/d. sign: 1 / (bucket size), attained if all values but one are
+  /// 0; for a given x it is ||x||_1^2 / (d ||x||_2^2), which is 2/pi for normally distributed
+  /// values. fp16: 1 - 2^-22 and bf16: 1 - 2^-16, for values that are normal numbers in that
+  /// format; smaller values lose up to 2^-25 and 2^-134 each.
   double delta = 0;
 };
 CodecTraits traits_of(const Codec& codec, std::size_t elements);

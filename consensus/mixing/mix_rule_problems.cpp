@@ -42,8 +42,8 @@ struct Case {
 
   /// True if the codec loses part of an average for good, because nothing remembers the loss.
   bool loses() const { return !remembers && lossy && averages; }
-  /// True if the square of what a memory holds grows in every round, by omega. That of qsgd is
-  /// reached by one large value among small ones; of usual models it loses much less.
+  /// True if the squared norm of what a memory holds grows in every round, by the factor omega.
+  /// qsgd loses that much only if one value is large and the others small, which is rare in models.
   bool misses_more_than_all() const {
     const CodecTraits traits = traits_of(rule.codec, 1024);
     const bool is_fine = rule.codec.kind == CodecKind::qsgd && rule.codec.levels > 1;

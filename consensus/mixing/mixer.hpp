@@ -43,7 +43,7 @@ class Mixer {
 
   /// Sets our rank among the peers in `order`. State about neighbours starts again from the present
   /// model, except for the copies of their references. Momentum and all other state of our own
-  /// stays.
+  /// is kept.
   void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
                         std::span<const Real> x);
 

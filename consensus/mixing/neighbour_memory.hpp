@@ -30,7 +30,7 @@ class NeighbourMemory {
   using Vector = std::vector<Real>;
 
   /// Ranks follow this order from now on, and only copies of `neighbours` are kept. Copies of the
-  /// last generation stay if their peer is still a neighbour.
+  /// last generation are kept if their peer is still a neighbour.
   void begin_generation(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
   /// Drops our reference and all copies, because another peer's model replaced ours.
   void forget();

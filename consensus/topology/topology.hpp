@@ -101,7 +101,7 @@ std::size_t period_of(const Topology& topology, std::size_t n);
 Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round);
 
 /// Properties of a topology that need no matrix. The matrices of all kinds are doubly stochastic:
-/// every row and every column sums to 1, so the mean of the models stays.
+/// every row and every column sums to 1, so a round does not change the mean of the models.
 struct Traits {
   bool symmetric = true;  ///< W_ij = W_ji in every round.
   /// The largest number of other ranks that one rank takes from in a round.

@@ -235,7 +235,7 @@ double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
   std::vector<float> out(is_last ? 0 : trainer.boundary(stage + 1).forward());
   std::vector<float> back(is_last ? 0 : trainer.boundary(stage + 1).activations);
   std::vector<float> d_in(stage > 0 ? trainer.boundary(stage).activations : 0);
-  // The first pass uses the existing network; the second needs another, which stays.
+  // The first pass uses the existing network. The second needs another, which is not freed.
   trainer.forward(stage, 1, 0, 0, in, out);
   const double before = allocated_bytes();
   trainer.forward(stage, 2, 0, 0, in, out);

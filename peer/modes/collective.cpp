@@ -91,8 +91,8 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   sum_.local = options_.local.is_local(step);
   plan_ = compressor_->plan(sum_);
   cut();
-  // A gradient is the mean of its samples, so another share needs another gradient. Local steps
-  // stay as they are: the share is only their weight.
+  // A gradient is the mean of its samples, so another share needs another gradient. The change
+  // made by local steps is used again unaltered, because the share is only its weight.
   if (!gradient_.valid || (gradient_.samples != share_ && !sum_.local)) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),

@@ -25,7 +25,7 @@ namespace gv {
 /// How often and how strongly a peer exchanges. The layout in `exchange` is filled in from the
 /// course.
 struct GossipOptions {
-  std::uint64_t period_steps = 16;  ///< Local steps between two exchanges, as `trigger` says.
+  std::uint64_t period_steps = 16;  ///< Nominal local steps between exchanges; see TriggerKind.
   TriggerKind trigger = TriggerKind::steps;  ///< PairingKind::matching needs the rounds of `steps`.
   double target_spread = 0;                  ///< Wanted distance for TriggerKind::spread.
   PairingKind pairing = PairingKind::matching;
@@ -36,7 +36,7 @@ struct GossipOptions {
   /// Scale alpha with the learning rate (EASGD's rho fixed).
   bool alpha_with_learning_rate = false;
   double peak_learning_rate = 0;  ///< Learning rate at which alpha is used as it is.
-  /// A peer this far behind when it joins or wakes fetches a model.
+  /// A peer that joins or wakes this many periods behind another fetches a model.
   std::uint64_t catch_up_periods = 8;
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
@@ -142,8 +142,8 @@ class GossipMode final : public Mode {
   double steps_per_second_ = 0;
   /// Distance of the two models in the last exchange, before the force: a sample of the spread.
   double last_distance_ = 0;
-  /// A peer that we refused while we were busy: our next partner. Only uniform pairing uses it,
-  /// since only there we choose.
+  /// A peer that we refused while we were busy: our next partner. Used only by uniform pairing,
+  /// where a peer chooses its own partner.
   std::optional<PeerId> owed_;
   bool topology_fits_ = true;               ///< As of the last round.
   std::vector<Force> forces_;               ///< Committed forces that the next job adds.

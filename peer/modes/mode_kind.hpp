@@ -12,7 +12,7 @@ enum class ModeKind { gossip, allreduce, pipeline, mixing };
 struct ModeName {
   ModeKind kind{};
   std::string_view name;  ///< In configs.
-  std::string_view way;   ///< In a sentence, after "peers train".
+  std::string_view way;   ///< Completes the sentence "peers train ...", as in "by gossip".
 };
 
 /// All modes, in the order of the enumeration.

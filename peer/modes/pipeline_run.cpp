@@ -86,7 +86,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   routes_ = routes_of(operation);
   schedule_ =
       make_schedule(options_.kind, routes_, order_.size(), options_.accumulate, options_.ahead);
-  // An early result only counts if its sender is where the routes say.
+  // Keep only early results of this run that came from the neighbour that the routes name.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations_named;
     return !is_now || !is_from_neighbour(entry.first, entry.second.from);

@@ -64,7 +64,7 @@ class StageStates {
 
   // ---- Copies for neighbours ----
 
-  /// Sends a copy of the stage's state after that run to a peer that keeps it.
+  /// Sends the stage's state after run `operation` to `to`, which keeps the copy.
   void send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values, PeerId to,
                  Effects& out) const;
   /// `from` is to send us its copy of the stage at that version.

@@ -86,8 +86,8 @@ TEST_CASE("both orders of D-PSGD settle where the linear equations say", "[unit]
   }
 }
 
-// Lin 2021, and an analysis of its fixed point: local momentum settles where plain descent with eta
-// / (1 - beta) does, quasi-global momentum where plain descent with eta does.
+// Lin 2021, and an analysis of its fixed points: local momentum has that of plain descent with the
+// rate eta / (1 - beta), quasi-global momentum that of plain descent with the rate eta.
 TEST_CASE("quasi-global momentum has the bias of plain descent and local momentum a larger one",
           "[unit]") {
   const std::size_t peers = 16;

@@ -296,7 +296,7 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
   }
 }
 
-// A new generation begins between the stop and the restart, so both swarms have its state.
+// Both swarms begin a new generation after ten rounds, so that only the restart differs.
 TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
     INFO(text_of(rule));

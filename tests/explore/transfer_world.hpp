@@ -21,9 +21,9 @@ struct TransferBound {
 };
 
 /// Peer 0 downloads, peers 1 and 2 serve, all with the production code. A state has two values,
-/// sent in two blocks, and both sources begin with the same version. The newcomer begins a
-/// download, of any version or only of the first, whenever none is in progress, and may give it up
-/// at any time. Only its own timer moves its clock, and may fire at any time.
+/// sent in two blocks, and both sources begin with the same version. Whenever no download is in
+/// progress, the newcomer may begin one, of any version or of the initial version only, and may
+/// give it up at any time. Its clock moves only when its timer fires, which may be at any time.
 class TransferWorld {
  public:
   explicit TransferWorld(const TransferBound& bound);

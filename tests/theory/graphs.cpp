@@ -110,7 +110,7 @@ Rows one_peer_exponential() {
     const RoundPlan plan({.topology = topology}, n, 1);
     const auto log = static_cast<std::size_t>(std::bit_width(n - 1));
     const bool is_power = std::has_single_bit(n);
-    // For other numbers four periods leave at least 64^-4 = 6e-8 of a spread, reached by 63.
+    // For other numbers four periods leave at least 64^-4 = 6e-8 of a spread (with 63 peers).
     const std::size_t before = is_power ? log - 1 : 4 * log;
     Product product(plan);
     for (std::size_t round = 0; round < before; ++round) {

@@ -18,7 +18,7 @@ struct TheoryRow {
   std::string source;   ///< Where the expected value comes from, see theory_legend().
   std::string allowed;  ///< The largest allowed difference between the two.
   bool ok = false;
-  /// Why they differ, or why so large a difference is allowed. Empty if there is nothing to say.
+  /// Why `measured` and `expected` differ, or why `allowed` is so large. Empty if not needed.
   std::string note;
 };
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t lanes = 16;
 
 /// e^x for x <= 0, as 2^n times a polynomial (Cephes). Below -87 a float would underflow, so the
-/// result stays at 2e-38.
+/// result is that of -87, 2e-38.
 GV_BODY float exponential(float x) {
   x = x < -87.0f ? -87.0f : x;
   // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.

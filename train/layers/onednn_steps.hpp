@@ -1,4 +1,4 @@
-// The steps of a network that oneDNN computes. oneDNN's own interface is hidden.
+// The operations ("steps") of a network that oneDNN carries out. No oneDNN type appears here.
 #pragma once
 
 #include <cstddef>

@@ -69,7 +69,7 @@ constexpr std::array noloco_constraints = {
 
 }  // namespace
 
-// conserves_mean: apart from the changes by steps, the mean of the slow models stays.
+// conserves_mean: only steps change the mean of the slow models.
 extern const MixPart noloco;
 constinit const MixPart noloco{.name = "noloco",
                                .traits = {.conserves_mean = true,
