@@ -147,7 +147,8 @@ void Membership::State::on(Time now, PeerId from, const PingRequest& request, Ef
                         .origin_sequence = request.sequence,
                         .target = request.target,
                         .nack_at = now + options.probe_timeout * 4 / 5};
-  out.send(request.target, Ping{sequence, self.member.progress, rumors_for(request.target), true});
+  out.send(request.target,
+           Ping{sequence, self.member.progress, rumors_for(request.target), request.newer_than});
 }
 
 /// True if the target of a probe has signed a statement that is later than what we knew when we
@@ -163,7 +164,11 @@ void Membership::State::on(Time now, PeerId from, const Ack& ack, Effects& out) 
   if (ack.about == from) note_progress(from, ack.progress);
   if (probe && probe->sequence == ack.sequence && probe->target == ack.about) {
     // A helper's word is not enough: a hostile one would keep a dead peer alive.
-    if (from != ack.about && !has_restated(*probe)) return;
+    if (from != ack.about && !has_restated(*probe)) {
+      // But it answered, so our link works.
+      if (probe->nacks_missing > 0) --probe->nacks_missing;
+      return;
+    }
     probe.reset();
     judge_health(-1);
     return;
@@ -338,6 +343,8 @@ void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& ou
   }
   std::erase_if(state.relays,
                 [&](const auto& item) { return !state.authorized.contains(item.second.origin); });
+  std::erase_if(state.forgotten,
+                [&](const auto& item) { return !state.authorized.contains(item.first); });
   std::erase_if(state.unheard,
                 [&](const auto& item) { return !state.authorized.contains(item.first); });
   state.due = std::max(now, state.deadline());
@@ -377,7 +384,8 @@ int Membership::local_health() const { return state_->health; }
 std::size_t Membership::held() const {
   const State& state = *state_;
   std::size_t held = state.others.size() + state.unwell.size() + state.news.size() +
-                     state.unheard.size() + state.probe_order.size() + state.relays.size();
+                     state.unheard.size() + state.probe_order.size() + state.relays.size() +
+                     state.forgotten.size();
   for (const PeerId peer : state.unwell) held += state.others.at(peer).suspected_by.size();
   return held;
 }

@@ -42,7 +42,11 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
     if (!authorized.contains(rumor.id)) continue;
     // Only the peer itself can return with statements that are older than those we have forgotten.
     const bool is_known = rumor.id == id() || others.contains(rumor.id);
-    if (!is_known && rumor.id != from && !is_news(rumor)) continue;
+    if (!is_known && rumor.id != from && !is_news(rumor)) {
+      // If it is there, it answers for itself.
+      if (is_live(rumor.state)) met.push_back(rumor.id);
+      continue;
+    }
     if ((!is_known || is_news(rumor)) && !is_signed(rumor, *signer)) {
       // Peers pass on only statements that they have verified, so the sender is at fault. The rest
       // of its message is not worth the time to verify it.

@@ -473,6 +473,9 @@ TEST_CASE("a peer that is probed for another one answers with a statement that i
   // One is enough for all that ask, and a number that we have not reached yet is none to pass.
   CHECK(stated(before.version) == later);
   CHECK(stated(before.version + 1000) == later);
+  // A helper passes on what the asker knows.
+  lone.receive(1, PingRequest{.sequence = 8, .target = peer_of(2), .rumors = {}, .newer_than = 41});
+  CHECK(std::get<Ping>(lone.out.messages.back().message).newer_than == 41);
 }
 
 // ---- Ticks ----
