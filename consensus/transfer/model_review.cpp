@@ -167,8 +167,12 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * std::max(norm, 1.0))) {
     return Reason::norm_exceeded;
   }
-  const double spread = std::max(middle(std::move(reports)), middle(std::move(gaps)));
-  if (spread == 0 && options_.believes_fresh_witnesses) return Reason::none;
+  const double widest = std::ranges::max(gaps);
+  const bool reports_none = std::ranges::max(reports) == 0;
+  if (reports_none && widest == 0 && options_.believes_fresh_witnesses) return Reason::none;
+  // Without reports a witness that copies another one would make the middle gap nothing.
+  const double spread =
+      std::max(middle(std::move(reports)), reports_none ? widest : middle(std::move(gaps)));
   double allowed = options_.tolerance * spread;
   if (replies.size() == 1) allowed = std::max(allowed, options_.share_of_norm * norm);
   const auto near = static_cast<std::size_t>(

@@ -22,10 +22,11 @@ inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 /// Reviews one downloaded model at a time, where the models of peers are close to each other. The
 /// seed of the sketches is drawn after the download, so its source cannot know the directions. A
 /// model is sound if at least half of the witnesses' models are within `tolerance` times the
-/// spread. Each witness reports how far it lately was from others, and its model has a distance
-/// from the nearest model of another witness. The spread is the middle one of the reports or of
-/// these distances, whichever is larger. Of three witnesses one may therefore say what it likes.
-/// Cost: a message to each witness and its answer, one round trip. Pure.
+/// spread. Each witness reports how far it lately was from others, and its model has a gap to the
+/// nearest model of another witness. The spread is the larger of two middles, that of the reports
+/// and that of the gaps; if nobody reports a distance, it is the widest gap. Where peers report
+/// distances, one of three witnesses may therefore say what it likes. Cost: a message to each
+/// witness and its answer, one round trip. Pure.
 ///
 /// The report of a single witness is about recent exchanges, but if it was cut off from the source,
 /// their models may be further apart since. So with one witness a distance of `share_of_norm` times

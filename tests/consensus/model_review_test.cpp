@@ -130,6 +130,25 @@ TEST_CASE("one witness of three may say what it likes", "[unit]") {
   }
 }
 
+TEST_CASE("a witness that copies another one and reports nothing excuses no model", "[unit]") {
+  const Model honest = trained();
+  Judged judged(moved(honest, 50, 4), {near, other, third});
+  judged.answer(near, honest, 0);
+  judged.answer(other, honest, 0);
+  judged.answer(third, moved(honest, 1, 10), 1);
+  CHECK(judged.problem() == Reason::doubtful);
+}
+
+TEST_CASE("where no distances are reported a witness that copies another one refuses no model",
+          "[unit]") {
+  const Model honest = trained();
+  Judged judged(moved(honest, 1, 4), {near, other, third});
+  judged.answer(near, honest, 0);
+  judged.answer(other, honest, 0);
+  judged.answer(third, moved(honest, 1, 10), 0);
+  CHECK(judged.problem() == Reason::none);
+}
+
 TEST_CASE("a model that is much longer than those of the witnesses is refused for that", "[unit]") {
   const Model honest = trained();
   Judged judged(moved(honest, 1e6, 4));
