@@ -86,7 +86,10 @@ bool Agreement::refuse(Time now, PeerId peer, Effects& out) {
 void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& out) {
   out.tell(UnsoundMessage{.peer = peer, .why = why});
   if (exclusion_.offend(now, peer)) {
-    out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(refusal())});
+    // Where we go on beside it, we need to hear its ballots.
+    if (exclusion_.is_in_step()) {
+      out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(refusal())});
+    }
     choose_candidates();
     tell_refusals(out);
   }

@@ -77,9 +77,11 @@ class Agreement {
   /// Says whether the peers of a generation wait for each other (the default). If not, a peer that
   /// refuses another one alone goes on beside it.
   void set_in_step(bool in_step) { exclusion_.set_in_step(in_step); }
-  /// Refuses to work with `peer` for a while and tells all candidates. If the running generation
-  /// contains the peer, the caller must end it. Returns true if the refusal is new.
+  /// Refuses to work with `peer` for a while and tells all candidates. If the running generation is
+  /// then spoilt, the caller must end it. Returns true if the refusal is new.
   bool refuse(Time now, PeerId peer, Effects& out);
+  /// True if we refuse the peer, though a generation may contain it where nobody waits.
+  bool refuses(PeerId peer) const { return exclusion_.refuses(self_, peer); }
   /// How long a refusal lasts.
   Duration refusal() const { return exclusion_.lasts(); }
   /// True if more than a third of all peers refuse the peer, or we do and work in step.

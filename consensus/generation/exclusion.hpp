@@ -17,7 +17,7 @@ namespace gv {
 
 /// Refusals of peers, each with a time limit. A peer refuses another only for what it has seen
 /// itself, and tells all others over its own links. A peer is excluded if more than a third of all
-/// peers refuse it. Where peers work in step, one that fewer refuse is excluded by these alone, and
+/// peers refuse it. Where peers work in step, one that fewer refuse is excluded only by these, and
 /// they take no part themselves; elsewhere they go on beside it. If fewer than a third of all peers
 /// are hostile, they cannot exclude a sound peer: one sound peer would have to be among its
 /// accusers (consensus/README.md). Pure.
@@ -30,6 +30,7 @@ class Exclusion {
   /// Says whether the peers of a generation wait for each other. They do unless this says
   /// otherwise.
   void set_in_step(bool in_step) { in_step_ = in_step; }
+  bool is_in_step() const { return in_step_; }
 
   /// Counts an unsound message of `peer`. True if we now begin to refuse the peer. Where peers work
   /// in step, we begin no refusal for messages during one that few others share, nor after it for

@@ -403,6 +403,8 @@ void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effect
 }
 
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  // Lanes to a peer that we refuse are closed, and nobody waits for what would have come.
+  if (!is_in_step(options_.rule) && generations_.agreement().refuses(peer)) return;
   const Generation* generation = generations_.current();
   // Between generations a lost peer should not be waited for.
   const bool concerns = generation == nullptr || (generation->contains(peer) &&
