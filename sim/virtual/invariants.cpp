@@ -267,7 +267,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
 
 /// "no stranger's model": a single hostile peer cannot give a newcomer a model of its own, if the
 /// newcomer knows a sound peer with a model. The bound is that of ModelReview with some tolerance,
-/// because sketches are a third off, and models go on in the meantime.
+/// because sketches are up to a third off, and models go on in the meantime.
 void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
                                const DownloadedModel& model) {
   const GossipMode* gossip = world.peer(peer).node->as<GossipMode>();
@@ -298,7 +298,7 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
     longest = std::max(longest, distance(one, zero));
     for (const auto& other : others) apart = std::max(apart, distance(one, other));
   }
-  const double most = std::max(10 * apart, 2 * longest);
+  const double most = std::max(10 * apart, longest);
   if (!others.empty() && nearest > most) {
     fail(world, "no stranger's model",
          fmt::format("peer-{} adopts a model {:g} away from all others, {:g} at most", peer,

@@ -47,6 +47,16 @@ bool trains(const Simulator& world, PeerNumber number) {
   return peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::training;
 }
 
+/// True if a hostile peer is up or was within `known_within`.
+bool was_hostile_up(const Simulator& world) {
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    const bool is_gone = peer.state != PeerState::up && world.now() - peer.since >= known_within;
+    if (world.is_hostile(number) && !is_gone) return true;
+  }
+  return false;
+}
+
 /// True if every peer waits for others at every step, so that one peer can always stop all.
 bool is_in_step(const Config& config) {
   if (config.run.mode == ModeKind::gossip) return false;
@@ -118,7 +128,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
                    fmt::format("peer-{} does not count peer-{} in", number, other));
     }
     // A hostile peer may just have brought a dead one back by a statement that it kept to itself.
-    if (world.hostile_count() > 0) continue;
+    if (was_hostile_up(world)) continue;
     for (const PeerId counted : view.peers()) {
       const VirtualPeer& other = world.peer(number_of(counted));
       if (other.state == PeerState::up || world.now() - other.since < known_within) continue;

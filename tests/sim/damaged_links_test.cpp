@@ -206,7 +206,8 @@ TEST_CASE("a later life of a peer is told from the one before it") {
 
 TEST_CASE("a lane on which nothing comes is given up in doubt and one that works is kept") {
   LanePair pair;
-  auto& [here, there] = pair.ends;
+  auto& here = pair.ends[0];
+  auto& there = pair.ends[1];
   pair.send(0);
   pair.send(1);
   REQUIRE(pair.world.until([&] { return here.bytes == 1000 && there.bytes == 1000; }));
@@ -225,7 +226,8 @@ TEST_CASE("a lane on which nothing comes is given up in doubt and one that works
 
 TEST_CASE("a lane that the partner lost first is told to be lost although it is made again") {
   LanePair pair;
-  auto& [here, there] = pair.ends;
+  auto& here = pair.ends[0];
+  auto& there = pair.ends[1];
   pair.send(0);
   REQUIRE(pair.world.until([&] { return there.bytes == 1000; }));
   // The end of the old connection travels more slowly than the invitation to a new one.

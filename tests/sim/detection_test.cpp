@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,7 +56,9 @@ class Inquest : public Watcher {
   /// are lost, that can be shortly before the kill.
   std::optional<Time> suspected() const {
     if (suspicions.empty()) return std::nullopt;
-    return std::ranges::min(suspicions | std::views::values);
+    Time first = never;
+    for (const auto& [accuser, at] : suspicions) first = std::min(first, at);
+    return first;
   }
 
   std::optional<Time> killed;
