@@ -70,7 +70,7 @@ class CanonicalBytes {
   }
   template <PlainStruct Struct>
   void add_one(const Struct& value) {
-    std::apply([this](const auto&... fields) { add(fields...); }, fields_of(value));
+    std::apply([this](const auto&... fields) { this->add(fields...); }, fields_of(value));
   }
 
   std::vector<std::byte> bytes_;

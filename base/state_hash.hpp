@@ -121,13 +121,13 @@ class StateHash {
       mix(part.index());
       std::visit([this](const auto& value) { add(value); }, part);
     } else if constexpr (FieldedState<Part>) {
-      std::apply([this](const auto&... fields) { add(fields...); }, fields_of(part));
+      std::apply([this](const auto&... fields) { this->add(fields...); }, fields_of(part));
     } else if constexpr (requires { part.add_to(*this); }) {
       part.add_to(*this);
     } else if constexpr (requires { std::begin(part); }) {
       add_range(part);
     } else if constexpr (requires { std::tuple_size<Part>::value; }) {
-      std::apply([this](const auto&... elements) { add(elements...); }, part);
+      std::apply([this](const auto&... elements) { this->add(elements...); }, part);
     } else {
       mix(static_cast<bool>(part) ? 1 : 0);
       if (part) add_one(*part);

@@ -62,7 +62,7 @@ bool is_proof(const Equivocation& claim, const Signer& signer) {
 auto EquivocationWatch::accept(const Decision& decision, const std::vector<PeerId>& present,
                                Effects& out) -> Finding {
   std::vector<PeerId> others = present;
-  std::ranges::rotate(others, std::ranges::upper_bound(others, self_));
+  std::rotate(others.begin(), std::ranges::upper_bound(others, self_), others.end());
   std::erase(others, self_);
   others.resize(std::min(others.size(), present.size() / 3 + 1));
   for (const PeerId witness : others) {

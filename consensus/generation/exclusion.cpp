@@ -34,9 +34,9 @@ bool Exclusion::tick(Time now, const std::vector<PeerId>& peers) {
   }
   bool changed = false;
   for (auto& [accuser, accused] : until_) {
-    std::erase_if(accused, [&](const auto& one) {
+    std::erase_if(accused, [&, is_own = accuser == self_](const auto& one) {
       const bool is_over = one.second <= now;
-      if (is_over && accuser == self_) {
+      if (is_over && is_own) {
         changed = true;
         if (shared_.erase(one.first) == 0) tolerates_until_ = now + lasts_;
       }

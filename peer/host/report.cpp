@@ -55,7 +55,8 @@ void add_mode(const ModeReport& mode, nlohmann::ordered_json& json) {
     nlohmann::ordered_json& part = section.name.empty() ? json : json[std::string(section.name)];
     if (!section.name.empty()) part = nlohmann::ordered_json::object();
     for (const auto& [name, figure] : section.figures) {
-      std::visit([&](const auto& value) { part[std::string(name)] = value; }, figure);
+      nlohmann::ordered_json& named = part[std::string(name)];
+      std::visit([&](const auto& value) { named = value; }, figure);
     }
   }
   json["columns"] = nlohmann::ordered_json::array();

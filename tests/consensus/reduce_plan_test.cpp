@@ -3,6 +3,7 @@
 #include "consensus/allreduce/reduce_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -427,11 +428,11 @@ TEST_CASE("five ranks change to the ring where two messages less weigh as much a
   constexpr double latency = 1;
   const auto at = [](double bytes_seconds) {
     const ReduceSite site{.link = {latency, bytes_seconds / 4e6}};
-    return std::ranges::min(
-        {ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree}, {},
-        [&](ReduceAlgorithm algorithm) {
-          return predicted_seconds(algorithm, 5, 1'000'000, site);
-        });
+    const std::array algorithms{ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
+                                ReduceAlgorithm::tree};
+    return *std::ranges::min_element(algorithms, {}, [&](ReduceAlgorithm algorithm) {
+      return predicted_seconds(algorithm, 5, 1'000'000, site);
+    });
   };
   CHECK(at(0.99 * 2 / 2.775) == ReduceAlgorithm::halving_doubling);
   CHECK(at(1.01 * 2 / 2.775) == ReduceAlgorithm::ring);

@@ -386,7 +386,7 @@ TEST_CASE("a server sends a part of another version from the start") {
   const StateRequest request{.id = state_id(peer(1), 9, 1),
                              .layout_hash = 7,
                              .version = version_of(1),
-                             .offset = GENERATE(100, 402, 1 << 20)};
+                             .offset = GENERATE(std::uint64_t{100}, 402, 1 << 20)};
   REQUIRE(server.ask(Time{}, peer(1), request, true, out));
   const auto values = std::make_shared<std::vector<float>>(constant(2));
   const std::uint64_t lineage = request.offset == 100 ? 2 : 1;

@@ -135,9 +135,9 @@ Bytes with_float(Bytes bytes, float value) {
     return out;
   };
   const Bytes from = bits_of(marker), to = bits_of(value);
-  const auto found = std::ranges::search(bytes, from);
-  REQUIRE(!found.empty());
-  std::ranges::copy(to, found.begin());
+  const auto found = std::search(bytes.begin(), bytes.end(), from.begin(), from.end());
+  REQUIRE(found != bytes.end());
+  std::ranges::copy(to, found);
   return bytes;
 }
 
