@@ -169,7 +169,8 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   }
   const double widest = std::ranges::max(gaps);
   const bool reports_none = std::ranges::max(reports) == 0;
-  if (reports_none && widest == 0 && options_.believes_fresh_witnesses) return Reason::none;
+  const bool are_fresh = replies.size() > 1 && reports_none && widest == 0;
+  if (are_fresh && options_.believes_fresh_witnesses) return Reason::none;
   // Without reports a witness that copies another one would make the middle gap nothing.
   const double spread =
       std::max(middle(std::move(reports)), reports_none ? widest : middle(std::move(gaps)));

@@ -50,8 +50,8 @@ class ModelReview {
     /// All sound models are equal, bit for bit: one witness with an equal sketch is enough, and the
     /// model is doubtful only if no witness has one.
     bool compares_bits = false;
-    /// If all witnesses' models are equal and none reports a distance, any model is sound: they may
-    /// have only just begun.
+    /// If two or more witnesses' models are equal and none reports a distance, any is sound: they
+    /// may have only just begun.
     bool believes_fresh_witnesses = true;
     Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
     /// After this long the answers received decide. Without any, more witnesses are asked.

@@ -111,6 +111,12 @@ TEST_CASE("to a single witness a model is sound after a time apart, and an unrel
   }
 }
 
+TEST_CASE("a single witness that has not exchanged yet excuses no model from elsewhere", "[unit]") {
+  Judged judged(Model(elements, 0.18F), {near});
+  judged.answer(near, trained(), 0);
+  CHECK(judged.problem() == Reason::doubtful);
+}
+
 TEST_CASE("one witness of three may say what it likes", "[unit]") {
   const Model honest = trained();
   const Model elsewhere = moved(honest, 50, 4);
@@ -130,23 +136,18 @@ TEST_CASE("one witness of three may say what it likes", "[unit]") {
   }
 }
 
-TEST_CASE("a witness that copies another one and reports nothing excuses no model", "[unit]") {
+TEST_CASE(
+    "a witness that copies another one excuses no model where distances are reported, and "
+    "refuses none where they are not",
+    "[unit]") {
   const Model honest = trained();
-  Judged judged(moved(honest, 50, 4), {near, other, third});
-  judged.answer(near, honest, 0);
-  judged.answer(other, honest, 0);
-  judged.answer(third, moved(honest, 1, 10), 1);
-  CHECK(judged.problem() == Reason::doubtful);
-}
-
-TEST_CASE("where no distances are reported a witness that copies another one refuses no model",
-          "[unit]") {
-  const Model honest = trained();
-  Judged judged(moved(honest, 1, 4), {near, other, third});
-  judged.answer(near, honest, 0);
-  judged.answer(other, honest, 0);
-  judged.answer(third, moved(honest, 1, 10), 0);
-  CHECK(judged.problem() == Reason::none);
+  for (const bool is_reported : {true, false}) {
+    Judged judged(moved(honest, is_reported ? 50 : 1, 4), {near, other, third});
+    judged.answer(near, honest, 0);
+    judged.answer(other, honest, 0);
+    judged.answer(third, moved(honest, 1, 10), is_reported ? 1.0F : 0.0F);
+    CHECK(judged.problem() == (is_reported ? Reason::doubtful : Reason::none));
+  }
 }
 
 TEST_CASE("a model that is much longer than those of the witnesses is refused for that", "[unit]") {
