@@ -80,7 +80,8 @@ class Agreement {
   /// Refuses to work with `peer` for a while and tells all candidates. If the running generation is
   /// then spoilt, the caller must end it. Returns true if the refusal is new.
   bool refuse(Time now, PeerId peer, Effects& out);
-  /// True if we refuse the peer, though a generation may contain it where nobody waits.
+  /// True if we refuse the peer. Where peers do not wait for each other, a generation may contain
+  /// it all the same.
   bool refuses(PeerId peer) const { return exclusion_.refuses(self_, peer); }
   /// How long a refusal lasts.
   Duration refusal() const { return exclusion_.lasts(); }

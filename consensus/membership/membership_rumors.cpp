@@ -40,7 +40,7 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   std::vector<PeerId> met;
   for (const Member& rumor : members) {
     if (!authorized.contains(rumor.id)) continue;
-    // Only the peer itself can return with statements that are older than those we have forgotten.
+    // A forgotten peer returns by its own word alone, unless this is later than its last statement.
     const bool is_known = rumor.id == id() || others.contains(rumor.id);
     if (!is_known && rumor.id != from && !is_news(rumor)) {
       // If it is there, it answers for itself.
@@ -74,8 +74,8 @@ bool Membership::State::is_ours(const Member& rumor) const {
          (!is_later_statement(rumor, me) && rumor.signature == me.signature);
 }
 
-/// True if the statement is later than all that we know of its peer. Any other changes nothing, and
-/// is not verified.
+/// True if the statement is later than all that we know of its peer. Any other statement of a peer
+/// in the table changes nothing, and is not verified.
 bool Membership::State::is_news(const Member& rumor) const {
   if (rumor.id == id()) return !is_ours(rumor);
   const auto found = others.find(rumor.id);

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/comparison.hpp"
 #include "base/overloaded.hpp"
 #include "sim/virtual/trace.hpp"
 
@@ -282,21 +283,19 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
     others.emplace_back(exchange.snapshot()->values);
     apart = std::max(apart, exchange.widest_recent_distance());
   }
-  const auto distance = [](std::span<const float> a, std::span<const float> b) {
-    double squares = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-      squares += difference * difference;
-    }
-    return std::sqrt(squares);
+  std::vector<float> difference(model.values.size());
+  const auto compared = [&](std::span<const float> a, std::span<const float> b) {
+    Comparison comparison;
+    comparison.add(a, b, difference);
+    return comparison;
   };
   double nearest = std::numeric_limits<double>::infinity();
   double longest = 0;
-  const std::vector<float> zero(model.values.size());
   for (const auto& one : others) {
-    nearest = std::min(nearest, distance(one, model.values));
-    longest = std::max(longest, distance(one, zero));
-    for (const auto& other : others) apart = std::max(apart, distance(one, other));
+    const Comparison with_model = compared(one, model.values);
+    nearest = std::min(nearest, with_model.distance());
+    longest = std::max(longest, with_model.their_norm());
+    for (const auto& other : others) apart = std::max(apart, compared(one, other).distance());
   }
   const double most = std::max(10 * apart, longest);
   if (!others.empty() && nearest > most) {

@@ -48,7 +48,7 @@ bool trains(const Simulator& world, PeerNumber number) {
 }
 
 /// True if a hostile peer is up or was within `known_within`.
-bool was_hostile_up(const Simulator& world) {
+bool was_hostile_up_lately(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     const bool is_gone = peer.state != PeerState::up && world.now() - peer.since >= known_within;
@@ -128,7 +128,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
                    fmt::format("peer-{} does not count peer-{} in", number, other));
     }
     // A hostile peer may just have brought a dead one back by a statement that it kept to itself.
-    if (was_hostile_up(world)) continue;
+    if (was_hostile_up_lately(world)) continue;
     for (const PeerId counted : view.peers()) {
       const VirtualPeer& other = world.peer(number_of(counted));
       if (other.state == PeerState::up || world.now() - other.since < known_within) continue;

@@ -470,7 +470,7 @@ TEST_CASE("a peer that is probed for another one answers with a statement that i
   REQUIRE(later);
   CHECK(is_later_statement(*later, before));
   CHECK(is_signed(*later, signer_of(before.id)));
-  // One is enough for all that ask, and a number that we have not reached yet is none to pass.
+  // One new statement is enough for all askers. A version that we have not reached changes nothing.
   CHECK(stated(before.version) == later);
   CHECK(stated(before.version + 1000) == later);
   // A helper passes on what the asker knows.
