@@ -123,6 +123,13 @@ void Agreement::tell_refusals(Effects& out) const {
   }
 }
 
+bool Agreement::is_left_out(PeerId peer) const {
+  if (!generation_) return false;
+  std::vector<PeerId> together = generation_->order;
+  if (!generation_->contains(peer)) together.push_back(peer);
+  return !std::ranges::binary_search(exclusion_.taking_part(together, present_), peer);
+}
+
 bool Agreement::is_spoilt() const {
   return generation_ && std::ranges::any_of(generation_->order, [this](PeerId peer) {
            return peer != self_ && is_excluded(peer);
@@ -203,18 +210,18 @@ bool Agreement::is_near(const SettingsRevision& revision) const {
 /// When it is our turn to propose: at once if we are the first peer not blamed, later for each
 /// peer after it, and later still while another's ballot may be decided.
 Time Agreement::own_turn() const {
-  int before = 0;
+  const std::vector<PeerId> in = exclusion_.taking_part(present_, present_);
+  const auto takes_part = [&in](PeerId peer) { return std::ranges::binary_search(in, peer); };
+  std::size_t before = 0;
   for (const PeerId peer : candidates_) {
     if (peer == self_) break;
-    if (!blamed_.contains(peer) && !exclusion_.is_left_out(peer, present_, present_)) ++before;
+    before += !blamed_.contains(peer) && takes_part(peer);
   }
   // If the next generation would leave us out, all others propose first.
-  if (exclusion_.is_left_out(self_, present_, present_)) {
-    before = static_cast<int>(candidates_.size());
-  }
+  if (!takes_part(self_)) before = candidates_.size();
   const bool may_come = answered_ && !blamed_.contains(promised_.proposer) &&
                         !budget_.is_low(*still_since_, promised_.proposer);
-  const int waits = 2 * before + (may_come ? patience_with_decisions : 0);
+  const std::size_t waits = 2 * before + (may_come ? patience_with_decisions : 0);
   return *still_since_ + waits * patience();
 }
 
@@ -281,8 +288,9 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   std::vector<PeerId> present;
   for (const auto& [peer, answer] : answers_) present.push_back(peer);
   Answers taking_part = answers_;
+  const std::vector<PeerId> in = exclusion_.taking_part(present, present_);
   std::erase_if(taking_part, [&](const auto& answer) {
-    return exclusion_.is_left_out(answer.first, present, present_);
+    return !std::ranges::binary_search(in, answer.first);
   });
   if (taking_part.empty()) {
     stand_still(now);

@@ -89,10 +89,8 @@ class Agreement {
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
   /// True if we know a proof that the peer has signed two decisions of one ballot.
   bool is_convicted(PeerId peer) const { return watch_.is_convicted(peer); }
-  /// True if a new generation of the running one's peers would leave out `peer`.
-  bool is_left_out(PeerId peer) const {
-    return generation_ && exclusion_.is_left_out(peer, generation_->order, present_);
-  }
+  /// True if a generation of the running one's peers and `peer` would leave out `peer`.
+  bool is_left_out(PeerId peer) const;
   /// True if the running generation has to end because one of its peers is excluded.
   bool is_spoilt() const;
 

@@ -2,6 +2,7 @@
 #include "consensus/generation/exclusion.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gv {
 
@@ -82,13 +83,26 @@ bool Exclusion::is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers
   return 3 * static_cast<std::size_t>(accusers) > peers.size();
 }
 
-bool Exclusion::is_left_out(PeerId peer, const std::vector<PeerId>& present,
-                            const std::vector<PeerId>& peers) const {
-  if (until_.empty()) return false;
-  if (is_refused_by_many(peer, peers)) return true;
-  return in_step_ && std::ranges::any_of(present, [&](PeerId other) {
-           return refuses(peer, other) && !is_refused_by_many(other, peers);
-         });
+std::vector<PeerId> Exclusion::taking_part(const std::vector<PeerId>& present,
+                                           const std::vector<PeerId>& peers) const {
+  std::set<PeerId> in;
+  std::set<PeerId> undecided(present.begin(), present.end());
+  std::erase_if(undecided, [&](PeerId peer) { return is_refused_by_many(peer, peers); });
+  for (bool changed = true; std::exchange(changed, false);) {
+    for (auto next = undecided.begin(); next != undecided.end();) {
+      const PeerId peer = *next;
+      const auto is_refused = [&](PeerId other) { return in_step_ && refuses(peer, other); };
+      const bool is_out = std::ranges::any_of(in, is_refused);
+      if (!is_out && std::ranges::any_of(undecided, is_refused)) {
+        ++next;
+        continue;
+      }
+      if (!is_out) in.insert(peer);
+      next = undecided.erase(next);
+      changed = true;
+    }
+  }
+  return {in.begin(), in.end()};
 }
 
 }  // namespace gv

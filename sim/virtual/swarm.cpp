@@ -57,10 +57,17 @@ bool was_hostile_up_lately(const Simulator& world) {
   return false;
 }
 
-/// True if every peer waits for others at every step, so that one peer can always stop all.
-bool is_in_step(const Config& config) {
-  if (config.run.mode == ModeKind::gossip) return false;
-  return config.run.mode != ModeKind::mixing || is_in_step(config.mixing.rule);
+/// True if some sound peer now waits for others at every step, so that one peer can always stop all.
+/// In mixing the settings of a revision decide, and hostile members can send revisions too.
+bool is_in_step(const Simulator& world) {
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    if (world.is_hostile(number) || peer.state != PeerState::up) continue;
+    if (peer.node->as<GossipMode>() != nullptr) continue;
+    const MixingMode* mixing = peer.node->as<MixingMode>();
+    if (mixing == nullptr || is_in_step(mixing->options().rule)) return true;
+  }
+  return false;
 }
 
 /// Revokes hostile peers, as operators do once they know which peer stops a swarm in step.
@@ -197,8 +204,13 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Verdict verdict;
   if (safely(end)) {
     simulator.heal();
-    if (is_in_step(world.config)) revoke_hostile(simulator);
-    if (safely(simulator.now() + heals_within)) {
+    bool is_revoked = false;
+    const auto settle = [&] {
+      is_revoked = is_in_step(simulator);
+      if (is_revoked) revoke_hostile(simulator);
+      return safely(simulator.now() + heals_within);
+    };
+    if (settle() && (is_revoked || !is_in_step(simulator) || settle())) {
       verdict.violation = check_liveness(simulator);
       // If no peer holds some stage any more, the peers that need it are right to wait.
       verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
