@@ -18,9 +18,12 @@ double middle(std::vector<double> values) {
 }  // namespace
 
 void ModelReview::begin(Time now, const TransferId& id, std::span<const float> model,
-                        std::uint64_t seed, Time meets_until) {
+                        std::span<const float> own, std::uint64_t seed, Time meets_until) {
+  std::optional<double> our_norm;
+  if (!own.empty()) our_norm = norm_of(sketch_of(own, seed));
   review_ = Review{.request = {.id = id, .seed = seed, .layout_hash = options_.layout_hash},
                    .sketch = sketch_of(model, seed),
+                   .our_norm = our_norm,
                    .witnesses = {},
                    .unasked = {},
                    .met = {},
@@ -137,13 +140,20 @@ auto ModelReview::verdict() const -> Verdict {
     replies.push_back(&*witness.answer);
     found.step = std::max(found.step.value_or(0), witness.answer->step);
   }
-  if (is_alone()) return found;
-  if (!replies.empty()) {
+  if (!is_alone() && !replies.empty()) {
     found.problem = problem_with(replies);
-  } else if (witnesses() > 0) {
+  } else if (!is_alone() && witnesses() > 0) {
     found.problem = Reason::timed_out;
+  } else if (review_->our_norm && is_longer_than(*review_->our_norm)) {
+    found.problem = Reason::norm_exceeded;
   }
   return found;
+}
+
+/// True if the model's norm is above the cap, given the norm of a model that we believe.
+bool ModelReview::is_longer_than(double norm) const {
+  return options_.norm_cap > 0 &&
+         !(norm_of(review_->sketch) <= options_.norm_cap * std::max(norm, 1.0));
 }
 
 Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies) const {
@@ -163,10 +173,7 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
     gaps.push_back(replies.size() == 1 ? 0 : gap);
   }
   const double norm = middle(std::move(norms));
-  const double own_norm = norm_of(review_->sketch);
-  if (options_.norm_cap > 0 && !(own_norm <= options_.norm_cap * std::max(norm, 1.0))) {
-    return Reason::norm_exceeded;
-  }
+  if (is_longer_than(norm)) return Reason::norm_exceeded;
   const double widest = std::ranges::max(gaps);
   const bool reports_none = std::ranges::max(reports) == 0;
   const bool are_fresh = replies.size() > 1 && reports_none && widest == 0;

@@ -33,17 +33,18 @@ inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 /// the norm of its model is sound too. An unrelated model of that norm is about 1.4 times as far.
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
-/// instead. The source is believed if there are too few by the time that a review is given: it
-/// may be the only other peer, but a hostile one may also only have been the first to say hello. A
-/// single witness can lie as well as the source can: the model is then refused, and the next source
-/// fares no better.
+/// instead. If there are too few by the time that a review is given, the source is believed within
+/// `norm_cap` times the norm of our own model, where that is known: the source may be the only other
+/// peer, but a hostile one may also only have been the first to say hello. A single witness can lie
+/// as well as the source can: the model is then refused, and the next source fares no better.
 class ModelReview {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
     double tolerance = 4;        ///< Times the spread.
     double share_of_norm = 0.5;  ///< Times the norm of a single witness's model.
-    double norm_cap = 10;        ///< Times the middle norm of the witnesses' models; 0: off.
+    /// Times the middle norm of the witnesses' models, or of ours if there are none; 0: off.
+    double norm_cap = 10;
     std::size_t asked = 4;       ///< Witnesses asked in a round.
     std::size_t needed = 3;      ///< Answers that are enough; later ones are ignored.
     std::size_t quorum = 1;      ///< With fewer witnesses than this any model is sound.
@@ -61,10 +62,11 @@ class ModelReview {
 
   explicit ModelReview(const Options& options) : options_(options) {}
 
-  /// Begins to review the model that the transfer `id` has brought. `seed` is random, and no other
-  /// peer can have known it. Witnesses are waited for until `meets_until`.
-  void begin(Time now, const TransferId& id, std::span<const float> model, std::uint64_t seed,
-             Time meets_until);
+  /// Begins to review the model that the transfer `id` has brought. `own` is our present model;
+  /// empty: not known. `seed` is random, and no other peer can have known it. Witnesses are waited
+  /// for until `meets_until`.
+  void begin(Time now, const TransferId& id, std::span<const float> model,
+             std::span<const float> own, std::uint64_t seed, Time meets_until);
   /// Takes these peers, none of which is the source, for witnesses if they are new to the review.
   /// Their order is random.
   void meet(const std::vector<PeerId>& witnesses, Effects& out);
@@ -96,6 +98,7 @@ class ModelReview {
   struct Review {
     SketchRequest request;
     SketchValues sketch{};
+    std::optional<double> our_norm;
     std::vector<Witness> witnesses;  ///< Those asked, without those that cannot answer.
     std::vector<PeerId> unasked;     ///< The first is asked next.
     std::set<PeerId> met;            ///< All that were witnesses at any time.
@@ -114,6 +117,7 @@ class ModelReview {
   bool is_decided() const;
   bool is_alone() const { return witnesses() < options_.quorum; }
   Verdict verdict() const;
+  bool is_longer_than(double norm) const;
   Reason problem_with(const std::vector<const SketchReply*>& replies) const;
 
   Options options_;

@@ -198,8 +198,11 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   if (!doubtful_) return;
   const PeerId source = doubtful_->source;
   if (!review_.is_under_way()) {
+    const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
+    if (!own) return;  // The job under way copies it.
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
-    review_.begin(now, reviews_.next_state(self_), values, review_draws_.next(), meets_until_);
+    review_.begin(now, reviews_.next_state(self_), values, own->values, review_draws_.next(),
+                  meets_until_);
   }
   review_.meet(witnesses_of(source, members), out);
   review_.tick(now, out);
@@ -309,10 +312,12 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   population_.tell(out);
   if (course_.is_last_job_asked()) return;
   auto* taken = first_of<task::TakeSnapshot>(done.job.tasks);
+  if (taken != nullptr && course_.phase() == Phase::joining) first_model_ = taken->snapshot;
   if (taken != nullptr && course_.phase() != Phase::joining && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(taken->snapshot), alpha(), forces_);
+    first_model_.reset();
   }
   if (course_.phase() == Phase::training && step_ >= course_.steps())
     course_.become_done(now, *this, members, out);
@@ -542,6 +547,8 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
     validates = population_.is_due(end) || (population_.is_on() && is_last);
   } else if (course_.phase() == Phase::done) {
     snapshot = !has_snapshot_ || moves;
+  } else if (course_.phase() == Phase::joining && is_fetching()) {
+    snapshot = snapshot || !first_model_;
   }
   if (job.tasks.empty() && !saves && !snapshot) return;
   if (validates) job.add(task::Validate{});

@@ -129,6 +129,7 @@ class GossipMode final : public Mode {
   ModelReview review_;
   Rng review_draws_;
   std::optional<DownloadedModel> doubtful_;  ///< Downloaded, and under review.
+  SnapshotPtr first_model_;                  ///< Our model while we join, for a review.
   std::map<PeerId, Time> sketched_;          ///< When each peer was last sent a sketch.
   StateServer server_;
   std::uint64_t states_served_ = 0;

@@ -38,7 +38,7 @@ Model trained() { return moved(Model(elements), 10, 1); }
 
 struct Judged {
   explicit Judged(const Model& model, const std::vector<PeerId>& witnesses = {near, other}) {
-    review.begin(Time{}, id, model, seed, Time{} + std::chrono::seconds(2));
+    review.begin(Time{}, id, model, trained(), seed, Time{} + std::chrono::seconds(2));
     review.meet(witnesses, out);
   }
 
@@ -241,6 +241,18 @@ TEST_CASE("witnesses that are gone or have no model give way to others, and to n
     CHECK_FALSE(judged.problem());
     CHECK(judged.problem(Time{} + std::chrono::seconds(2)) == Reason::none);
   }
+}
+
+TEST_CASE("without a witness a model is believed up to ten times the norm of our own", "[unit]") {
+  const Time late = Time{} + std::chrono::seconds(2);
+  // Our own model has norm 10. A sketch shows norms within a third.
+  Judged short_enough(moved(Model(elements), 60, 7), {});
+  CHECK(short_enough.problem(late) == Reason::none);
+  Judged longer(moved(Model(elements), 150, 7), {});
+  CHECK(longer.problem(late) == Reason::norm_exceeded);
+  Judged huge(Model(elements, 1e30F), {near});
+  huge.review.receive(near, Refuse{huge.id, Reason::not_ready});
+  CHECK(huge.problem(late) == Reason::norm_exceeded);
 }
 
 TEST_CASE("a witness that cannot answer is not waited for, and strangers are none", "[unit]") {
