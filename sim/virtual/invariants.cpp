@@ -23,6 +23,8 @@ constexpr Duration death_excused_for = std::chrono::seconds(90);
 constexpr Duration exclusion_max = std::chrono::seconds(30);
 /// By then an exchange has repeated all its questions and has settled.
 constexpr Duration settled_after = std::chrono::seconds(60);
+/// A download is adopted by so long after its witnesses have answered.
+constexpr Duration adopted_after = std::chrono::seconds(5);
 /// Fewer exchanges than this commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
 /// A real lane drops transfers beyond this.
@@ -268,11 +270,16 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
 
 /// "no stranger's model": a single hostile peer cannot give a newcomer a model of its own, if the
 /// newcomer knows a sound peer with a model. The bound is that of ModelReview with some tolerance,
-/// because sketches are up to a third off, and models go on in the meantime.
+/// because sketches are up to a third off, and models go on in the meantime. The models and
+/// exchanges of a witness that has just been killed or restarted are not known any more.
 void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
                                const DownloadedModel& model) {
   const GossipMode* gossip = world.peer(peer).node->as<GossipMode>();
   if (gossip == nullptr || gossip->population().is_on() || world.hostile_count() != 1) return;
+  for (PeerNumber other = 0; other < world.size(); ++other) {
+    const Time since = world.peer(other).since;
+    if (other != peer && since > Time{} && world.now() - since < adopted_after) return;
+  }
   std::vector<std::span<const float>> others;
   double apart = 0;
   for (const PeerId id : world.peer(peer).node->membership().view().peers()) {
