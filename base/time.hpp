@@ -27,8 +27,9 @@ constexpr double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-/// Converts seconds to a duration, rounded to the nanosecond.
+/// Converts seconds to a duration, rounded to the nanosecond. Longer ones become the longest.
 constexpr Duration from_seconds(double value) {
+  if (value >= seconds(Duration::max())) return Duration::max();
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 

@@ -23,9 +23,11 @@ constexpr std::size_t lanes = 16;
 /// result is that of -87, 2e-38.
 GV_BODY float exponential(float x) {
   x = x < -87.0f ? -87.0f : x;
-  // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
+  // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer. Between the two, the lowest
+  // bits are that integer; a conversion to int would be undefined for NaN.
   constexpr float rounder = 12582912.0f;
-  const float n = (x * std::numbers::log2e_v<float> + rounder) - rounder;
+  const float shifted = x * std::numbers::log2e_v<float> + rounder;
+  const float n = shifted - rounder;
   const float rest = (x - n * 0.693359375f) - n * -2.12194440e-4f;
   float sum = 1.9875691500e-4f;
   sum = sum * rest + 1.3981999507e-3f;
@@ -34,8 +36,9 @@ GV_BODY float exponential(float x) {
   sum = sum * rest + 1.6666665459e-1f;
   sum = sum * rest + 5.0000001201e-1f;
   sum = sum * rest * rest + rest + 1.0f;
-  const auto power = static_cast<std::uint32_t>((static_cast<std::int32_t>(n) + 127) << 23);
-  return sum * std::bit_cast<float>(power);
+  const std::uint32_t whole =
+      std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(rounder);
+  return sum * std::bit_cast<float>((whole + 127) << 23);
 }
 GV_BODY double exponential(double x) { return std::exp(x); }
 
