@@ -82,7 +82,10 @@ class Work {
 
   const Problems& problems() const { return problems_; }
   const Layout& layout() const { return layout_; }
+  /// Steps of each peer if all were alike.
   const std::vector<std::uint64_t>& steps() const { return steps_; }
+  /// Samples of each peer's shard; empty without data.
+  const std::vector<std::uint64_t>& data() const { return data_; }
 
   /// The options of every peer's node.
   NodeOptions node() const {
@@ -90,7 +93,8 @@ class Work {
     const OptimizerSpec& optimizer = config_.train.optimizer;
     if (config_.run.mode != ModeKind::pipeline) {
       const auto dense = dense_places(model_->dense_weights());
-      return node_options(config_, facts_of(layout_, optimizer, dense), {});
+      return node_options(config_, facts_of(layout_, optimizer, dense),
+                          {.all_data = tasks_.front().samples});
     }
     return node_options(config_, facts_of(*stages_of(tasks_.front()), optimizer), {});
   }
@@ -144,7 +148,10 @@ class Work {
     quick_.emplace(test_.data->subset(first));
     model_.emplace(test_.model, test_.data->shape, evaluation_batch(*test_.data));
     layout_ = model_->layout();
-    for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
+    for (const Task& task : tasks_) {
+      steps_.push_back(task.trainer.steps);
+      if (task.shard) data_.push_back(task.shard->size());
+    }
   }
 
   /// Replaces each label y by classes - 1 - y.
@@ -188,6 +195,7 @@ class Work {
   QuadraticSpec quadratic_;
   std::vector<double> optimum_;
   std::vector<std::uint64_t> steps_;
+  std::vector<std::uint64_t> data_;
 };
 
 class Run {
@@ -201,6 +209,8 @@ class Run {
   int run();
 
  private:
+  bool is_of_swarm() const { return config_.run.budget == BudgetKind::swarm; }
+  double expected_s() const;
   CurvePoint look(const Simulator& world, bool quickly);
   std::vector<float> assembled(const Simulator& world) const;
   void show_progress(const CurvePoint& point);
@@ -309,6 +319,21 @@ void Run::show_progress(const CurvePoint& point) {
   std::fflush(stdout);
 }
 
+/// How long the run takes if nothing goes wrong: the slowest peer decides, or all together if the
+/// budget is the swarm's.
+double Run::expected_s() const {
+  double longest = 0;
+  double all_steps = 0;
+  double all_speed = 0;
+  for (std::size_t peer = 0; peer < config_.run.peers; ++peer) {
+    const auto steps = static_cast<double>(work_->steps()[peer]);
+    longest = std::max(longest, steps / scenario_.speed_of(peer));
+    all_steps += steps;
+    all_speed += scenario_.speed_of(peer);
+  }
+  return seconds(scenario_.step) * (is_of_swarm() ? all_steps / all_speed : longest);
+}
+
 int Run::run() {
   work_.emplace(config_, scenario_, hostile_);
   if (!work_->problems().empty()) return fail(work_->problems());
@@ -316,14 +341,7 @@ int Run::run() {
       options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
   std::filesystem::create_directories(folder);
 
-  // If nothing goes wrong, the slowest peer determines how long the run takes.
-  double longest = 0;
-  for (std::size_t peer = 0; peer < config_.run.peers; ++peer) {
-    longest =
-        std::max(longest, seconds(scenario_.step) * static_cast<double>(work_->steps()[peer]) /
-                              scenario_.speed_of(peer));
-  }
-  expected_ = from_seconds(std::min(longest, seconds(scenario_.until)));
+  expected_ = from_seconds(std::min(expected_s(), seconds(scenario_.until)));
   const Duration every = scenario_.sample_every > Duration{}
                              ? scenario_.sample_every
                              : from_seconds(std::max(1e-3, seconds(expected_) / points_wanted));
@@ -334,7 +352,8 @@ int Run::run() {
                    .seed = options_.seed,
                    .scenario = scenario_,
                    .node = node,
-                   .steps = work_->steps()},
+                   .steps = is_of_swarm() ? std::vector<std::uint64_t>() : work_->steps(),
+                   .data = work_->data()},
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);
   if (config_.population.is_on()) world.watch(population_);

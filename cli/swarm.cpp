@@ -102,6 +102,7 @@ int run_swarm(const SwarmOptions& options) {
     total.halves += verdict.halves;
     total.operations += verdict.operations;
     total.runs += verdict.runs;
+    total.ended += verdict.ended;
     stages_lost += verdict.stage_lost ? 1 : 0;
     hostile += verdict.hostile > 0 ? 1 : 0;
     total.fault_events += verdict.fault_events;
@@ -119,10 +120,10 @@ int run_swarm(const SwarmOptions& options) {
   fmt::print(
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
       "halves that a fault explains, {} operations in lockstep, {} runs of pipelines ({} "
-      "worlds lost a stage with its copy), {} worlds with hostile peers, {:.1f} s\ntrace hash "
-      "{:016x}\n",
+      "worlds lost a stage with its copy), {} peers with a common mean, {} worlds with hostile "
+      "peers, {:.1f} s\ntrace hash {:016x}\n",
       options.worlds, options.seed, total.events, total.fault_events, total.exchanges, total.halves,
-      total.operations, total.runs, stages_lost, hostile,
+      total.operations, total.runs, stages_lost, total.ended, hostile,
       std::chrono::duration<double>(Clock::now() - began).count(), total.trace_hash);
   return 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "train/model.hpp"
 
 namespace gv {
+
+/// The learning rate of a step.
+using RateOfStep = std::function<double(std::uint64_t step)>;
 
 /// `spec.threads` workers for steps of plain SGD. Each has its own network, gradient and copy of
 /// the parameters, and repeats this until no steps are left:
@@ -31,9 +35,9 @@ class Hogwild {
   Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard, RunTogether together);
 
   /// Makes `count` steps, starting at step number `step` and sampler position `position`. Each step
-  /// has the same batch, learning rate and dropout as in the trainer. Returns the summed score and
+  /// has the same batch and dropout as in the trainer. Returns the summed score and
   /// advances `position` past the last step.
-  Score run(std::span<float> parameters, const ScheduleSpec& schedule, std::uint64_t step,
+  Score run(std::span<float> parameters, const RateOfStep& rate, std::uint64_t step,
             std::uint64_t& position, std::uint64_t count);
 
  private:
@@ -47,8 +51,8 @@ class Hogwild {
     Score score;
   };
 
-  void make_step(Worker& worker, std::span<float> x, const ScheduleSpec& schedule,
-                 std::uint64_t number, std::uint64_t position) const;
+  void make_step(Worker& worker, std::span<float> x, double learning_rate, std::uint64_t number,
+                 std::uint64_t position) const;
 
   TrainerSpec spec_;
   RunTogether together_;

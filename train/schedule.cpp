@@ -9,6 +9,11 @@ namespace gv {
 
 double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                      std::uint64_t steps_total) {
+  return learning_rate_at(spec, batch, step, static_cast<double>(step), steps_total);
+}
+
+double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
+                        double position, std::uint64_t steps_total) {
   double rate = spec.learning_rate;
   if (spec.reference_batch > 0) {
     rate *= static_cast<double>(batch) / static_cast<double>(spec.reference_batch);
@@ -21,15 +26,16 @@ double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t 
       return rate;
     case ScheduleKind::step:
       for (const std::size_t at : spec.step_at) {
-        if (step >= at) rate *= spec.step_factor;
+        if (position >= static_cast<double>(at)) rate *= spec.step_factor;
       }
       return rate;
     case ScheduleKind::cosine: {
       // The last step is steps_total - 1. A run of one step has no room to fall.
       const std::uint64_t span =
           steps_total > spec.warmup_steps + 1 ? steps_total - 1 - spec.warmup_steps : 1;
-      const double progress =
-          std::min(1.0, static_cast<double>(step - spec.warmup_steps) / static_cast<double>(span));
+      const double progress = std::clamp(
+          (position - static_cast<double>(spec.warmup_steps)) / static_cast<double>(span), 0.0,
+          1.0);
       const double fall = (1 + std::cos(std::numbers::pi * progress)) / 2;
       return rate * (spec.final_fraction + (1 - spec.final_fraction) * fall);
     }

@@ -15,4 +15,9 @@ namespace gv {
 double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                      std::uint64_t steps_total);
 
+/// The same, but after warm-up the schedule is at `position`, also counted in steps of
+/// `steps_total`: where the swarm's progress decides, it differs from the peer's own step.
+double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
+                        double position, std::uint64_t steps_total);
+
 }  // namespace gv

@@ -134,7 +134,10 @@ struct TrainerSpec {
   std::size_t batch_max = 0;  ///< The largest number of samples for gradient(); 0 means `batch`.
   std::size_t threads = 1;    ///< Workers of run_steps(). More than one: Hogwild, without locks.
   std::uint64_t steps = 0;    ///< The whole budget of steps. Schedules end here.
-  std::uint64_t seed = 1;     ///< Seed of the run. Every peer gets the same initial model.
+  /// The budget is the swarm's: the schedule follows its progress, and `steps` is only the number
+  /// of steps in which the schedule is written.
+  bool follows_swarm = false;
+  std::uint64_t seed = 1;  ///< Seed of the run. Every peer gets the same initial model.
   /// This replica's number. It determines its own order of samples and dropout.
   std::uint64_t peer = 0;
 };

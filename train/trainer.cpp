@@ -73,17 +73,21 @@ class Trainer final : public Learner, public Tunable {
   std::uint64_t step() const override { return step_; }
 
   double learning_rate() const override {
-    return factor_ * gv::learning_rate(spec_.schedule, whole_batch_, step_, spec_.steps);
+    return factor_ *
+           learning_rate_at(spec_.schedule, whole_batch_, step_, position_at(step_), spec_.steps);
   }
 
   Score run_steps(std::uint64_t count, const Direct& direct) override {
     const std::uint64_t left = spec_.steps - std::min(spec_.steps, step_);
-    const std::uint64_t made = std::min(count, left);
+    const std::uint64_t made = spec_.follows_swarm ? count : std::min(count, left);
     if (!hogwild_ || direct) return take_steps(made, spec_.batch, direct);
     std::uint64_t position = position_;
     ScheduleSpec schedule = spec_.schedule;
     schedule.learning_rate *= factor_;
-    const Score score = hogwild_->run(parameters_, schedule, step_, position, made);
+    const auto rate = [&](std::uint64_t step) {
+      return learning_rate_at(schedule, spec_.batch, step, position_at(step), spec_.steps);
+    };
+    const Score score = hogwild_->run(parameters_, rate, step_, position, made);
     whole_batch_ = spec_.batch;
     optimizer_.count(made);
     move_to(step_ + made, position);
@@ -191,6 +195,7 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void set_update_factor(double factor) override { factor_ = factor; }
+  void set_progress(double fraction) override { progress_ = fraction; }
 
   /// Gathers the batch of the next step, assuming it is as large as the last. Does not change any
   /// result.
@@ -205,6 +210,12 @@ class Trainer final : public Learner, public Tunable {
     std::shared_ptr<const DataSet> samples;
     Model model;
   };
+
+  /// The schedule's position at this step of ours.
+  double position_at(std::uint64_t step) const {
+    return spec_.follows_swarm ? progress_ * static_cast<double>(spec_.steps)
+                               : static_cast<double>(step);
+  }
 
   Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
     Score total;
@@ -256,6 +267,7 @@ class Trainer final : public Learner, public Tunable {
   std::size_t batch_size_;      ///< Number of samples in the last gradient.
   std::size_t whole_batch_;     ///< Number of samples in the last update.
   double factor_ = 1;           ///< Factor on every update.
+  double progress_ = 0;         ///< Of the swarm.
   std::optional<Validation> validation_;
 };
 

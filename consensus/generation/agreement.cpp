@@ -289,9 +289,8 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   for (const auto& [peer, answer] : answers_) present.push_back(peer);
   Answers taking_part = answers_;
   const std::vector<PeerId> in = exclusion_.taking_part(present, present_);
-  std::erase_if(taking_part, [&](const auto& answer) {
-    return !std::ranges::binary_search(in, answer.first);
-  });
+  std::erase_if(taking_part,
+                [&](const auto& answer) { return !std::ranges::binary_search(in, answer.first); });
   if (taking_part.empty()) {
     stand_still(now);
     still_since_ = now + patience();

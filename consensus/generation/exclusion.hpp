@@ -66,9 +66,10 @@ class Exclusion {
   /// True if more than a third of `peers` refuse `peer`.
   bool is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers) const;
   /// The peers of `present` that a generation of them contains, by id: those that no more than a
-  /// third of `peers` refuse. Where peers work in step, a peer also takes part only if each one that
-  /// it refuses does not. Two peers that refuse each other are therefore both left out, and so is a
-  /// hostile peer that refuses a sound one; the peers that refuse only this hostile one take part.
+  /// third of `peers` refuse. Where peers work in step, a peer also takes part only if each one
+  /// that it refuses does not. Two peers that refuse each other are therefore both left out, and so
+  /// is a hostile peer that refuses a sound one; the peers that refuse only this hostile one take
+  /// part.
   std::vector<PeerId> taking_part(const std::vector<PeerId>& present,
                                   const std::vector<PeerId>& peers) const;
 

@@ -379,6 +379,10 @@ const Member* Membership::find(PeerId peer) const {
   return found == state_->others.end() ? nullptr : &found->second.member;
 }
 
+void Membership::for_each_other(const std::function<void(const Member&)>& look) const {
+  for (const auto& [peer, entry] : state_->others) look(entry.member);
+}
+
 int Membership::local_health() const { return state_->health; }
 
 std::size_t Membership::held() const {

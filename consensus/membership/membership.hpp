@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -81,6 +82,9 @@ class Membership {
 
   /// The member, or null if unknown. Valid until the next call that is not const.
   const Member* find(PeerId peer) const;
+
+  /// Calls `look` with every other known member, those that are dead or have left included.
+  void for_each_other(const std::function<void(const Member&)>& look) const;
 
   /// Lifeguard's local health: 0 is healthy; each point slows our own probes.
   int local_health() const;

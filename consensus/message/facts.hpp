@@ -133,6 +133,15 @@ struct TrainingBegan {
 struct BudgetDone {
   std::uint64_t step = 0;
 };
+struct FinaleBegan {
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;  ///< By all peers, as far as we know.
+};
+struct FinaleDone {
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;  ///< By this peer.
+};
+struct FinaleMissed {};
 struct CatchingUp {
   std::uint64_t step = 0;
 };
@@ -290,13 +299,13 @@ using FactVariant = std::variant<
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
     ExchangeUndecided, ExchangeResumed, ExchangeCommitted, ModelRefused, PeerQuarantined,
     FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
-    TrainingBegan, BudgetDone, CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan,
-    GenerationEnded, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite,
-    AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost,
-    LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable,
-    KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined, EventsLost,
-    AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused, SaveFailed,
-    SettingsRevisionNotWritten, SwitchRefused>;
+    TrainingBegan, BudgetDone, FinaleBegan, FinaleMissed, FinaleDone, CatchingUp, TopologyUnfit,
+    TopologyFits, Exploited, GenerationBegan, GenerationEnded, CollectiveResumed, StateAdopted,
+    ModelsDiffer, SumRefused, GradientNotFinite, AlgorithmSwitched, StageAdopted, RolledBack,
+    StageLost, LaneOpened, LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused,
+    HelloRefused, JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage,
+    EquivocationProved, LinkQuarantined, EventsLost, AllowListRead, AllowListRefused, Resumed,
+    ResumedFromNothing, CheckpointRefused, SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct Fact : FactVariant {

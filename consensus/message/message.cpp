@@ -91,6 +91,8 @@ std::string_view to_string(Phase phase) {
       return "joining";
     case Phase::training:
       return "training";
+    case Phase::finishing:
+      return "finishing";
     case Phase::done:
       return "done";
   }

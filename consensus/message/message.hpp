@@ -58,7 +58,8 @@ enum class MemberState : std::uint8_t { alive, suspect, dead, left };
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 std::string_view to_string(MemberState state);
 
-enum class Phase : std::uint8_t { joining, training, done };
+/// `finishing`: the swarm's budget is used up, and the peers are about to average their models.
+enum class Phase : std::uint8_t { joining, training, finishing, done };
 
 constexpr Phase last_value(Phase) { return Phase::done; }
 std::string_view to_string(Phase phase);
@@ -75,6 +76,15 @@ struct Trial {
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
+/// A peer's part in the swarm's budget of samples.
+struct Work {
+  std::uint64_t samples = 0;  ///< That this process of it has trained on.
+  std::uint64_t data = 0;     ///< Size of its shard.
+  std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
+
+  friend bool operator==(const Work&, const Work&) = default;
+};
+
 /// A peer's report of its own training. It travels on every probe and answer; the one with the most
 /// steps is the newest and wins.
 struct Progress {
@@ -82,6 +92,7 @@ struct Progress {
   float steps_per_second = 0;
   Phase phase = Phase::joining;
   std::optional<Trial> trial;  ///< In a population, once the model was validated.
+  std::optional<Work> work;    ///< Where the budget is the swarm's.
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };

@@ -34,9 +34,10 @@ inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
 /// instead. If there are too few by the time that a review is given, the source is believed within
-/// `norm_cap` times the norm of our own model, where that is known: the source may be the only other
-/// peer, but a hostile one may also only have been the first to say hello. A single witness can lie
-/// as well as the source can: the model is then refused, and the next source fares no better.
+/// `norm_cap` times the norm of our own model, where that is known: the source may be the only
+/// other peer, but a hostile one may also only have been the first to say hello. A single witness
+/// can lie as well as the source can: the model is then refused, and the next source fares no
+/// better.
 class ModelReview {
  public:
   struct Options {
@@ -45,9 +46,9 @@ class ModelReview {
     double share_of_norm = 0.5;  ///< Times the norm of a single witness's model.
     /// Times the middle norm of the witnesses' models, or of ours if there are none; 0: off.
     double norm_cap = 10;
-    std::size_t asked = 4;       ///< Witnesses asked in a round.
-    std::size_t needed = 3;      ///< Answers that are enough; later ones are ignored.
-    std::size_t quorum = 1;      ///< With fewer witnesses than this any model is sound.
+    std::size_t asked = 4;   ///< Witnesses asked in a round.
+    std::size_t needed = 3;  ///< Answers that are enough; later ones are ignored.
+    std::size_t quorum = 1;  ///< With fewer witnesses than this any model is sound.
     /// All sound models are equal, bit for bit: one witness with an equal sketch is enough, and the
     /// model is doubtful only if no witness has one.
     bool compares_bits = false;

@@ -350,8 +350,11 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
     // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
     const bool is_copied =
         config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
-    const bool agrees =
-        setting.agrees || is_copied || (config.run.mode != ModeKind::gossip && of_steps);
+    // Peers that share a budget must know the same one, and count it in the same steps.
+    const bool of_budget = config.run.budget == BudgetKind::swarm &&
+                           (setting.section == "run" || setting.path() == "train.batch");
+    const bool agrees = setting.agrees || is_copied ||
+                        (of_steps && (config.run.mode != ModeKind::gossip || of_budget));
     if (!agrees || !setting.counts(config)) continue;
     fields.emplace_back(setting.path(), setting.show(config));
   }

@@ -28,12 +28,18 @@
 
 namespace gv {
 
+/// Whose epochs or steps the budget counts: those of each peer, or those of all together.
+enum class BudgetKind { peer, swarm };
+inline constexpr auto budget_names = names_of<BudgetKind>({"peer", "swarm"});
+constexpr std::string_view to_string(BudgetKind kind) { return budget_names[kind]; }
+
 /// [run]: settings of the run as a whole.
 struct RunConfig {
   std::uint64_t seed = 1;   ///< Determines the first model, the order of samples and the pairing.
   std::size_t peers = 4;    ///< Number of peers. The training data is cut into one shard for each.
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
+  BudgetKind budget = BudgetKind::peer;  ///< Only in mode `gossip`.
   /// The folder below which events, metrics and checkpoints are written.
   std::string folder = "runs";
   std::uint64_t events_mib = 256;  ///< The most disk space that a peer's event log may take.
@@ -122,6 +128,8 @@ struct GossipConfig {
   double target_spread = 0;
   double alpha = 0.5;
   bool alpha_with_learning_rate = false;
+  bool weighs_by_data = true;  ///< With the swarm's budget: see SwarmWork.
+  double weigh_max = 4;        ///< The largest factor on a peer's updates.
   Codec codec = Codec::identity;
   double clip_radius = 0;  ///< 0 means that `clip_factor` determines the radius.
   double clip_factor = 10;

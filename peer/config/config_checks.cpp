@@ -145,6 +145,12 @@ void check_population(ConfigReading& reading) {
                                        "learning rate";
     reading.report(path, reason, "write mode = \"gossip\" below [run], or leave it out");
   }
+  if (config.run.budget == BudgetKind::swarm && reading.is_sound("run.budget")) {
+    reading.report("run.budget",
+                   "peers of a population try different settings, and the mean of their models is "
+                   "none of them",
+                   "write budget = \"peer\", or leave out population.every_steps");
+  }
   if (config.gossip.alpha_with_learning_rate && reading.is_sound("gossip.alpha_schedule")) {
     reading.report(
         "gossip.alpha_schedule",

@@ -22,10 +22,12 @@ void append_run(Settings& all) {
   run.only_with("run.steps", "steps = 0 (or no steps at all)",
                 [](const Config& c) { return c.run.steps == 0; })
       .add("epochs", GV_FIELD(run.epochs), {0, 100000, true},
-           "passes of a peer over its own shard; in a pipeline a pass is as many samples as the "
-           "training data have");
+           "passes of a peer over its own shard; in a pipeline, and with budget = \"swarm\", a "
+           "pass is "
+           "as many samples as the training data have");
   run.add("steps", GV_FIELD(run.steps), {0, 1e12},
-          "local steps of each peer, or runs of a pipeline, instead of epochs; 0 = by epochs");
+          "local steps of each peer, or runs of a pipeline, instead of epochs; 0 = by epochs. With "
+          "budget = \"swarm\" the peers make run.peers times as many together");
   std::vector<std::pair<std::string, ModeKind>> modes;
   for (const ModeName& mode : mode_names()) modes.emplace_back(mode.name, mode.kind);
   run.agreed().choice(
@@ -40,6 +42,11 @@ void append_run(Settings& all) {
              "begin with the settings of this one, `grapevine algorithms` lists them; keys that "
              "are written here replace its own",
              "a name from the list, as \"choco\"");
+  run.with("run.mode", {"gossip"})
+      .agreed()
+      .choice("budget", GV_FIELD(run.budget), named_choices(budget_names),
+              "whose epochs or steps are counted: each peer's own, or those of all peers together, "
+              "which then stop together and end with the mean of their models");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
           "training starts when this many are there, itself included");
   run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or after this long");

@@ -41,6 +41,12 @@ void append_gossip(Settings& all) {
   own.add("offences_max", GV_FIELD(gossip.offences_max), {1, 1000}, "unsound models before that");
   own.add("catch_up_periods", GV_FIELD(gossip.catch_up_periods), {1, 1e9},
           "a peer this far behind on joining or waking fetches a model");
+  const Keys swarm = own.with("run.budget", {"swarm"}).agreed();
+  swarm.choice(
+      "weigh", GV_FIELD(gossip.weighs_by_data), {{"by_data", true}, {"none", false}},
+      "whether a peer's updates are longer where its share of the steps is smaller than that of "
+      "the data, so that all samples count alike");
+  swarm.add("weigh_max", GV_FIELD(gossip.weigh_max), {1, 100}, "at most this many times longer");
   own.with("trigger", {"spread"})
       .add("target_spread", GV_FIELD(gossip.target_spread), {0, 1e12},
            "distance that two models that meet should have, as spread in status");

@@ -2,6 +2,8 @@
 #include "peer/config/node_options.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -23,8 +25,9 @@ Membership::Options membership_options(const MembershipConfig& membership) {
 }
 
 CourseOptions course_options(const Config& config, const Layout& layout, const PeerFacts& peer) {
+  const bool is_of_swarm = config.run.budget == BudgetKind::swarm;
   return {.run_seed = config.run.seed,
-          .steps = peer.steps,
+          .steps = is_of_swarm ? std::numeric_limits<std::uint64_t>::max() : peer.steps,
           .save_every_steps = config.checkpoint.every_steps,
           .wait_for_peers = std::max(config.run.wait_for_peers, peer.wait_for),
           .wait_max = config.run.wait_max,
@@ -33,7 +36,22 @@ CourseOptions course_options(const Config& config, const Layout& layout, const P
           .elements = layout.size()};
 }
 
-GossipOptions gossip_options(const Config& config, const ModelFacts& model) {
+FinaleOptions finale_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
+  return {.work = {.budget = swarm_budget(config, peer.all_data),
+                   .batch = config.train.batch,
+                   .data = peer.data,
+                   .all_data = peer.all_data,
+                   .weigh_max = config.gossip.weighs_by_data ? config.gossip.weigh_max : 1,
+                   .resumed = peer.swarm_samples},
+          .mean = {.state_elements = model.layout.size(),
+                   .averages_models = true,
+                   .bucket_elements = config.allreduce.bucket_elements,
+                   .batch = 1,
+                   .processors = peer.processors,
+                   .memory = peer.memory}};
+}
+
+GossipOptions gossip_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
   const GossipConfig& gossip = config.gossip;
   return {.period_steps = gossip.period_steps,
           .trigger = gossip.trigger,
@@ -56,7 +74,8 @@ GossipOptions gossip_options(const Config& config, const ModelFacts& model) {
                          .held_out = config.population.held_out,
                          .spread = config.population.spread,
                          .has_momentum = model.has_momentum,
-                         .optimizer_elements = model.optimizer_elements}};
+                         .optimizer_elements = model.optimizer_elements},
+          .finale = finale_options(config, model, peer)};
 }
 
 /// Number of floats of the parameters and the optimiser's state together.
@@ -115,6 +134,13 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
 
 }  // namespace
 
+std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data) {
+  if (config.run.budget != BudgetKind::swarm) return 0;
+  if (config.run.steps > 0) return config.run.steps * config.train.batch * config.run.peers;
+  return static_cast<std::uint64_t>(
+      std::max(1.0, std::round(config.run.epochs * static_cast<double>(all_data))));
+}
+
 ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
                     std::vector<DensePlace> dense) {
   return {.layout = layout,
@@ -145,7 +171,7 @@ NodeOptions node_options(const Config& config, const ModelFacts& model, PeerFact
   return {.membership = membership_options(config.membership),
           .mode = config.run.mode,
           .course = course_options(config, model.layout, peer),
-          .gossip = gossip_options(config, model),
+          .gossip = gossip_options(config, model, peer),
           .allreduce = allreduce_options(config, model, peer),
           .pipeline = pipeline_options(config, model, peer),
           .mixing = mixing_options(config, model, peer)};

@@ -37,7 +37,11 @@ ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer)
 /// What the options depend on in a peer and its machine. The fields `resumed...` are as in
 /// PipelineOptions.
 struct PeerFacts {
-  std::uint64_t steps = 1;  ///< The peer's budget of steps.
+  std::uint64_t steps = 1;  ///< The peer's budget of steps. Not used if the budget is the swarm's.
+  std::uint64_t data = 0;   ///< Samples of the peer's shard.
+  std::uint64_t all_data = 0;  ///< Samples of all shards; 0: not known.
+  /// Samples of all peers when the checkpoint was written, where the budget is the swarm's.
+  std::uint64_t swarm_samples = 0;
   /// Number of peers to wait for at the start. Counts if it is larger than the config's.
   std::size_t wait_for = 1;
   /// Number of processors of the machine; 0 means that sums never wait for one.
@@ -49,6 +53,9 @@ struct PeerFacts {
   /// Memory for what sums and stages send. Not owned. Must outlive the node and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
+
+/// The budget of all peers in samples; 0 if each has its own. `all_data` as in PeerFacts.
+std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data);
 
 /// Makes the options of all parts of a node.
 NodeOptions node_options(const Config& config, const ModelFacts& model, PeerFacts peer);

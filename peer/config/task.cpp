@@ -16,6 +16,7 @@
 #include "peer/node/stage_replica.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/safetensors.hpp"
 #include "train/data/generated.hpp"
 #include "train/data/partition.hpp"
 #include "train/data/readers.hpp"
@@ -263,6 +264,7 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   const bool lockstep = config.run.mode == ModeKind::allreduce;
   task.trainer.batch = config.train.batch;
   task.trainer.steps = steps_of(config, samples);
+  task.trainer.follows_swarm = config.run.budget == BudgetKind::swarm;
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.allreduce.local;
   task.rule = mixing_rule(config);
@@ -283,9 +285,11 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   if (config.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
   // In modes `allreduce` and `mixing` all peers take the same number of steps, however unequal
-  // their shards are.
-  const bool in_step =
-      config.run.mode == ModeKind::allreduce || config.run.mode == ModeKind::mixing;
+  // their shards are, and with the swarm's budget they share them.
+  const bool in_step = config.run.mode == ModeKind::allreduce ||
+                       config.run.mode == ModeKind::mixing ||
+                       config.run.budget == BudgetKind::swarm;
+  task.samples = samples;
   fill_in(config, in_step ? samples / config.run.peers : task.shard->size(), task);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
@@ -311,6 +315,11 @@ Task task_of(const Config& config, const Learner& learner) {
     task.problems.push_back({"population",
                              "only the built-in learner has hyper-parameters that others can vary",
                              "leave [population] out"});
+  }
+  if (config.run.budget == BudgetKind::swarm && config.run.steps == 0) {
+    task.problems.push_back(
+        {"run.epochs", "only the built-in data sets say how many samples all peers have together",
+         "write run.steps: the steps of each peer if all were alike"});
   }
   if (config.train.threads > 1) {
     task.problems.push_back({"train.threads",
@@ -522,6 +531,16 @@ std::map<std::string, std::string> run_metadata(const Config& config,
   return {{"format", "grapevine"},
           {"config", std::string(config_text)},
           {"data_folder", folder.empty() ? folder : std::filesystem::absolute(folder).string()}};
+}
+
+std::string write_model(const std::filesystem::path& file, const Layout& layout,
+                        std::span<const float> parameters,
+                        const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorView> tensors;
+  for (const TensorSlot& slot : layout.slots()) {
+    tensors.push_back({slot.name, slot.shape, parameters.subspan(slot.offset, slot.size)});
+  }
+  return write_safetensors(file, tensors, metadata);
 }
 
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,

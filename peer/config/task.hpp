@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ struct Task {
   std::shared_ptr<const DataSet> shard;  ///< Null if the learner is not built in.
   /// In a population: samples removed from the shard for validation.
   std::shared_ptr<const DataSet> held_out;
+  std::size_t samples = 0;  ///< Of all shards; 0 if the learner is not built in.
   TrainerSpec trainer;
   LocalSteps local;
   /// The rule by which models or stages mix; nullopt if nothing mixes.
@@ -90,6 +92,12 @@ StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
 
 /// Metadata of a parameter file, for eval: the run's config and the location of the data.
 std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
+
+/// Writes a model without the rest of a replica to a file. Returns why it failed, or an empty
+/// string.
+std::string write_model(const std::filesystem::path& file, const Layout& layout,
+                        std::span<const float> parameters,
+                        const std::map<std::string, std::string>& metadata);
 
 /// Writes a checkpoint with the config inside, from which a later start can continue. Returns an
 /// error, or an empty string.

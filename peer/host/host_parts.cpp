@@ -25,7 +25,7 @@ void Host::open_links() {
                             .advertise = options_.advertise,
                             .dial_from = options_.dial_from,
                             .session = session_,
-                            .agreement = agreement(options_.config),
+                            .agreement = agreed_settings(),
                             .idle_close = from_seconds(options_.config.network.idle_close_s)},
       ControlLinks::Callbacks{
           .message =
@@ -103,6 +103,9 @@ void Host::open_lanes() {
 
 void Host::make_node(StartingPoint& point) {
   PeerFacts peer{.steps = task_.trainer.steps,
+                 .data = task_.shard ? task_.shard->size() : 0,
+                 .all_data = task_.samples,
+                 .swarm_samples = point.replica->swarm_samples(),
                  .wait_for = options_.wait_for,
                  .processors = static_cast<unsigned>(processors_.count()),
                  .revision = revision_,
@@ -133,7 +136,8 @@ void Host::start_worker(std::unique_ptr<Replica> replica) {
        .pace = options_.hooks.pace,
        .stand_in = options_.hooks.stand_in});
   worker_.emplace(
-      std::move(replica), [this](const Replica& own) { return save(own); },
+      std::move(replica),
+      [this](const Replica& own, const task::Save& how) { return save(own, how); },
       [this](JobDone done) {
         const bool is_last = replica_->has_ended();
         asio::post(io_, [this, is_last, done = std::make_shared<JobDone>(std::move(done))] {

@@ -20,23 +20,32 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
   report.advertised = membership.self().address;
   report.pid = ::getpid();
   report.uptime_s = seconds(now.time_since_epoch());
-  report.phase = to_string(mode.course().phase());
+  report.phase = to_string(mode.phase());
   report.step = mode.step();
   report.mode = mode.report(membership);
   const double samples = report.mode.samples_per_step.value_or(static_cast<double>(batch));
   report.samples = static_cast<std::uint64_t>(static_cast<double>(mode.step()) * samples);
   report.steps_per_second = mode.steps_per_second();
   report.samples_per_second = mode.steps_per_second() * samples * report.mode.share_of_work;
-  report.loss = mode.course().recent_loss();
-  report.accuracy = mode.course().recent_accuracy();
-  report.learning_rate = mode.course().learning_rate();
-  report.saves = mode.course().saves();
+  report.loss = mode.training().recent_loss();
+  report.accuracy = mode.training().recent_accuracy();
+  report.learning_rate = mode.training().learning_rate();
+  report.saves = mode.training().saves();
+  if (&mode.course() != &mode.training()) {
+    report.saves.written += mode.course().saves().written;
+    report.saves.failed += mode.course().saves().failed;
+  }
   report.failures_seen = log.counts().of<MemberDead>();
   for (const Member& member : membership.members()) {
     report.members.emplace_back(member, member.id == membership.self().id);
   }
   report.refusals.assign(log.last_refusals().begin(), log.last_refusals().end());
   return report;
+}
+
+std::string step_of(std::uint64_t step, std::uint64_t steps, std::string_view separator) {
+  if (steps == 0) return std::to_string(step);
+  return fmt::format("{}{}{}", step, separator, steps);
 }
 
 namespace {
@@ -152,8 +161,8 @@ std::string report_line(const Report& report) {
     alive += is_self || member.state == MemberState::alive;
   }
   return fmt::format(
-      "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
-      report.uptime_s, report.phase, report.step, report.steps, report.samples_per_second,
+      "{:7.1f} s  {:<8} step {}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
+      report.uptime_s, report.phase, step_of(report.step, report.steps), report.samples_per_second,
       report.loss, 100 * report.accuracy, alive, report.mode.line);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct Report {
   long pid = 0;
   double uptime_s = 0;
   std::string phase;
-  std::uint64_t step = 0, steps = 0, samples = 0;
+  std::uint64_t step = 0;
+  std::uint64_t steps = 0;  ///< The peer's budget; 0 if the budget is the swarm's.
+  std::uint64_t samples = 0;
   double steps_per_second = 0, samples_per_second = 0;
   double loss = 0, accuracy = 0, learning_rate = 0;
   SaveCounts saves;
@@ -43,6 +46,9 @@ struct Report {
   };
   std::vector<Quarantined> quarantined;
 };
+
+/// The step, and its budget behind `separator`; a budget of 0 is the swarm's and left out.
+std::string step_of(std::uint64_t step, std::uint64_t steps, std::string_view separator = "/");
 
 /// Fills in the part of a report that comes from the node and the log.
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now);

@@ -80,7 +80,7 @@ void Host::tell_people(const Fact& fact) {
     say(stderr, printable(fmt::format("{}; {}", said, text.info.remedy)) + "\n");
   };
   if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
-    if (!resumed->peer || options_.quiet) return;
+    if (!resumed->peer || options_.quiet || node_->generations() == nullptr) return;
     say(stdout, to_line(node_->generations()->recoveries().last(), node_->membership()) + "\n");
   } else if (std::holds_alternative<StageLost>(fact)) {
     if (!std::exchange(told_of_lost_stage_, true)) warn();
@@ -239,9 +239,26 @@ void Host::sync_addresses() {
   cache_.write(cached_);
 }
 
-std::string Host::save(const Replica& replica) const {
+std::string Host::save(const Replica& replica, const task::Save& how) const {
   *final_checksum_ = replica.checksum();
+  if (how.is_common_end) {
+    for (const ReplicaPart& part : replica.parts()) {
+      std::string problem =
+          write_model(options_.folder / "final.safetensors", *part.layout, part.parameters,
+                      run_metadata(options_.config, config_text_));
+      if (!problem.empty()) return problem;
+    }
+  }
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
+}
+
+/// What must be equal on all peers: settings, and the swarm's budget in samples, which depends on
+/// the data.
+std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
+  auto agreed = agreement(options_.config);
+  const std::uint64_t budget = swarm_budget(options_.config, task_.samples);
+  if (budget > 0) agreed.emplace_back("samples of the budget", std::to_string(budget));
+  return agreed;
 }
 
 void Host::reload_authorized() {
@@ -281,7 +298,8 @@ Report Host::report() const {
   Report report = make_report(*node_, log_, task_.trainer.batch, now());
   report.listening = control_->listening();
   report.lanes = lanes_->listening();
-  report.steps = task_.trainer.steps;
+  // The swarm's budget is in the mode's own section.
+  report.steps = task_.trainer.follows_swarm ? 0 : task_.trainer.steps;
   report.lane_bytes_sent = lanes_->counters().bytes_sent;
   report.lane_bytes_received = lanes_->counters().bytes_received;
   report.messages_superseded = lanes_->counters().superseded;
@@ -424,8 +442,11 @@ void Host::print_greeting() const {
     say(stdout, fmt::format("listening on {}, advertised as {}; bulk lanes on {}\n",
                             control_->listening(), control_->advertised(), lanes_->listening()));
   }
-  say(stdout, fmt::format("trains on shard {} of {}, {} samples, {} steps\n", options_.shard,
-                          options_.config.run.peers, samples_, task_.trainer.steps));
+  const std::uint64_t together = swarm_budget(options_.config, task_.samples);
+  const std::string budget = together > 0 ? fmt::format("{} samples with all peers", together)
+                                          : fmt::format("{} steps", task_.trainer.steps);
+  say(stdout, fmt::format("trains on shard {} of {}, {} samples, {}\n", options_.shard,
+                          options_.config.run.peers, samples_, budget));
 }
 
 void Host::write_result() const {

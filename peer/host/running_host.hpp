@@ -105,7 +105,8 @@ class Host {
   void stop_learner();
   void on_signal(int signal);
   void reload_authorized();
-  std::string save(const Replica& replica) const;
+  std::string save(const Replica& replica, const task::Save& how) const;
+  std::vector<std::pair<std::string, std::string>> agreed_settings() const;
   void wait_for_signal();
   void print_greeting() const;
   std::string name_of(PeerId peer) const;

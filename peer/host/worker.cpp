@@ -41,7 +41,9 @@ void Worker::run(std::stop_token stop) {
     const auto begin = std::chrono::steady_clock::now();
     JobDone done = replica_->run(std::move(job));
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
-    if (done.job.saves()) done.results.emplace_back(result::Saved{save_(*replica_)});
+    if (const auto* save = first_of<task::Save>(done.job.tasks)) {
+      done.results.emplace_back(result::Saved{save_(*replica_, *save)});
+    }
     done_(std::move(done));
     replica_->prefetch();
   }

@@ -25,7 +25,7 @@ class Worker {
   using Done = std::function<void(JobDone)>;
   /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
   /// the worker's thread: exchanges continue from the last snapshot, however slow the disk is.
-  using Save = std::function<std::string(const Replica&)>;
+  using Save = std::function<std::string(const Replica&, const task::Save&)>;
 
   Worker(std::unique_ptr<Replica> replica, Save save, Done done);
 

@@ -124,7 +124,7 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
        .samples = step * options_.batch,
        .lineage =
            hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
-                        step == 0 ? 0 : hash_combine(step, session_))});
+                        step == 0 || options_.averages_models ? 0 : hash_combine(step, session_))});
 }
 
 void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -263,12 +263,16 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     result_ = {.values = std::move(sum),
                .plan = operation_.plan(),
                .samples = operation_.samples(),
-               .local_steps = operation_.is_local() ? operation_.steps() : 0};
+               .local_steps = operation_.is_local() ? operation_.steps() : 0,
+               .becomes_model_at = {}};
     const ModelVersion before = generations_.agreement().version();
     generations_.agreement().set_version(
         after_operation(before, generations_.key(), operation_.samples(), operation_.steps()));
+    if (options_.averages_models) result_->becomes_model_at = step();
     audit_due_.reset();
-    if (ModelAudit::is_due(before.step, step())) audit_due_ = {generations_.key(), step()};
+    if (options_.averages_models || ModelAudit::is_due(before.step, step())) {
+      audit_due_ = {generations_.key(), step()};
+    }
     states_.forget_debts();
     generations_.operation_done(now, before.step, operation_.steps(), out);
     planner_.set_operation_seconds(generations_.operation_seconds());
@@ -423,7 +427,8 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
 void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
   job.add(task::LoadState{.values = std::move(state.values),
                           .step = state.version.step,
-                          .own_optimizer = options_.local.is_local(state.version.step)});
+                          .own_optimizer = options_.local.is_local(state.version.step),
+                          .model_only = options_.averages_models});
   generations_.agreement().set_version(state.version);
   course_.go_back_to(state.version.step);
   operation_.forget_gradient();
@@ -452,7 +457,9 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   } else if (auto gradient = operation_.order(course_.next_job_number())) {
     job.add(*std::move(gradient));
   }
-  if (saves) job.add(task::Save{});
+  const bool has_mean = generations_.operations() > 0 || counts_.states_adopted > 0;
+  const bool is_common_end = options_.averages_models && has_mean && step() >= course_.steps();
+  if (saves) job.add(task::Save{.is_common_end = is_common_end});
   if (job.tasks.empty()) return;
   job.version = generations_.agreement().version();
   course_.post(std::move(job), jobs);

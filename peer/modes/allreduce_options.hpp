@@ -19,6 +19,8 @@ namespace gv {
 struct AllReduceOptions {
   std::size_t state_elements = 0;  ///< Parameters, and the state of optimiser and outer step.
   LocalSteps local;
+  /// A collective averages the peers' models instead of gradients, and ends with the common mean.
+  bool averages_models = false;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   CompressorOptions compression;
   GradientPlaces places;                  ///< For compressors that need them: see gradient_places.

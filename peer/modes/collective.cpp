@@ -119,6 +119,7 @@ std::optional<task::ComputeGradient> Collective::order(std::uint64_t job) {
   gradient_.job = job;
   task::ComputeGradient order{.samples = gradient_.samples,
                               .local_steps = sum_.local ? steps_ : 0,
+                              .of_model = options_.averages_models,
                               .compressor = compressor_,
                               .plan = plan_,
                               .values = gradient_.values};

@@ -23,20 +23,25 @@ void Course::leave() {
 }
 
 bool Course::is_over(const Membership& members, bool idle) const {
-  const bool needed = !idle || !(linger_over_ || others_done(members));
-  return failed_ || (phase_ == Phase::done && jobs_under_way_ == 0 && !needed);
+  return failed_ || (phase_ == Phase::done && jobs_under_way_ == 0 && idle &&
+                     (linger_over_ || others_done(members)));
 }
 
 bool Course::others_done(const Membership& members) const {
-  return std::ranges::all_of(members.view().peers(), [&](PeerId peer) {
-    const Member* member = members.find(peer);
-    return peer == self_ || member == nullptr || member->progress.phase == Phase::done;
+  bool are_done = true;
+  members.for_each_other([&](const Member& member) {
+    const bool may_come = member.state == MemberState::alive ||
+                          member.state == MemberState::suspect ||
+                          (options_.waits_for_dead && member.state == MemberState::dead);
+    are_done &= !may_come || member.progress.phase == Phase::done;
   });
+  return are_done;
 }
 
 void Course::enter(Time now, Phase phase, const Mode& mode, Membership& members, Effects& out) {
   phase_ = phase;
   if (phase == Phase::done) done_since_ = now;
+  if (!options_.tells) return;
   members.set_progress(mode.progress());
   members.announce(out);
 }
@@ -44,12 +49,12 @@ void Course::enter(Time now, Phase phase, const Mode& mode, Membership& members,
 void Course::become_training(Time now, std::size_t peers, const Mode& mode, Membership& members,
                              Effects& out) {
   enter(now, Phase::training, mode, members, out);
-  out.tell(TrainingBegan{.step = mode.step(), .peers = peers});
+  if (options_.tells) out.tell(TrainingBegan{.step = mode.step(), .peers = peers});
 }
 
 void Course::become_done(Time now, const Mode& mode, Membership& members, Effects& out) {
   enter(now, Phase::done, mode, members, out);
-  out.tell(BudgetDone{.step = mode.step()});
+  if (options_.tells) out.tell(BudgetDone{.step = mode.step()});
 }
 
 bool Course::is_barrier_open(Time now, std::size_t present) const {

@@ -24,6 +24,10 @@ struct CourseOptions {
   Duration linger = std::chrono::seconds(60);    ///< After the budget, serve others this long.
   std::uint64_t layout_hash = 0;
   std::size_t elements = 0;  ///< Parameters of the model.
+  /// Tell the other peers of our phases, and report them. Not so in a course within another one.
+  bool tells = true;
+  /// Peers that died before they were done may be asleep: stay for them, too.
+  bool waits_for_dead = false;
 };
 
 /// Checkpoints since the start.

@@ -17,9 +17,6 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
-/// A sketch takes a pass over the model, so each peer gets at most one in this time.
-constexpr Duration sketch_period = std::chrono::milliseconds(250);
-
 /// In this time after our start the peers that we know of say hello.
 constexpr Duration meeting = std::chrono::seconds(2);
 
@@ -37,7 +34,7 @@ PairExchange::Options exchange_options(const CourseOptions& course, const Gossip
 }  // namespace
 
 GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                       GossipOptions options, Rng rng)
+                       GossipOptions options, const Signer& signer, Rng rng)
     : self_(self),
       course_(self, course),
       options_(std::move(options)),
@@ -53,6 +50,7 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       review_draws_(rng_.fork("review")),
       server_({.layout_hash = course.layout_hash}),
       population_(options_.population, rng_),
+      finale_(self, session, course, options_.finale, signer, rng_),
       trigger_({.kind = options_.trigger,
                 .period = options_.period_steps,
                 .spread = options_.target_spread,
@@ -106,6 +104,7 @@ ModeReport GossipMode::report(const Membership& members) const {
           fmt::format("spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided",
                       spread, all.committed, all.refused, all.aborted, all.undecided)}};
   if (population_.is_on()) population_.add_to(report);
+  if (finale_.is_on()) finale_.add_to(report);
   return report;
 }
 
@@ -113,14 +112,18 @@ void GossipMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   step_ = step;
   meets_until_ = now + meeting;
+  finale_.work().begin(now);
   trigger_.begin_at(step);
 }
 
 void GossipMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                          Effects& out) {
-  if (members.view().contains(from)) {
+  const TransferId* transfer = transfer_of(message);
+  const bool is_of_exchange = transfer != nullptr && transfer->kind == TransferKind::exchange;
+  if (finale_.mean() != nullptr && !is_of_exchange) {
+    finale_.mean()->receive(now, from, message, members, out);
+  } else if (members.view().contains(from)) {
     // Both protocols share the messages about a transfer under way.
-    const TransferId* transfer = transfer_of(message);
     if (transfer != nullptr && transfer->kind == TransferKind::state) {
       receive_about_state(now, from, message, out);
     } else {
@@ -133,7 +136,9 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
 }
 
 void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (block.id.kind == TransferKind::state) {
+  if (finale_.mean() != nullptr && block.id.kind != TransferKind::exchange) {
+    finale_.mean()->receive_block(now, from, block, out);
+  } else if (block.id.kind == TransferKind::state) {
     fetch_.receive_block(now, from, block, fetch_values_, out);
   } else if (block.id.kind == TransferKind::exchange) {
     exchange_.receive_block(now, from, block, out);
@@ -141,115 +146,22 @@ void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effect
   collect();
 }
 
-void GossipMode::receive_about_state(Time now, PeerId from, const Message& message, Effects& out) {
-  fetch_.receive(now, from, message, fetch_values_, out);
-  server_.receive(from, message, out);
-  review_.receive(from, message);
-  if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
-  const auto* request = std::get_if<StateRequest>(&message);
-  // A model has no stages; a peer that asks for some would take the places of others.
-  if (request == nullptr || request->id.stage != 0) return;
-  const bool is_there = exchange_.snapshot() != nullptr;
-  if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
+std::span<std::byte> GossipMode::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                       std::size_t bytes) {
+  if (finale_.mean() == nullptr) return {};
+  return finale_.mean()->place(from, id, offset, bytes);
 }
 
-/// The exchange's snapshot, so that no copy of the model is kept for newcomers alone. Its version
-/// is unique because all peers' models differ. It is copied only if it has more than the values.
-StateServer::State GossipMode::own_state() {
-  const SnapshotPtr& snapshot = exchange_.snapshot();
-  StateServer::State state{
-      .version = version_of_own({.step = snapshot->step, .samples = 0, .lineage = ++states_served_},
-                                self_, session_),
-      .payload = {snapshot, std::as_bytes(std::span(snapshot->values))}};
-  if (!snapshot->rest.empty()) {
-    auto whole = std::make_shared<std::vector<float>>(snapshot->values);
-    whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
-    state.payload = {whole, std::as_bytes(std::span(*whole))};
-  }
-  return state;
+void GossipMode::refuse(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->refuse(now, peer, out);
 }
 
-void GossipMode::fetch_from(Time now, std::vector<PeerId> sources, Effects& out) {
-  fetch_values_.resize(course_.options().elements + options_.population.rest_elements());
-  std::erase_if(sources, [&](PeerId peer) { return exchange_.is_quarantined(now, peer); });
-  sources_ = sources;
-  fetch_.want(now, std::move(sources), std::nullopt, out);
-  collect();
-}
-
-/// True if a model is on its way to us, or waits to be reviewed or adopted.
-bool GossipMode::is_fetching() const {
-  return fetch_.is_waiting() || doubtful_.has_value() || fetched_.has_value();
-}
-
-/// Peers that can say how far their models are from that of `source`, in random order.
-std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& members) {
-  std::vector<PeerId> witnesses;
-  for (const PeerId peer : members.view().peers()) {
-    if (peer != self_ && peer != source && is_usable(members.find(peer))) witnesses.push_back(peer);
-  }
-  review_draws_.shuffle(std::span(witnesses));
-  return witnesses;
-}
-
-/// Takes over a download that is near the models of other peers. Its step is believed only up to
-/// the largest step of a witness.
-void GossipMode::review_download(Time now, const Membership& members, Effects& out) {
-  if (!doubtful_) return;
-  const PeerId source = doubtful_->source;
-  if (!review_.is_under_way()) {
-    const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
-    if (!own) return;  // The job under way copies it.
-    const std::span values = std::span(doubtful_->values).first(course_.options().elements);
-    review_.begin(now, reviews_.next_state(self_), values, own->values, review_draws_.next(),
-                  meets_until_);
-  }
-  review_.meet(witnesses_of(source, members), out);
-  review_.tick(now, out);
-  const auto verdict = review_.take(now);
-  if (!verdict) return;
-  if (verdict->problem == Reason::none) {
-    fetched_ = std::exchange(doubtful_, std::nullopt);
-    if (verdict->step) fetched_->step = std::min(fetched_->step, *verdict->step);
-    return;
-  }
-  doubtful_.reset();
-  out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
-  // A model of ordinary length that is far from others may be that of a peer that was cut off.
-  if (verdict->problem == Reason::norm_exceeded) {
-    exchange_.blame(now, source, verdict->problem, out);
-  }
-  std::vector<PeerId> left = std::exchange(sources_, {});
-  std::erase(left, source);
-  fetch_from(now, std::move(left), out);
-}
-
-/// Sends a sketch of our model to a peer that reviews a download.
-void GossipMode::answer(Time now, PeerId from, const SketchRequest& request, Effects& out) {
-  const SnapshotPtr& snapshot = exchange_.snapshot();
-  const auto last = sketched_.find(from);
-  Reason problem = Reason::none;
-  if (request.id.owner != from) {
-    problem = Reason::stale;
-  } else if (request.layout_hash != course_.options().layout_hash) {
-    problem = Reason::unknown_layout;
-  } else if (!snapshot) {
-    problem = Reason::not_ready;
-  } else if (last != sketched_.end() && now < last->second + sketch_period) {
-    return;  // It asks again.
-  }
-  if (problem != Reason::none) {
-    out.send(from, Refuse{request.id, problem});
-    return;
-  }
-  sketched_[from] = now;
-  out.send(from, SketchReply{.id = request.id,
-                             .step = snapshot->step,
-                             .spread = static_cast<float>(exchange_.widest_recent_distance()),
-                             .values = sketch_of(snapshot->values, request.seed)});
+void GossipMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->gradient_ready(now, job, begin, out);
 }
 
 void GossipMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->lane_lost(now, peer, out);
   exchange_.lane_lost(now, peer, out);
   fetch_.lane_lost(now, peer, out);
   server_.lane_lost(peer, out);
@@ -257,6 +169,7 @@ void GossipMode::lane_lost(Time now, PeerId peer, Effects& out) {
 }
 
 void GossipMode::lane_refused(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->lane_refused(now, peer, out);
   exchange_.lane_refused(now, peer, out);
   server_.forget(peer);
   fetch_.lane_refused(now, peer, out);
@@ -264,6 +177,7 @@ void GossipMode::lane_refused(Time now, PeerId peer, Effects& out) {
 }
 
 void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->peer_gone(now, peer, out);
   exchange_.peer_gone(now, peer, out);
   server_.forget(peer);
   fetch_.peer_gone(now, peer, out);
@@ -281,6 +195,8 @@ void GossipMode::collect() {
     trigger_.learn(force.distance);
     forces_.push_back(std::move(force));
   }
+  // The model is the common mean now, or about to be.
+  if (finale_.mean() != nullptr) counts_.forces_dropped += std::exchange(forces_, {}).size();
   // A distant peer would always find us busy with nearby ones, so we call back.
   const std::optional<PeerId> turned_away = exchange_.take_turned_away();
   if (!owed_) owed_ = turned_away;
@@ -293,8 +209,13 @@ void GossipMode::collect() {
 }
 
 void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
+  if (finale_.mean() != nullptr) {
+    finale_.mean()->complete(now, std::move(done), members, out);
+    return;
+  }
   course_.job_done(done);
   step_ = done.step;
+  if (finale_.is_on()) finale_.work().count(now, done.steps_run);
   // Not before, because until the job has ended our step is still that of our own model.
   if (first_of<task::AdoptModel>(done.job.tasks) != nullptr) ++counts_.models_fetched;
   if (done.steps_run > 0) {
@@ -313,7 +234,9 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (course_.is_last_job_asked()) return;
   auto* taken = first_of<task::TakeSnapshot>(done.job.tasks);
   if (taken != nullptr && course_.phase() == Phase::joining) first_model_ = taken->snapshot;
-  if (taken != nullptr && course_.phase() != Phase::joining && !fetched_ && !course_.is_leaving()) {
+  const bool offers =
+      course_.phase() == Phase::training || (course_.phase() == Phase::done && !finale_.is_on());
+  if (taken != nullptr && offers && !finale_.is_ending() && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(taken->snapshot), alpha(), forces_);
@@ -377,10 +300,15 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   if (!is_usable(member) || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
 }
 
+/// True if the member has a model of the course that it may give to others.
+bool GossipMode::has_model(const Member* member) const {
+  if (member == nullptr || member->layout_hash != course_.options().layout_hash) return false;
+  const Phase phase = member->progress.phase;
+  return phase == Phase::training || (phase == Phase::done && !finale_.is_on());
+}
+
 bool GossipMode::is_usable(const Member* member) const {
-  return member != nullptr && member->state == MemberState::alive &&
-         member->progress.phase != Phase::joining &&
-         member->layout_hash == course_.options().layout_hash;
+  return has_model(member) && member->state == MemberState::alive;
 }
 
 /// Draws a peer in the same way as a partner of an exchange.
@@ -420,50 +348,16 @@ void GossipMode::tell_if_topology_fits(const View& view, Effects& out) {
   }
 }
 
-bool GossipMode::should_fetch(const Membership& members) const {
-  const std::uint64_t lag = options_.catch_up_periods * options_.period_steps;
-  return std::ranges::any_of(members.view().peers(), [&](PeerId peer) {
-    const Member* member = members.find(peer);
-    return peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-           member->layout_hash == course_.options().layout_hash &&
-           member->progress.step > step_ + lag && !tried_.contains(peer);
-  });
-}
-
-void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
-  std::vector<const Member*> ahead;
-  for (const PeerId peer : members.view().peers()) {
-    const Member* member = members.find(peer);
-    if (peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-        member->layout_hash == course_.options().layout_hash && member->progress.step > step_ &&
-        !tried_.contains(peer)) {
-      ahead.push_back(member);
-    }
-  }
-  std::ranges::stable_sort(ahead, std::ranges::greater{},
-                           [](const Member* member) { return member->progress.step; });
-  std::vector<PeerId> candidates;
-  for (const Member* member : ahead) candidates.push_back(member->id);
-  tried_.insert(candidates.begin(), candidates.end());
-  fetch_from(now, std::move(candidates), out);
-}
-
-void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
-  if (course_.phase() == Phase::joining || course_.is_leaving() || is_fetching()) return;
-  tried_.clear();
-  if (!should_fetch(members)) return;
-  out.tell(CatchingUp{.step = step_});
-  begin_fetch(now, members, out);
-}
-
 void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
-  if (!course_.is_running()) return;
+  if (!course().is_running()) return;
   exchange_.tick(now, out);
+  if (tick_finale(now, members, out, jobs)) return;
   server_.tick(now);
   fetch_.tick(now, out);
   collect();
   review_download(now, members, out);
-  if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching()) {
+  const bool joins = course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching();
+  if (joins && !waits_for_mean(members)) {
     const View& view = members.view();
     const bool somebody_trains = std::ranges::any_of(view.peers(), [&](PeerId peer) {
       const Member* member = members.find(peer);
@@ -474,6 +368,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
         begin_fetch(now, members, out);
       } else {
         tried_.clear();
+        finale_.work().train(now);
         course_.become_training(now, view.size(), *this, members, out);
         if (step_ >= course_.steps()) course_.enter(now, Phase::done, *this, members, out);
       }
@@ -485,42 +380,61 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
 }
 
-/// True if a finished download may be taken over now.
-bool GossipMode::may_adopt() {
-  if (!fetched_ || !population_.is_copying()) return fetched_.has_value();
-  if (course_.phase() != Phase::training ||
-      course_.is_leaving()) {  // Nothing would be learned with it any more.
-    fetched_.reset();
-    population_.give_up();
-    return false;
-  }
-  // Exchanges are about the model that we give up. Let the one under way end, and begin no other.
-  exchange_.set_snapshot(nullptr, 0);
-  has_snapshot_ = false;
-  return !exchange_.in_flight();
-}
-
-/// Makes the job begin with the download; false if it is no longer wanted.
-bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
-  DownloadedModel model = *std::move(fetched_);
-  fetched_.reset();
-  const bool sound = population_.is_copying()
-                         ? population_.take_over(model, step_)
-                         : !population_.is_on() || tail_of(model.values).has_value();
-  if (!sound) {
-    out.tell(ModelRefused{.peer = model.source, .reason = Reason::not_finite});
-    return false;
-  }
-  if (model.step < step_ && course_.phase() != Phase::joining) return false;
-  // The forces were meant for the model that we are about to give up.
-  counts_.forces_dropped += forces_.size();
-  forces_.clear();
-  trigger_.begin_at(model.step);
-  job.add(task::AdoptModel{std::move(model)});
-  if (course_.phase() == Phase::joining) {
-    course_.enter(now, Phase::training, *this, members, out);
+/// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
+/// begun, and no other work is left.
+bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (!finale_.is_on()) return false;
+  if (finale_.mean() == nullptr && !course_.is_leaving()) end_training(now, members, out);
+  Mode* mean = finale_.mean();
+  if (mean == nullptr) return false;
+  mean->tick(now, members, out, jobs);
+  if (mean->phase() == Phase::done && course_.phase() != Phase::done) {
+    course_.enter(now, Phase::done, *this, members, out);
+    if (mean->step() >= finale_.last_step()) {
+      out.tell(FinaleDone{.step = mean->step(), .samples = finale_.work().own().samples});
+    } else {
+      out.tell(FinaleMissed{});
+    }
   }
   return true;
+}
+
+/// Holds still once training has to end, and begins the mean once all do.
+void GossipMode::end_training(Time now, Membership& members, Effects& out) {
+  const bool is_late = course_.phase() == Phase::joining &&
+                       (finale_.is_done_elsewhere(members) || step_ >= finale_.last_step());
+  const bool is_due = course_.phase() == Phase::training && finale_.is_due(now, members);
+  if (!finale_.is_ending() && (is_late || is_due)) {
+    exchange_.set_snapshot(nullptr, 0);
+    has_snapshot_ = false;
+    give_up_download();
+    finale_.hold_still(is_due || step_ > 0 ? std::optional(step_) : std::nullopt);
+    out.tell(FinaleBegan{.step = step_, .samples = finale_.work().counted()});
+  }
+  if (!finale_.is_ending() || !is_still()) return;
+  // The others begin without a peer that is not still, but not at once.
+  if (course_.phase() != Phase::finishing) {
+    finale_.become_still(now);
+    course_.enter(now, Phase::finishing, *this, members, out);
+  }
+  if (finale_.are_others_ready(now, members)) finale_.begin(now);
+}
+
+/// True if no job and no exchange is under way, and no result waits for the next job.
+bool GossipMode::is_still() const {
+  return course_.jobs_under_way() == 0 && !exchange_.in_flight() && forces_.empty() &&
+         !is_fetching();
+}
+
+/// True if a newcomer had better wait for the mean that the others are about to make.
+bool GossipMode::waits_for_mean(const Membership& members) const {
+  return finale_.is_on() && step_ == 0 && finale_.has_ended_for_most(members);
+}
+
+/// Makes the job follow the swarm's schedule.
+void GossipMode::follow_swarm(Time now, Job& job) {
+  const SwarmWork& work = finale_.work();
+  job.add(task::FollowSwarm{finale_.work().progress(now), work.factor(), work.counted()});
 }
 
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -537,10 +451,11 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   if (course_.is_leaving()) {
     saves = true;
     course_.make_next_job_last();
-  } else if (course_.phase() == Phase::training && !adopts) {
-    const std::uint64_t steps = job_steps();
+  } else if (course_.phase() == Phase::training && !adopts && !finale_.is_ending()) {
+    const std::uint64_t steps = job_steps(now);
     const std::uint64_t end = step_ + steps;
     const bool is_last = end >= course_.steps();
+    if (finale_.is_on()) follow_swarm(now, job);
     if (steps > 0) job.add(task::TakeSteps{steps});
     snapshot = !has_snapshot_ || end >= trigger_.next() || is_last;
     saves = course_.is_save_due(end);
@@ -558,7 +473,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   course_.post(std::move(job), jobs);
 }
 
-std::uint64_t GossipMode::job_steps() const {
+std::uint64_t GossipMode::job_steps(Time now) {
   const std::uint64_t to_trigger = std::max(trigger_.next(), step_ + 1) - step_;
   // Two jobs a period, so that a force is in the model before the next snapshot is taken of it.
   std::uint64_t steps = std::max<std::uint64_t>(1, options_.period_steps / 2);
@@ -567,17 +482,20 @@ std::uint64_t GossipMode::job_steps() const {
     steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));
   }
   if (population_.is_on()) steps = std::min(steps, population_.steps_to_trial(step_));
+  if (finale_.is_on()) steps = std::min(steps, finale_.work().steps_left(now));
   return std::min({steps, to_trigger, course_.steps() - step_});
 }
 
-void GossipMode::leave(Time now, Effects&) {
+void GossipMode::leave(Time now, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->leave(now, out);
   course_.leave();
   settle_until_ = now + settle_max;
   exchange_.set_snapshot(nullptr, 0);
 }
 
 Time GossipMode::deadline() const {
-  if (!course_.is_running()) return never;
+  if (!course().is_running()) return never;
+  if (finale_.mean() != nullptr) return std::min(exchange_.deadline(), finale_.mean()->deadline());
   Time earliest =
       std::min({exchange_.deadline(), fetch_.deadline(), review_.deadline(), server_.deadline()});
   if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching()) {
@@ -586,7 +504,8 @@ Time GossipMode::deadline() const {
   // While a job runs, we wait only for its end.
   if (course_.is_leaving() && !course_.is_last_job_asked() && course_.jobs_under_way() == 0)
     earliest = std::min(earliest, settle_until_);
-  return std::min(earliest, course_.linger_deadline());
+  const Time others = course_.is_leaving() ? never : finale_.deadline();
+  return std::min({earliest, course_.linger_deadline(), others});
 }
 
 }  // namespace gv

@@ -17,6 +17,7 @@
 #include "consensus/transfer/state_download.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/exchange_trigger.hpp"
+#include "peer/modes/finale.hpp"
 #include "peer/modes/mode.hpp"
 #include "peer/modes/population.hpp"
 
@@ -41,6 +42,7 @@ struct GossipOptions {
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
   PopulationOptions population;
+  FinaleOptions finale;  ///< Where the budget is the swarm's.
 };
 
 /// Totals since the start.
@@ -55,18 +57,24 @@ struct GossipCounts {
 };
 
 /// Local steps at our own pace, and an exchange with one other peer every `period_steps` of them.
+/// Where the budget is the swarm's, all peers end together with the mean of their models (Finale).
 class GossipMode final : public Mode {
  public:
+  /// `signer` has the key of `self` and must outlive the mode.
   GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course, GossipOptions options,
-             Rng rng);
+             const Signer& signer, Rng rng);
 
   void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,
                Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) override;
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void peer_gone(Time now, PeerId peer, Effects& out) override;
+  void refuse(Time now, PeerId peer, Effects& out) override;
+  void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
   void complete(Time now, JobDone done, Membership& members, Effects& out) override;
   Time deadline() const override;
@@ -74,8 +82,19 @@ class GossipMode final : public Mode {
   /// Fetches a model if ours fell behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }
-  bool is_idle() const override { return forces_.empty(); }
-  const Course& course() const override { return course_; }
+  bool is_idle() const override {
+    return finale_.mean() != nullptr ? finale_.mean()->is_idle() : forces_.empty();
+  }
+  /// That of the mean, once it has begun: it decides when we leave.
+  const Course& course() const override {
+    return finale_.mean() != nullptr ? finale_.mean()->course() : course_;
+  }
+  const Course& training() const override { return course_; }
+  Phase phase() const override { return course_.phase(); }
+  const Finale* finale() const override { return finale_.is_on() ? &finale_ : nullptr; }
+  std::optional<Work> work() const override {
+    return finale_.is_on() ? std::optional(finale_.work().own()) : std::nullopt;
+  }
   ModeReport report(const Membership& members) const override;
   std::optional<Trial> trial() const override { return population_.trial(); }
   std::uint64_t step() const override { return step_; }
@@ -96,22 +115,29 @@ class GossipMode final : public Mode {
   StateServer::State own_state();
   void fetch_from(Time now, std::vector<PeerId> sources, Effects& out);
   bool is_fetching() const;
+  void give_up_download();
   std::vector<PeerId> witnesses_of(PeerId source, const Membership& members);
   void review_download(Time now, const Membership& members, Effects& out);
   void answer(Time now, PeerId from, const SketchRequest& request, Effects& out);
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool may_adopt();
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
+  bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  void end_training(Time now, Membership& members, Effects& out);
+  bool is_still() const;
+  bool waits_for_mean(const Membership& members) const;
+  void follow_swarm(Time now, Job& job);
   void begin_exchange(Time now, Membership& members, Effects& out);
   std::optional<PeerId> partner_to_copy(const View& view);
   void look_for_better(Time now, Membership& members, Effects& out);
+  bool has_model(const Member* member) const;
   bool is_usable(const Member* member) const;
   std::optional<PeerId> uniform_choice(const View& view, Rng& draws) const;
   void tell_if_topology_fits(const View& view, Effects& out);
   bool should_fetch(const Membership& members) const;
   void begin_fetch(Time now, Membership& members, Effects& out);
   float alpha() const;
-  std::uint64_t job_steps() const;
+  std::uint64_t job_steps(Time now);
 
   PeerId self_;
   Course course_;
@@ -134,6 +160,7 @@ class GossipMode final : public Mode {
   StateServer server_;
   std::uint64_t states_served_ = 0;
   Population population_;
+  Finale finale_;
 
   Time meets_until_{};  ///< By then the peers that we can meet at our start have said hello.
   bool has_snapshot_ = false;

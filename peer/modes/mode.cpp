@@ -12,8 +12,9 @@ Problems Mode::switch_to(Time, std::string_view) {
 Progress Mode::progress() const {
   return {.step = step(),
           .steps_per_second = static_cast<float>(steps_per_second()),
-          .phase = course().phase(),
-          .trial = trial()};
+          .phase = phase(),
+          .trial = trial(),
+          .work = work()};
 }
 
 std::string name_of(PeerId peer, const Membership& members) {

@@ -19,6 +19,7 @@
 
 namespace gv {
 
+class Finale;
 class Generations;
 class GossipMode;
 class AllReduceMode;
@@ -91,10 +92,18 @@ class Mode {
   virtual bool is_idle() const = 0;
 
   virtual const Course& course() const = 0;
+  /// The course that has trained, for reports.
+  virtual const Course& training() const { return course(); }
+  /// Where we are in the run, as other peers see it.
+  virtual Phase phase() const { return course().phase(); }
+  /// Our part in the swarm's budget; nullopt where each peer has its own.
+  virtual std::optional<Work> work() const { return std::nullopt; }
   virtual std::uint64_t step() const = 0;
   virtual double steps_per_second() const = 0;
   /// In a population, our newest validation, which other peers may know.
   virtual std::optional<Trial> trial() const { return std::nullopt; }
+  /// The swarm's budget and its end; null where each peer has a budget of its own.
+  virtual const Finale* finale() const { return nullptr; }
   /// Null in a mode without generations.
   virtual const Generations* generations() const { return nullptr; }
 

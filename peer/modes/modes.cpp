@@ -44,7 +44,8 @@ MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, cons
                    const Rng& rng) {
   switch (options.mode) {
     case ModeKind::gossip:
-      return made<GossipMode>(self, session, options.course, std::move(options.gossip), rng);
+      return made<GossipMode>(self, session, options.course, std::move(options.gossip), signer,
+                              rng);
     case ModeKind::allreduce:
       return made<AllReduceMode>(self, session, options.course, options.allreduce, signer, rng);
     case ModeKind::pipeline:

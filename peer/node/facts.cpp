@@ -168,6 +168,25 @@ FactText text(const BudgetDone& f) {
                    "The peer stays for a while to serve others.", ""},
           .numbers = numbers("step", f.step)};
 }
+FactText text(const FinaleBegan& f) {
+  return {
+      .info = {"finale_began",
+               "the swarm's budget is used up after {samples} samples: this peer stops at step "
+               "{step}",
+               "It waits until all live peers have stopped, then their models are averaged.", ""},
+      .numbers = numbers("step", f.step, "samples", f.samples)};
+}
+FactText text(const FinaleDone& f) {
+  return {.info = {"finale_done",
+                   "this peer has the common mean, at step {step}; it trained {samples} samples",
+                   "All peers that report this end with the same model, bit for bit.", ""},
+          .numbers = numbers("step", f.step, "samples", f.samples)};
+}
+FactText text(const FinaleMissed&) {
+  return {.info = {"finale_missed", "this peer came too late for the common mean",
+                   "The peers that have it left before this one could download it.",
+                   "Take the model of another peer, or raise run.linger_s."}};
+}
 FactText text(const CatchingUp& f) {
   return {.info = {"catching_up",
                    "this peer is far behind at step {step} and downloads a newer model", "", ""},

@@ -78,6 +78,7 @@ struct LoadState {
   std::uint64_t step = 0;
   /// Keep our own optimiser state, unless it has not made a step yet.
   bool own_optimizer = false;
+  bool model_only = false;  ///< The values are parameters only; keep the rest of our state.
 };
 
 /// Make one step with a gradient or sum.
@@ -86,12 +87,15 @@ struct ApplyUpdate {
   CompressionPlan plan;           ///< By which `values` are decoded.
   std::size_t samples = 0;        ///< Samples of all peers in it; 0: unknown.
   std::uint64_t local_steps = 0;  ///< If not 0, this is an outer step that ends as many local ones.
+  /// If set, the values are the mean of the peers' models, which becomes ours at this step.
+  std::optional<std::uint64_t> becomes_model_at;
 };
 
 /// Compute the fingerprint of the parameters.
 struct TakeFingerprint {};
 
-/// Copy the whole state to `values`, in the order of LoadState.
+/// Copy the whole state to `values`, in the order of LoadState; the parameters only if they fill
+/// it.
 struct ExportState {
   std::shared_ptr<Floats> values;
 };
@@ -99,6 +103,13 @@ struct ExportState {
 /// Add the changes that exchanges make.
 struct AddForces {
   std::vector<Force> forces;
+};
+
+/// Take note of the swarm's progress, and of the factor on our own updates.
+struct FollowSwarm {
+  double progress = 0;
+  double factor = 1;
+  std::uint64_t counted = 0;  ///< Samples of all peers, for a checkpoint.
 };
 
 /// Take optimiser steps; where a replica mixes, those of the round that it has begun.
@@ -112,6 +123,7 @@ struct TakeSteps {
 struct ComputeGradient {
   std::size_t samples = 0;        ///< Samples of the mean; with local steps, of each step.
   std::uint64_t local_steps = 0;  ///< 0: compute a gradient.
+  bool of_model = false;          ///< Contribute the parameters, and compute nothing.
   /// The replica compresses with an instance of its own. Null: the values travel whole.
   std::shared_ptr<const GradientCompressor> compressor;
   CompressionPlan plan;  ///< The form in which the values travel.
@@ -230,7 +242,9 @@ struct SendStage {
 // ---- Of all ----
 
 /// Write a checkpoint. The last task of a job. The replica's owner does it, not the replica.
-struct Save {};
+struct Save {
+  bool is_common_end = false;  ///< The model is the common mean of a swarm: write it apart, too.
+};
 
 }  // namespace task
 
@@ -273,12 +287,12 @@ struct Saved {
 
 using TaskVariant =
     std::variant<task::AdoptModel, task::LoadState, task::ApplyUpdate, task::TakeFingerprint,
-                 task::ExportState, task::AddForces, task::TakeSteps, task::ComputeGradient,
-                 task::Validate, task::TakeSnapshot, task::LeaveGeneration, task::EnterGeneration,
-                 task::MixRound, task::BeginRound, task::SendRound, task::AbandonRun, task::EndRun,
-                 task::ExportStages, task::MoveTo, task::LoadStages, task::ReleaseStages,
-                 task::CopyStages, task::StagePass, task::CopyParameters, task::SendStage,
-                 task::Save>;
+                 task::ExportState, task::AddForces, task::FollowSwarm, task::TakeSteps,
+                 task::ComputeGradient, task::Validate, task::TakeSnapshot, task::LeaveGeneration,
+                 task::EnterGeneration, task::MixRound, task::BeginRound, task::SendRound,
+                 task::AbandonRun, task::EndRun, task::ExportStages, task::MoveTo, task::LoadStages,
+                 task::ReleaseStages, task::CopyStages, task::StagePass, task::CopyParameters,
+                 task::SendStage, task::Save>;
 
 /// Any task. Only job.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct AnyTask : TaskVariant {

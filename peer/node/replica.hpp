@@ -70,6 +70,9 @@ class Replica {
   /// otherwise returns an empty string.
   virtual std::string restore(ReplicaPart part) = 0;
 
+  /// FollowSwarm::counted of the newest such task, or of the checkpoint it went on from; 0: none.
+  virtual std::uint64_t swarm_samples() const { return 0; }
+
   /// Prepares for the next job, which may come at any time.
   virtual void prefetch() {}
   /// Training is to end soon. May be called from any thread.

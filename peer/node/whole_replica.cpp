@@ -25,6 +25,8 @@ constexpr std::string_view mixing_prefix = "mixing_";
 constexpr std::string_view gradient_prefix = "gradient_";
 /// The note that holds the conservation checksum.
 constexpr const char* checksum_note = "conservation_checksum";
+/// The note that holds the number of samples that all peers have trained.
+constexpr const char* swarm_note = "swarm_samples";
 
 GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
                         float scale) {
@@ -96,11 +98,13 @@ std::vector<ReplicaPart> WholeReplica::parts() const {
   for (const std::int64_t lane : checksum_) {
     checksum += (checksum.empty() ? "" : " ") + std::to_string(lane);
   }
+  std::map<std::string, std::string> notes{{checksum_note, std::move(checksum)}};
+  if (swarm_samples_ > 0) notes[swarm_note] = std::to_string(swarm_samples_);
   return {{.stage = {},
            .layout = &learner_->layout(),
            .parameters = learner_->parameters(),
            .optimizer = optimizer_state(),
-           .notes = {{checksum_note, std::move(checksum)}}}};
+           .notes = std::move(notes)}};
 }
 
 std::string WholeReplica::restore(ReplicaPart part) {
@@ -129,6 +133,8 @@ std::string WholeReplica::restore(ReplicaPart part) {
   ConservationChecksum checksum{};
   for (std::int64_t& lane : checksum) text >> lane;
   if (text) checksum_ = checksum;
+  std::istringstream counted(part.notes[swarm_note]);
+  if (!(counted >> swarm_samples_)) swarm_samples_ = 0;
   return problem;
 }
 
@@ -167,6 +173,11 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
     encode_from(std::min(*reached, size));
     if (is_sound && hooks_.ready) hooks_.ready(job, encoded_from);
   };
+  if (task.of_model) {
+    std::ranges::copy(learner_->parameters(), values.begin());
+    encode_from(0);
+    return {};
+  }
   const Score score = task.local_steps > 0
                           ? learner_->local_steps(task.local_steps, task.samples, values)
                           : learner_->gradient(task.samples, values,
@@ -193,6 +204,10 @@ void WholeReplica::adopt(const DownloadedModel& fetched) {
 void WholeReplica::load_state(const task::LoadState& state) {
   const std::span<const float> values(*state.values);
   const auto parameters = values.first(learner_->layout().size());
+  if (state.model_only) {
+    learner_->adopt_model(parameters, state.step);
+    return;
+  }
   const auto optimizer = values.subspan(parameters.size(), learner_->optimizer_size());
   if (state.own_optimizer && learner_->updates() > 0) {
     learner_->adopt_model(parameters, state.step);
@@ -210,6 +225,7 @@ void WholeReplica::export_state(std::span<float> state) const {
   const std::size_t elements = learner_->layout().size();
   const std::size_t optimizer = learner_->optimizer_size();
   std::ranges::copy(learner_->parameters(), state.begin());
+  if (state.size() == elements) return;
   learner_->copy_optimizer(state.subspan(elements, optimizer));
   std::ranges::copy(outer_.momentum(), state.subspan(elements + optimizer).begin());
 }
@@ -217,7 +233,9 @@ void WholeReplica::export_state(std::span<float> state) const {
 void WholeReplica::update(const task::ApplyUpdate& update) {
   const auto parameters = learner_->parameters();
   const auto mean = compressor_->decode(update.plan, *update.values).first(parameters.size());
-  if (update.local_steps == 0) {
+  if (update.becomes_model_at) {
+    learner_->adopt_model(mean, *update.becomes_model_at);
+  } else if (update.local_steps == 0) {
     learner_->update(mean, update.samples);
   } else {
     std::vector<float> model(parameters.begin(), parameters.end());
@@ -298,6 +316,11 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::ExportState& task) { export_state(*task.values); },
       [&](const task::AddForces& task) {
         for (const Force& force : task.forces) add(force);
+      },
+      [&](const task::FollowSwarm& task) {
+        learner_->set_progress(task.progress);
+        learner_->set_update_factor(task.factor);
+        swarm_samples_ = task.counted;
       },
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
       [&](const task::ComputeGradient& task) {

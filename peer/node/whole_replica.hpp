@@ -36,6 +36,7 @@ class WholeReplica final : public Replica {
   std::span<const float> parameters() const override { return learner_->parameters(); }
   ConservationChecksum checksum() const override { return checksum_; }
 
+  std::uint64_t swarm_samples() const override { return swarm_samples_; }
   std::vector<ReplicaPart> parts() const override;
   std::string restore(ReplicaPart part) override;
 
@@ -70,6 +71,7 @@ class WholeReplica final : public Replica {
   std::optional<Mixer<float>> mixer_;
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
+  std::uint64_t swarm_samples_ = 0;
   std::shared_ptr<const GradientCompressor> asked_for_;  ///< The newest that a gradient named.
   std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of `asked_for_`.
   GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until `asked_for_` is known.

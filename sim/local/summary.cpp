@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/fingerprint.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/node/facts.hpp"
@@ -140,6 +141,12 @@ void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
   }
 }
 
+/// The model that most peers end with.
+struct OneModel {
+  std::uint64_t fingerprint = 0;
+  std::size_t peers = 0;
+};
+
 /// The result of a run whose mean model was evaluated.
 struct Result {
   const Config& config;
@@ -151,9 +158,37 @@ struct Result {
   double wall_s;
 
   bool lockstep() const { return config.run.mode != ModeKind::gossip; }
+  bool is_of_swarm() const { return config.run.budget == BudgetKind::swarm; }
+  OneModel one_model() const {
+    std::map<std::uint64_t, std::size_t> ends;
+    OneModel most;
+    for (const FinishedPeer& peer : peers) {
+      if (peer.last.parameters.empty()) continue;
+      const std::uint64_t own = fingerprint(peer.last.parameters);
+      if (++ends[own] > most.peers) most = {own, ends[own]};
+    }
+    return most;
+  }
   /// Number of exchanges. Both ends count each one.
   std::uint64_t exchanges() const { return totals.committed / 2; }
 };
+
+/// Prints what the peers have done for the swarm's budget, and how many of them end with one model.
+void print_work(const Result& result) {
+  const auto own = [](const FinishedPeer& peer) { return number(peer.result, "work", "own"); };
+  std::uint64_t all = 0;
+  for (const FinishedPeer& peer : result.peers) all += own(peer);
+  std::string shares;
+  for (const FinishedPeer& peer : result.peers) {
+    const double share =
+        all > 0 ? 100 * static_cast<double>(own(peer)) / static_cast<double>(all) : 0;
+    shares += fmt::format("{}{} {:.1f} %", shares.empty() ? "" : ", ", peer.name, share);
+  }
+  fmt::print("work         {} samples: {}\n", all, shares);
+  const OneModel one = result.one_model();
+  fmt::print("one model    {} of {} peers, fingerprint {:016x}\n", one.peers, result.peers.size(),
+             one.fingerprint);
+}
 
 /// Prints figures of the mean model and of the run.
 void print_figures(const Result& result, const DataSet& test, bool in_stages) {
@@ -176,6 +211,7 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
                    : "");
   } else {
     fmt::print("steps        {}\n", result.totals.steps);
+    if (result.is_of_swarm()) print_work(result);
     fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", result.exchanges(),
                result.totals.refused, result.totals.aborted, result.totals.undecided);
   }
@@ -211,6 +247,11 @@ Json summary_json(const Result& result, bool in_stages) {
     summary["refused"] = result.totals.refused;
     summary["aborted"] = result.totals.aborted;
     summary["undecided"] = result.totals.undecided;
+  }
+  if (result.is_of_swarm()) {
+    const OneModel one = result.one_model();
+    summary["one_model"] = {{"peers", one.peers},
+                            {"fingerprint", fmt::format("{:016x}", one.fingerprint)}};
   }
   for (const FinishedPeer& peer : result.peers) {
     summary["peers"].push_back({{"name", peer.name},

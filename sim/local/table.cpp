@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "peer/config/refusal.hpp"
+#include "peer/host/report.hpp"
 #include "sim/local/mode_columns.hpp"
 
 namespace gv {
@@ -17,6 +20,33 @@ using Json = nlohmann::json;
 
 /// Without a terminal, every fifth call prints a line.
 constexpr int plain_lines_every = 5;
+
+std::string steps_of(const Json& status) {
+  return step_of(status.value("step", 0ULL), status.value("steps", 0ULL));
+}
+
+/// How much of the swarm's budget is used up, as the peer sees it that knows of most samples. Empty
+/// if each peer has its own budget.
+std::string work_of(const std::vector<PeerRow>& rows) {
+  Json newest;
+  for (const PeerRow& row : rows) {
+    const Json work = row.status.value("work", Json::object());
+    if (work.empty()) continue;
+    if (newest.empty() || work.value("counted", 0ULL) > newest.value("counted", 0ULL)) {
+      newest = work;
+    }
+  }
+  const double budget = newest.is_object() ? newest.value("budget", 0.0) : 0;
+  if (budget <= 0) return "";
+  const double counted = std::min(budget, newest.value("counted", 0.0));
+  const double pace = newest.value("samples_per_second", 0.0);
+  std::string text = fmt::format("work {:.1f} %  {:.1f} of {:.1f} k samples  ",
+                                 100 * counted / budget, counted / 1000, budget / 1000);
+  if (pace > 0 && counted < budget) {
+    text += fmt::format("about {:.0f} s left  ", (budget - counted) / pace);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -39,15 +69,14 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   }
   // Both ends of an exchange count it.
   const std::string head =
-      fmt::format("{:.0f} samples/s{}  {:.1f} MB sent", samples_per_second,
+      fmt::format("{}{:.0f} samples/s{}  {:.1f} MB sent", work_of(rows), samples_per_second,
                   exchanges == 0 ? "" : fmt::format("  {} exchanges", exchanges / 2),
                   static_cast<double>(bytes) / 1e6);
   if (!terminal_) {
     if (calls_++ % plain_lines_every != 0) return;
     std::string line = fmt::format("{:6.0f} s  {}", elapsed_s, head);
     for (const PeerRow& row : rows) {
-      line += fmt::format("  |  {} {} {}/{} loss {:.3f}", row.name, row.phase,
-                          row.status.value("step", 0ULL), row.status.value("steps", 0ULL),
+      line += fmt::format("  |  {} {} {} loss {:.3f}", row.name, row.phase, steps_of(row.status),
                           row.status.value("loss", 0.0));
     }
     say(stdout, line + "\n");
@@ -61,12 +90,11 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9}{}\n", "peer", "phase", "step",
                       "samples/s", "loss", "accuracy", columns.head());
   for (const PeerRow& row : rows) {
-    text += fmt::format(
-        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} %{}\n", row.name, row.phase,
-        fmt::format("{}/{}", row.status.value("step", 0ULL), row.status.value("steps", 0ULL)),
-        row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
-        row.status.value("loss", 0.0), 100 * row.status.value("accuracy", 0.0),
-        columns.cells(row.status));
+    text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} %{}\n", row.name,
+                        row.phase, steps_of(row.status),
+                        row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
+                        row.status.value("loss", 0.0), 100 * row.status.value("accuracy", 0.0),
+                        columns.cells(row.status));
   }
   lines_drawn_ = static_cast<int>(rows.size()) + 2;
   say(stdout, text);

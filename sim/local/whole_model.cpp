@@ -74,14 +74,4 @@ WholeModel whole_model(std::span<const LastModel* const> peers, const std::vecto
   return whole;
 }
 
-std::string write_model(const std::filesystem::path& file, const Layout& layout,
-                        std::span<const float> parameters,
-                        const std::map<std::string, std::string>& metadata) {
-  std::vector<TensorView> tensors;
-  for (const TensorSlot& slot : layout.slots()) {
-    tensors.push_back({slot.name, slot.shape, parameters.subspan(slot.offset, slot.size)});
-  }
-  return write_safetensors(file, tensors, metadata);
-}
-
 }  // namespace gv

@@ -41,9 +41,4 @@ struct WholeModel {
 };
 WholeModel whole_model(std::span<const LastModel* const> peers, const std::vector<Layout>& stages);
 
-/// Writes the model to a file. Returns why it failed, or an empty string.
-std::string write_model(const std::filesystem::path& file, const Layout& layout,
-                        std::span<const float> parameters,
-                        const std::map<std::string, std::string>& metadata);
-
 }  // namespace gv

@@ -177,6 +177,15 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (rng.chance(0.5)) allreduce.local.local_after = rng.below(150);
 }
 
+/// In half of the worlds that gossip the budget is the swarm's, and mostly used up before the end.
+void draw_budget(Rng rng, DrawnWorld& world) {
+  if (!rng.chance(0.5)) return;
+  world.config.run.budget = BudgetKind::swarm;
+  world.config.gossip.weighs_by_data = rng.chance(0.7);
+  const double steps = seconds(world.scenario.until) / seconds(world.scenario.step);
+  world.config.run.steps = static_cast<std::uint64_t>(1 + steps * between(rng, 0.1, 1.2));
+}
+
 }  // namespace
 
 Config settings_of_worlds() {
@@ -242,6 +251,7 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   if (config.run.mode != ModeKind::gossip) return world;
   if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
   if (Rng(seed).fork("rounds").chance(0.25)) return as_mixing(std::move(world));
+  draw_budget(Rng(seed).fork("budget"), world);
   return world;
 }
 
@@ -319,6 +329,7 @@ void draw_switches(Rng rng, Config config, Scenario& scenario) {
 DrawnWorld as_mixing(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
   world.config.run.mode = ModeKind::mixing;
+  world.config.run.budget = BudgetKind::peer;
   world.config.allreduce = {};  // Its outer momentum would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
@@ -338,6 +349,7 @@ DrawnWorld as_mixing(DrawnWorld world) {
 DrawnWorld as_pipeline(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("pipeline");
   world.config.run.mode = ModeKind::pipeline;
+  world.config.run.budget = BudgetKind::peer;
   world.config.checkpoint.every_steps = 0;
   Scenario& scenario = world.scenario;
   scenario.work = WorkKind::time;
@@ -409,7 +421,8 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
         {.parameters = size, .state = size, .forward = passes, .backward = passes});
     model.stage_seconds.push_back(work_of(s) / all);
   }
-  NodeOptions node = node_options(config, model, {});
+  // Each peer has one sample, as shards that are equal.
+  NodeOptions node = node_options(config, model, {.data = 1, .all_data = config.run.peers});
   PipelineOptions& pipeline = node.pipeline;
   pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
   pipeline.micro_batch = 1;
@@ -423,7 +436,9 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .seed = world.seed,
                              .scenario = world.scenario,
                              .node = options_of_vectors(config, world.scenario)};
-  options.node.course.steps = config.run.steps > 0 ? config.run.steps : endless_steps;
+  if (config.run.budget == BudgetKind::peer) {
+    options.node.course.steps = config.run.steps > 0 ? config.run.steps : endless_steps;
+  }
   // Sums have several blocks, but not too many.
   const std::size_t size = world.scenario.dimension;
   options.node.allreduce.segment_elements =

@@ -57,6 +57,7 @@ std::uint64_t step_after(const Job::Task& task, std::uint64_t step) {
                         [](const task::EnterGeneration& enter) { return enter.place.step; },
                         [](const task::MoveTo& move) { return move.step; },
                         [&](const task::ApplyUpdate& update) {
+                          if (update.becomes_model_at) return *update.becomes_model_at;
                           return step + std::max<std::uint64_t>(1, update.local_steps);
                         },
                         [&](const task::TakeSteps& steps) { return step + steps.count; },
@@ -282,11 +283,14 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
   }
   std::vector<std::span<const float>> others;
   double apart = 0;
-  for (const PeerId id : world.peer(peer).node->membership().view().peers()) {
+  const Membership& members = world.peer(peer).node->membership();
+  for (const PeerId id : members.view().peers()) {
     const VirtualPeer& other = world.peer(number_of(id));
     if (number_of(id) == peer || world.is_hostile(number_of(id)) || !other.node) continue;
     const PairExchange& exchange = other.node->as<GossipMode>()->exchange();
-    if (!exchange.snapshot()) continue;
+    // Several newcomers may begin at the same moment, and none of them is a witness before.
+    const bool is_known = members.find(id)->progress.phase != Phase::joining;
+    if (!is_known || !exchange.snapshot() || exchange.snapshot()->step == 0) continue;
     others.emplace_back(exchange.snapshot()->values);
     apart = std::max(apart, exchange.widest_recent_distance());
   }

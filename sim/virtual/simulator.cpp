@@ -37,6 +37,7 @@ double Simulator::World::steps_in(const Job& job) const {
         steps += task.rests ? 0 : static_cast<double>(task.count);
       },
       [&](const task::ComputeGradient& task) {
+        if (task.of_model) return;
         steps += static_cast<double>(task.all_samples()) / options.node.allreduce.batch;
       },
       [&](const task::StagePass& task) {

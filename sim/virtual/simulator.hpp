@@ -109,6 +109,7 @@ class Simulator {
     /// only some.
     std::size_t wait_for = 0;
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.course.steps`.
+    std::vector<std::uint64_t> data;   ///< Samples of each peer's shard; empty: those of `node`.
     /// True seconds of a pipeline's stages; empty: those that peers assume.
     std::vector<double> stage_seconds;
   };

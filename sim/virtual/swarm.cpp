@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/virtual/allreduce_invariants.hpp"
+#include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/mixing_invariants.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
 
@@ -44,7 +45,7 @@ const Generation* generation_of(const Node& node) {
 
 bool trains(const Simulator& world, PeerNumber number) {
   const VirtualPeer& peer = world.peer(number);
-  return peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::training;
+  return peer.state == PeerState::up && peer.node->mode().phase() == Phase::training;
 }
 
 /// True if a hostile peer is up or was within `known_within`.
@@ -57,13 +58,17 @@ bool was_hostile_up_lately(const Simulator& world) {
   return false;
 }
 
-/// True if some sound peer now waits for others at every step, so that one peer can always stop all.
-/// In mixing the settings of a revision decide, and hostile members can send revisions too.
+/// True if some sound peer now waits for others at every step, so that one peer can always stop
+/// all. In mixing the settings of a revision decide, and hostile members can send revisions too. In
+/// gossip peers wait for each other only at the common end.
 bool is_in_step(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number) || peer.state != PeerState::up) continue;
-    if (peer.node->as<GossipMode>() != nullptr) continue;
+    if (peer.node->as<GossipMode>() != nullptr) {
+      if (peer.node->mode().phase() == Phase::finishing) return true;
+      continue;
+    }
     const MixingMode* mixing = peer.node->as<MixingMode>();
     if (mixing == nullptr || is_in_step(mixing->options().rule)) return true;
   }
@@ -123,8 +128,11 @@ std::optional<Violation> check_liveness(Simulator& world) {
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number)) continue;
     if (peer.state == PeerState::up) up.push_back(number);
-    if (peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::joining) {
+    if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::joining) {
       return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
+    }
+    if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::finishing) {
+      return stuck(world, "the end comes", fmt::format("peer-{} is still finishing", number));
     }
   }
   for (const PeerNumber number : up) {
@@ -183,15 +191,17 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   AllReduceInvariants lockstep;
   PipelineInvariants pipeline;
   MixingInvariants rounds;
+  FinaleInvariants finale;
   simulator.watch(invariants);
   simulator.watch(lockstep);
   simulator.watch(pipeline);
   simulator.watch(rounds);
+  simulator.watch(finale);
   if (watcher != nullptr) simulator.watch(*watcher);
   const Time end(world.scenario.until);
   const auto broken = [&] {
     return invariants.violation() || lockstep.violation() || pipeline.violation() ||
-           rounds.violation();
+           rounds.violation() || finale.violation();
   };
   const auto safely = [&](Time until) {
     while (!broken() && !simulator.all_ended() && simulator.counts().events < events_max &&
@@ -222,6 +232,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   if (lockstep.violation()) verdict.violation = lockstep.violation();
   if (pipeline.violation()) verdict.violation = pipeline.violation();
   if (rounds.violation()) verdict.violation = rounds.violation();
+  if (finale.violation()) verdict.violation = finale.violation();
   if (!verdict.violation && simulator.counts().events >= events_max) {
     verdict.violation =
         stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));
@@ -233,6 +244,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   verdict.halves = invariants.halves();
   verdict.operations = lockstep.operations();
   verdict.runs = pipeline.operations();
+  verdict.ended = finale.ended();
   verdict.fault_events = simulator.counts().fault_events;
   return verdict;
 }

@@ -18,6 +18,7 @@ struct Verdict {
   std::uint64_t exchanges = 0;   ///< Exchanges whose two sides cancelled exactly.
   std::uint64_t halves = 0;      ///< Exchanges applied on one side only, excused by a fault.
   std::uint64_t operations = 0;  ///< Mode `allreduce`: collectives finished by at least one peer.
+  std::uint64_t ended = 0;       ///< Peers that ended with the swarm's common mean.
   std::uint64_t runs = 0;        ///< Mode `pipeline`: runs finished by at least one peer.
   std::uint64_t fault_events = 0;
   std::uint64_t hostile = 0;  ///< Hostile peers.

@@ -27,7 +27,7 @@ void Simulator::World::account(PeerNumber number) {
 
 void Simulator::World::account_joining(PeerNumber number) {
   Machine& machine = machines[number];
-  const bool joining = peers[number].node->mode().course().phase() == Phase::joining;
+  const bool joining = peers[number].node->mode().phase() == Phase::joining;
   if (machine.joining_since && !joining) {
     peers[number].spent.joining += seconds(now - *machine.joining_since);
     machine.joining_since.reset();
@@ -57,6 +57,8 @@ void Simulator::World::start(PeerNumber number) {
   NodeOptions node = options.node;
   node.course.wait_for_peers = first ? wait_for : 1;
   if (!options.steps.empty()) node.course.steps = options.steps[number];
+  node.gossip.finale.work.resumed = peer.work->swarm_samples();
+  if (!options.data.empty()) node.gossip.finale.work.data = options.data[number];
   peer.node =
       std::make_unique<Node>(Member{.id = id_of(number),
                                     .name = "peer-" + std::to_string(number),

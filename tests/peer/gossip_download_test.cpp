@@ -35,7 +35,8 @@ Member trains(PeerId peer, std::uint64_t step) {
 
 struct Newcomer {
   explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps)
-      : mode(self, 7, {.steps = 100000, .layout_hash = layout, .elements = elements}, {}, Rng(1)),
+      : mode(self, 7, {.steps = 100000, .layout_hash = layout, .elements = elements}, {},
+             signer_of(self), Rng(1)),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
                 {self, hostile, honest, honest_too}, {}, signer_of(self), Rng(1)) {
     PushPull table;
@@ -53,7 +54,17 @@ struct Newcomer {
     tick();
   }
 
-  void tick() { mode.tick(now, members, out, jobs); }
+  void tick() {
+    mode.tick(now, members, out, jobs);
+    // A newcomer first copies its own model, with which it compares a download.
+    if (jobs.empty() || first_of<task::TakeSnapshot>(jobs.front().tasks) == nullptr) return;
+    if (jobs.front().tasks.size() > 1) return;
+    JobDone done{.job = std::move(jobs.front())};
+    jobs.clear();
+    first_of<task::TakeSnapshot>(done.job.tasks)->snapshot->values.assign(elements, 1);
+    mode.complete(now, std::move(done), members, out);
+    tick();
+  }
 
   /// The first message of that kind to that peer since the last call.
   template <class M>

@@ -555,10 +555,10 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
       for (const PeerId b : order) REQUIRE_FALSE(exclusion.refuses(a, b));
     }
     // A hostile peer that refuses one which has nothing against it is out, so its accusers are in.
-    const bool refuses_first = hostile_peers == 1 &&
-                               std::ranges::any_of(accused[all.front()], [&](PeerId peer) {
-                                 return !exclusion.refuses(peer, all.front());
-                               });
+    const bool refuses_first =
+        hostile_peers == 1 && std::ranges::any_of(accused[all.front()], [&](PeerId peer) {
+          return !exclusion.refuses(peer, all.front());
+        });
     if (refuses_first) REQUIRE(order.size() == n - 1);
     // One hostile peer can keep out no more than a third of all.
     if (hostile_peers == 1) REQUIRE(3 * order.size() + 3 >= 2 * n);

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# Machines of different speeds, different data at each peer: what a budget of the swarm gains.
+"""Runs configs/one-slow.toml and variants of it on virtual peers, and prints a row for each demand.
+
+Each row has the figures of all seeds and a verdict. Times are virtual; the ideal time is all steps over the sum of
+the paces. "equal" has the same keys with four equal paces; "own budget" is budget = "peer" with an exchange every 16
+steps, the default. Ends with 1 if a demand is not met.
+
+Examples:
+  bench/swarm_work.py
+  bench/swarm_work.py --seeds 1 --binary build/release/grapevine
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+THREE_LABELS = 'partition = "by_label"\nlabels_per_peer = 3'
+DATA = {"three labels": THREE_LABELS, "iid": 'partition = "iid"',
+        "dirichlet": 'partition = "dirichlet"\nconcentration = 0.1'}
+# 60,000 samples four times in batches of 32, at 100 steps a second of four peers, or of 3.1.
+IDEAL_EQUAL_S = 4 * 60000 / 32 / 400
+IDEAL_SLOW_S = 4 * 60000 / 32 / 310
+
+
+def config_of(data, pace, swarm):
+    text = (ROOT / "configs/one-slow.toml").read_text()
+    text = text.replace(THREE_LABELS, DATA[data]).replace("factor = 0.1", f"factor = {pace}")
+    if not swarm:
+        text = text.replace('budget = "swarm"\n', "").replace("period_steps = 4", "period_steps = 16")
+    return text
+
+
+def run(arguments, data, pace, swarm, seed, steps=None):
+    text = config_of(data, pace, swarm)
+    if steps:
+        text = text.replace("epochs = 4", f"steps = {steps}")
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "run.toml"
+        config.write_text(text)
+        command = [arguments.binary, "sim", str(config), "--seed", str(seed), "--folder", f"{folder}/run"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.loads((pathlib.Path(folder) / "run" / "summary.json").read_text())
+
+
+class Rows:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.kept = {}
+        self.failed = 0
+
+    def of(self, data, pace, swarm, steps=None):
+        key = (data, pace, swarm, steps)
+        if key not in self.kept:
+            self.kept[key] = [run(self.arguments, *key[:3], seed, steps) for seed in self.arguments.seeds]
+        return self.kept[key]
+
+    def accuracy(self, *key):
+        return [100 * summary["mean_accuracy"] for summary in self.of(*key)]
+
+    def seconds(self, *key):
+        return [summary["virtual_s"] for summary in self.of(*key)]
+
+    def row(self, name, figures, demand, holds):
+        self.failed += not holds
+        print(f"{name:<44} {'  '.join(f'{figure:.2f}' for figure in figures):<24} {demand:<34} "
+              f"{'holds' if holds else 'FAILS'}", flush=True)
+
+
+def mean(figures):
+    return sum(figures) / len(figures)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=str(ROOT / "build/release/grapevine"))
+    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3])
+    rows = Rows(parser.parse_args())
+    slow = ("three labels", 0.1, True)
+    equal = ("three labels", 1.0, True)
+    rows.row("three labels, own budget, one slow: %", rows.accuracy("three labels", 0.1, False), "for comparison", True)
+    rows.row("the same: s", rows.seconds("three labels", 0.1, False), "for comparison", True)
+    figures = rows.accuracy(*slow)
+    rows.row("three labels, swarm, one slow: %", figures, "each at least 83.5", min(figures) >= 83.5)
+    least = mean(rows.accuracy(*equal)) - 1
+    rows.row("the same, beside equal paces: %", rows.accuracy(*equal), f"mean of the slow at least {least:.2f}",
+             mean(figures) >= least)
+    figures = rows.seconds(*slow)
+    rows.row("three labels, swarm, one slow: s", figures, f"at most {1.3 * IDEAL_SLOW_S:.1f} (1.3 of the ideal)",
+             max(figures) <= 1.3 * IDEAL_SLOW_S)
+    least = mean(rows.accuracy("dirichlet", 1.0, False, 1875)) + 0.5
+    figures = rows.accuracy("dirichlet", 1.0, True)
+    rows.row("dirichlet 0.1, own budget by epochs: %", rows.accuracy("dirichlet", 1.0, False), "for comparison", True)
+    rows.row("dirichlet 0.1, swarm, equal paces: %", figures, f"mean at least {least:.2f} (own, by steps)",
+             mean(figures) >= least)
+    least = mean(rows.accuracy("iid", 1.0, False)) - 0.3
+    figures = rows.accuracy("iid", 0.1, True)
+    rows.row("iid, swarm, one slow: %", figures, f"mean at least {least:.2f} (own, equal)", mean(figures) >= least)
+    figures = rows.seconds("iid", 0.1, True)
+    rows.row("iid, swarm, one slow: s", figures, f"at most {1.1 * IDEAL_SLOW_S:.1f} (1.1 of the ideal)",
+             max(figures) <= 1.1 * IDEAL_SLOW_S)
+    every = [summary for kept in (slow, equal, ("dirichlet", 1.0, True), ("iid", 0.1, True)) for summary in rows.of(*kept)]
+    rows.row("spread of the peers' models at the end", [max(summary["spread"] for summary in every)], "0",
+             all(summary["spread"] == 0 for summary in every))
+    rows.row("peers that are not done", [max(summary["unfinished"] for summary in every)], "0",
+             not any(summary["unfinished"] for summary in every))
+    return 1 if rows.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+// Downloads of whole models in gossip: for newcomers, and for peers that fell behind.
+#include <algorithm>
+#include <utility>
+
+#include "peer/modes/gossip.hpp"
+
+namespace gv {
+namespace {
+
+/// A sketch takes a pass over the model, so each peer gets at most one in this time.
+constexpr Duration sketch_period = std::chrono::milliseconds(250);
+
+}  // namespace
+
+void GossipMode::receive_about_state(Time now, PeerId from, const Message& message, Effects& out) {
+  fetch_.receive(now, from, message, fetch_values_, out);
+  server_.receive(from, message, out);
+  review_.receive(from, message);
+  if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
+  const auto* request = std::get_if<StateRequest>(&message);
+  // A model has no stages; a peer that asks for some would take the places of others.
+  if (request == nullptr || request->id.stage != 0) return;
+  const bool is_there = exchange_.snapshot() != nullptr;
+  if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
+}
+
+/// The exchange's snapshot, so that no copy of the model is kept for newcomers alone. Its version
+/// is unique because all peers' models differ. It is copied only if it has more than the values.
+StateServer::State GossipMode::own_state() {
+  const SnapshotPtr& snapshot = exchange_.snapshot();
+  StateServer::State state{
+      .version = version_of_own({.step = snapshot->step, .samples = 0, .lineage = ++states_served_},
+                                self_, session_),
+      .payload = {snapshot, std::as_bytes(std::span(snapshot->values))}};
+  if (!snapshot->rest.empty()) {
+    auto whole = std::make_shared<std::vector<float>>(snapshot->values);
+    whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
+    state.payload = {whole, std::as_bytes(std::span(*whole))};
+  }
+  return state;
+}
+
+void GossipMode::fetch_from(Time now, std::vector<PeerId> sources, Effects& out) {
+  fetch_values_.resize(course_.options().elements + options_.population.rest_elements());
+  std::erase_if(sources, [&](PeerId peer) { return exchange_.is_quarantined(now, peer); });
+  sources_ = sources;
+  fetch_.want(now, std::move(sources), std::nullopt, out);
+  collect();
+}
+
+/// True if a model is on its way to us, or waits to be reviewed or adopted.
+bool GossipMode::is_fetching() const {
+  return fetch_.is_waiting() || doubtful_.has_value() || fetched_.has_value();
+}
+
+void GossipMode::give_up_download() {
+  fetch_.stop();
+  review_.stop();
+  doubtful_.reset();
+  fetched_.reset();
+}
+
+/// Peers that can say how far their models are from that of `source`, in random order.
+std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& members) {
+  std::vector<PeerId> witnesses;
+  for (const PeerId peer : members.view().peers()) {
+    if (peer != self_ && peer != source && is_usable(members.find(peer))) witnesses.push_back(peer);
+  }
+  review_draws_.shuffle(std::span(witnesses));
+  return witnesses;
+}
+
+/// Takes over a download that is near the models of other peers. Its step is believed only up to
+/// the largest step of a witness.
+void GossipMode::review_download(Time now, const Membership& members, Effects& out) {
+  if (!doubtful_) return;
+  const PeerId source = doubtful_->source;
+  if (!review_.is_under_way()) {
+    const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
+    if (!own) return;  // The job under way copies it.
+    const std::span values = std::span(doubtful_->values).first(course_.options().elements);
+    review_.begin(now, reviews_.next_state(self_), values, own->values, review_draws_.next(),
+                  meets_until_);
+  }
+  review_.meet(witnesses_of(source, members), out);
+  review_.tick(now, out);
+  const auto verdict = review_.take(now);
+  if (!verdict) return;
+  if (verdict->problem == Reason::none) {
+    fetched_ = std::exchange(doubtful_, std::nullopt);
+    if (verdict->step) fetched_->step = std::min(fetched_->step, *verdict->step);
+    return;
+  }
+  doubtful_.reset();
+  out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
+  // A model of ordinary length that is far from others may be that of a peer that was cut off.
+  if (verdict->problem == Reason::norm_exceeded) {
+    exchange_.blame(now, source, verdict->problem, out);
+  }
+  std::vector<PeerId> left = std::exchange(sources_, {});
+  std::erase(left, source);
+  fetch_from(now, std::move(left), out);
+}
+
+/// Sends a sketch of our model to a peer that reviews a download.
+void GossipMode::answer(Time now, PeerId from, const SketchRequest& request, Effects& out) {
+  const SnapshotPtr& snapshot = exchange_.snapshot();
+  const auto last = sketched_.find(from);
+  Reason problem = Reason::none;
+  if (request.id.owner != from) {
+    problem = Reason::stale;
+  } else if (request.layout_hash != course_.options().layout_hash) {
+    problem = Reason::unknown_layout;
+  } else if (!snapshot) {
+    problem = Reason::not_ready;
+  } else if (last != sketched_.end() && now < last->second + sketch_period) {
+    return;  // It asks again.
+  }
+  if (problem != Reason::none) {
+    out.send(from, Refuse{request.id, problem});
+    return;
+  }
+  sketched_[from] = now;
+  out.send(from, SketchReply{.id = request.id,
+                             .step = snapshot->step,
+                             .spread = static_cast<float>(exchange_.widest_recent_distance()),
+                             .values = sketch_of(snapshot->values, request.seed)});
+}
+
+bool GossipMode::should_fetch(const Membership& members) const {
+  const std::uint64_t lag = options_.catch_up_periods * options_.period_steps;
+  return std::ranges::any_of(members.view().peers(), [&](PeerId peer) {
+    const Member* member = members.find(peer);
+    return peer != self_ && has_model(member) && member->progress.step > step_ + lag &&
+           !tried_.contains(peer);
+  });
+}
+
+void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
+  std::vector<const Member*> ahead;
+  for (const PeerId peer : members.view().peers()) {
+    const Member* member = members.find(peer);
+    if (peer != self_ && has_model(member) && member->progress.step > step_ &&
+        !tried_.contains(peer)) {
+      ahead.push_back(member);
+    }
+  }
+  std::ranges::stable_sort(ahead, std::ranges::greater{},
+                           [](const Member* member) { return member->progress.step; });
+  std::vector<PeerId> candidates;
+  for (const Member* member : ahead) candidates.push_back(member->id);
+  tried_.insert(candidates.begin(), candidates.end());
+  fetch_from(now, std::move(candidates), out);
+}
+
+void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
+  const bool has_ended = finale_.is_on() && course_.phase() != Phase::training;
+  if (course_.phase() == Phase::joining || has_ended) return;
+  if (course_.is_leaving() || is_fetching()) return;
+  tried_.clear();
+  if (!should_fetch(members)) return;
+  out.tell(CatchingUp{.step = step_});
+  begin_fetch(now, members, out);
+}
+
+/// True if a finished download may be taken over now.
+bool GossipMode::may_adopt() {
+  if (!fetched_ || !population_.is_copying()) return fetched_.has_value();
+  if (course_.phase() != Phase::training ||
+      course_.is_leaving()) {  // Nothing would be learned with it any more.
+    fetched_.reset();
+    population_.give_up();
+    return false;
+  }
+  // Exchanges are about the model that we give up. Let the one under way end, and begin no other.
+  exchange_.set_snapshot(nullptr, 0);
+  has_snapshot_ = false;
+  return !exchange_.in_flight();
+}
+
+/// Makes the job begin with the download; false if it is no longer wanted.
+bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
+  DownloadedModel model = *std::move(fetched_);
+  fetched_.reset();
+  const bool sound = population_.is_copying()
+                         ? population_.take_over(model, step_)
+                         : !population_.is_on() || tail_of(model.values).has_value();
+  if (!sound) {
+    out.tell(ModelRefused{.peer = model.source, .reason = Reason::not_finite});
+    return false;
+  }
+  if (model.step < step_ && course_.phase() != Phase::joining) return false;
+  // The forces were meant for the model that we are about to give up.
+  counts_.forces_dropped += forces_.size();
+  forces_.clear();
+  trigger_.begin_at(model.step);
+  job.add(task::AdoptModel{std::move(model)});
+  if (course_.phase() == Phase::joining) {
+    finale_.work().train(now);
+    course_.enter(now, Phase::training, *this, members, out);
+  }
+  return true;
+}
+
+}  // namespace gv

@@ -1,0 +1,156 @@
+// Counts samples, estimates progress between reports, and weighs updates.
+#include "peer/modes/swarm_work.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace gv {
+namespace {
+
+/// Time constant of the measured paces.
+constexpr double memory_s = 10;
+/// A peer that has not reported for longer is not assumed to go on.
+constexpr Duration goes_on_for = std::chrono::seconds(10);
+/// Another peer's mean pace counts once we have known it for so long.
+constexpr Duration known_for = std::chrono::seconds(10);
+/// In this time after our start peers say hello, and a single one is not believed.
+constexpr Duration meeting = std::chrono::seconds(2);
+/// A total that is this much work above ours is not explained by reports that are under way.
+constexpr double behind_s = 10;
+/// A count grows at most this many times as fast as paces that we have measured.
+constexpr double faster_max = 4;
+
+}  // namespace
+
+void RecentPace::add(Duration took, double amount) {
+  if (took <= Duration{}) return;
+  const double kept = std::exp(-seconds(took) / memory_s);
+  const double weight = memory_s * (1 - kept);
+  amount_ = kept * amount_ + weight * amount / seconds(took);
+  seconds_ = kept * seconds_ + weight;
+}
+
+void SwarmWork::count(Time now, std::uint64_t steps) {
+  const std::uint64_t samples = steps * options_.batch;
+  samples_ += samples;
+  if (now > counted_) pace_.add(now - counted_, static_cast<double>(samples));
+  counted_ = now;
+}
+
+void SwarmWork::hear(Time now, const Membership& members) {
+  heard_ = now;
+  for (auto& [peer, other] : others_) other.trains = other.lives = false;
+  members.for_each_other([&](const Member& member) { hear(now, member); });
+  take_total(now);
+}
+
+void SwarmWork::hear(Time now, const Member& member) {
+  if (!member.progress.work) return;
+  const Work& work = *member.progress.work;
+  const auto [entry, is_new] = others_.try_emplace(member.id);
+  Other& other = entry->second;
+  if (is_new) {
+    other.told = work.samples;
+    other.first = other.counted = now;
+  }
+  // A suspected peer has its say, or a hostile one could take it from all others.
+  other.lives = member.state == MemberState::alive || member.state == MemberState::suspect;
+  other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
+  other.data = options_.all_data > 0 ? std::min(work.data, options_.all_data) : work.data;
+  other.total = work.counted;
+  // A far lower count is that of a new process, one that is a little lower an older report.
+  if (work.samples < other.told / 4) other.told = work.samples;
+  if (work.samples <= other.told) return;
+  const std::uint64_t grown = work.samples - std::exchange(other.told, work.samples);
+  const double most = believed_most(now, member.id, other);
+  const auto believed = std::min(grown, static_cast<std::uint64_t>(most));
+  if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(believed));
+  other.grown += believed;
+  other.counted = now;
+}
+
+/// The most that the peer's count can have grown since we heard it last.
+double SwarmWork::believed_most(Time now, PeerId peer, const Other& other) const {
+  double fastest = pace_.per_second();
+  for (const auto& [id, known] : others_) {
+    if (id != peer) fastest = std::max(fastest, known.pace.per_second());
+  }
+  const Duration known = other.counted - other.first;
+  if (known >= known_for) {
+    fastest = std::max(fastest, static_cast<double>(other.grown) / seconds(known));
+  }
+  const double most = faster_max * fastest * seconds(now - other.counted);
+  return std::min(most, static_cast<double>(options_.budget));
+}
+
+/// Replaces our total by one that others vouch for, if ours is far behind.
+void SwarmWork::take_total(Time now) {
+  const std::uint64_t own = counted();
+  std::vector<std::uint64_t> totals{own};
+  for (const auto& [peer, other] : others_) {
+    if (other.lives) totals.push_back(other.total);
+  }
+  if (totals.size() < 3 && now < began_ + meeting) return;
+  const auto nth = totals.begin() + static_cast<std::ptrdiff_t>(totals.size() / 3);
+  std::ranges::nth_element(totals, nth, std::greater());
+  const std::uint64_t vouched = std::min(*nth, options_.budget);
+  if (static_cast<double>(vouched) > static_cast<double>(own) + behind_s * pace()) {
+    base_ += vouched - own;
+  }
+}
+
+std::uint64_t SwarmWork::counted() const {
+  std::uint64_t sum = base_ + samples_;
+  for (const auto& [peer, other] : others_) sum += other.grown;
+  return sum;
+}
+
+double SwarmWork::progress(Time now) {
+  auto samples = static_cast<double>(counted());
+  for (const auto& [peer, other] : others_) {
+    if (!other.trains) continue;
+    samples += other.pace.per_second() * seconds(std::min(now - other.counted, goes_on_for));
+  }
+  const double fraction =
+      samples / static_cast<double>(std::max<std::uint64_t>(1, options_.budget));
+  progress_ = std::max(progress_, std::min(1.0, fraction));
+  return progress_;
+}
+
+std::uint64_t SwarmWork::steps_left(Time now) {
+  const double samples = (1 - progress(now)) * static_cast<double>(options_.budget);
+  return std::max<std::uint64_t>(
+      1, static_cast<std::uint64_t>(std::ceil(samples / static_cast<double>(options_.batch))));
+}
+
+double SwarmWork::pace() const {
+  double pace = pace_.per_second();
+  for (const auto& [peer, other] : others_) pace += other.trains ? other.pace.per_second() : 0;
+  return pace;
+}
+
+double SwarmWork::factor_wanted() const {
+  auto data = static_cast<double>(options_.data);
+  for (const auto& [peer, other] : others_) {
+    if (!other.trains) continue;
+    if (other.pace.per_second() <= 0) {
+      // Its pace is not known yet, or it reports none.
+      if (heard_ - other.first < known_for) return 1;
+      continue;
+    }
+    data += static_cast<double>(other.data);
+  }
+  const double own = pace_.per_second();
+  if (data <= 0 || options_.data == 0 || own <= 0) return 1;
+  return (static_cast<double>(options_.data) / data) / (own / pace());
+}
+
+double SwarmWork::factor() const {
+  return options_.weigh_max > 1 ? std::min(options_.weigh_max, factor_wanted()) : 1;
+}
+
+}  // namespace gv

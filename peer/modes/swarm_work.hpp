@@ -1,0 +1,113 @@
+// The swarm's budget of samples: how much of it is used up, and how hard this peer pulls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "base/time.hpp"
+#include "consensus/membership/membership.hpp"
+
+namespace gv {
+
+/// A budget that all peers of a run work off together.
+struct SwarmWorkOptions {
+  std::uint64_t budget = 0;    ///< Samples that all peers train on together; 0: each has its own.
+  std::uint64_t batch = 1;     ///< Samples of one of our steps.
+  std::uint64_t data = 0;      ///< Samples of our shard.
+  std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
+  double weigh_max = 4;        ///< The largest factor on our updates; 1: always 1.
+  std::uint64_t resumed = 0;   ///< Samples of all peers when our checkpoint was written.
+};
+
+/// A mean of the newest ten seconds of a growing count, with exponentially falling weights.
+class RecentPace {
+ public:
+  void add(Duration took, double amount);
+  /// Amount a second; 0 before the first is added.
+  double per_second() const { return seconds_ > 0 ? amount_ / seconds_ : 0; }
+
+ private:
+  double amount_ = 0;
+  double seconds_ = 0;
+};
+
+/// Adds up what the peers of a swarm train. Each peer counts the samples of its process and reports
+/// the count; the others add how much it has grown since they first heard it, and keep what a peer
+/// has done when it is gone. Between two reports a peer is assumed to go on at the pace that we
+/// have measured. What was trained before we heard of it we learn from the totals that others
+/// report: the largest that more than a third of the live peers reach replaces ours, if ours is
+/// more than ten seconds' work lower. With fewer than a third hostile, no false total is believed.
+///
+/// A count grows at most four times as fast as the fastest pace measured at other peers, or as its
+/// own mean pace once it is known for ten seconds. So no report alone uses up a budget.
+///
+/// Where shards are unlike, a slow peer's data would count too little: the mean model stands still
+/// where the sum of rate * step size * gradient over the peers is zero (Wang et al. 2020, FedNova).
+/// So each peer multiplies its updates by its share of the data over its share of the steps, up to
+/// a limit. Pure.
+class SwarmWork {
+ public:
+  SwarmWork(PeerId self, const SwarmWorkOptions& options)
+      : self_(self), options_(options), base_(options.resumed) {}
+
+  bool is_on() const { return options_.budget > 0; }
+  const SwarmWorkOptions& options() const { return options_; }
+
+  /// Our process has begun.
+  void begin(Time now) { began_ = counted_ = now; }
+  /// Training begins: from now on our own pace is measured.
+  void train(Time now) { counted_ = now; }
+  /// We have made this many more steps.
+  void count(Time now, std::uint64_t steps);
+  /// Takes over what the members report.
+  void hear(Time now, const Membership& members);
+
+  /// What we report.
+  Work own() const { return {.samples = samples_, .data = options_.data, .counted = counted()}; }
+  /// Samples known to be trained by all peers. Never falls.
+  std::uint64_t counted() const;
+  /// The fraction of the budget that is probably used up: in [0, 1], and it never falls.
+  double progress(Time now);
+  /// Steps of ours until the budget is used up, as far as we know: at least 1.
+  std::uint64_t steps_left(Time now);
+  /// True if the samples known to be trained reach the budget.
+  bool is_used_up() const { return counted() >= options_.budget; }
+  /// Samples a second of all peers that train.
+  double pace() const;
+  /// The factor on our updates, in (0, weigh_max].
+  double factor() const;
+  /// The factor that equal weights of all samples would need; above factor() if that is limited.
+  double factor_wanted() const;
+
+ private:
+  /// Another peer.
+  struct Other {
+    std::uint64_t told = 0;   ///< Its count, as it told us last.
+    std::uint64_t grown = 0;  ///< What we believe of its growth since we first heard it.
+    std::uint64_t data = 0;
+    std::uint64_t total = 0;  ///< The total that it told us last.
+    Time first{};             ///< When we first heard its count.
+    Time counted{};           ///< When its count grew last.
+    RecentPace pace;
+    bool trains = false;
+    bool lives = false;
+  };
+
+  void hear(Time now, const Member& member);
+  void take_total(Time now);
+  double believed_most(Time now, PeerId peer, const Other& other) const;
+
+  PeerId self_;
+  SwarmWorkOptions options_;
+  std::uint64_t samples_ = 0;  ///< Trained by this process.
+  std::uint64_t base_ = 0;     ///< Trained by all before we counted.
+  Time began_{};
+  Time counted_{};
+  Time heard_{};
+  RecentPace pace_;
+  std::map<PeerId, Other> others_;
+  double progress_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,87 @@
+// The checkers for the swarm's budget. Names in quotes are from docs/simulator.md.
+#include "sim/virtual/finale_invariants.hpp"
+
+#include <fmt/format.h>
+
+#include "base/fingerprint.hpp"
+#include "peer/modes/finale.hpp"
+
+namespace gv {
+namespace {
+
+/// Reports are at most about this old.
+constexpr double lag_s = 10;
+
+/// The end of the peer's budget; null if the budget is its own.
+const Finale* finale_of(const Simulator& world, PeerNumber peer) {
+  const auto& node = world.peer(peer).node;
+  return node ? node->mode().finale() : nullptr;
+}
+
+}  // namespace
+
+void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
+  if (finale_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  // "nothing after the end": the mean is the last change of a model.
+  const bool changes = first_of<task::TakeSteps>(job.tasks) != nullptr ||
+                       first_of<task::AddForces>(job.tasks) != nullptr ||
+                       first_of<task::AdoptModel>(job.tasks) != nullptr;
+  if (changes && peers_[peer].has_mean) {
+    fail(world, "nothing after the end",
+         fmt::format("peer-{} changes its model after the common mean", peer));
+  }
+}
+
+void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
+  const Finale* finale = finale_of(world, peer);
+  if (finale == nullptr) return;
+  if (first_of<task::TakeSteps>(done.job.tasks) != nullptr) trained_ += done.steps_run;
+  if (world.is_hostile(peer)) return;
+  const auto* applied = first_of<task::ApplyUpdate>(done.job.tasks);
+  const auto* loaded = first_of<task::LoadState>(done.job.tasks);
+  if (applied == nullptr && loaded == nullptr) return;
+  // "one end": peers with the mean of one version have the same bits. A hostile peer that is the
+  // only one to have it can give each newcomer another.
+  const ModelVersion& version = done.job.version;
+  const std::uint64_t own = fingerprint(world.peer(peer).work->parameters());
+  const auto [known, is_new] =
+      fingerprints_.try_emplace({version.step, version.samples, version.lineage}, own);
+  if (!is_new && known->second != own && world.hostile_count() == 0) {
+    fail(world, "one end", fmt::format("peer-{} has another mean than its peers", peer));
+  }
+  peers_[peer].has_mean = true;
+  ++ended_;
+}
+
+void FinaleInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {
+  // A restarted peer goes on from its disk.
+  if (state == PeerState::down || state == PeerState::ended) peers_.erase(peer);
+}
+
+void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
+  const Finale* finale = finale_of(world, peer);
+  if (finale == nullptr || world.is_hostile(peer)) return;
+  const SwarmWork& work = finale->work();
+  PeerRecord& mine = peers_[peer];
+  // "counts never fall".
+  if (work.counted() < mine.counted) {
+    fail(world, "counts never fall",
+         fmt::format("peer-{} counts {} samples after {}", peer, work.counted(), mine.counted));
+  }
+  mine.counted = work.counted();
+  // "no sample from nowhere": no peer counts more than all have trained, but for reports that were
+  // under way when it took over a total.
+  const double all = static_cast<double>(trained_ * work.options().batch) + lag_s * work.pace();
+  if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > all) {
+    fail(world, "no sample from nowhere",
+         fmt::format("peer-{} counts {} samples, and only {:.0f} were trained", peer,
+                     work.counted(), all));
+  }
+  // "factors are bounded".
+  const double factor = work.factor();
+  if (!(factor > 0 && factor <= work.options().weigh_max)) {
+    fail(world, "factors are bounded", fmt::format("peer-{} has factor {}", peer, factor));
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,39 @@
+// Invariants of a budget that belongs to the swarm, and of its common end, checked from outside.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "sim/virtual/invariants.hpp"
+#include "sim/virtual/simulator.hpp"
+
+namespace gv {
+
+/// Watches one run, and does nothing where each peer has its own budget. docs/simulator.md lists
+/// the invariants; each is named where it is checked.
+class FinaleInvariants : public Checker {
+ public:
+  void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
+  void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
+  void after(const Simulator& world, PeerNumber peer) override;
+
+  /// Peers that ended with a common mean.
+  std::uint64_t ended() const { return ended_; }
+
+ private:
+  struct PeerRecord {
+    std::uint64_t counted = 0;
+    bool has_mean = false;
+  };
+  /// Step, samples and lineage of a ModelVersion.
+  using Version = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+
+  std::map<PeerNumber, PeerRecord> peers_;
+  std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
+  std::uint64_t trained_ = 0;                      ///< Steps of all peers, repeated ones included.
+  std::uint64_t ended_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,183 @@
+// The swarm's budget: what a peer counts, believes and reports, and how it weighs its updates.
+#include "peer/modes/swarm_work.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <vector>
+
+#include "consensus/membership/statement.hpp"
+#include "tests/signers.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr PeerId self{1};
+constexpr std::uint64_t batch = 10;
+
+/// One peer that counts, and the reports of others.
+struct Counting {
+  explicit Counting(SwarmWorkOptions options = {.budget = 100000, .batch = batch},
+                    std::size_t others = 3)
+      : work(self, options),
+        members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = 3},
+                roster(others), {}, signer_of(self), Rng(1)) {
+    work.begin(now);
+  }
+
+  static std::vector<PeerId> roster(std::size_t others) {
+    std::vector<PeerId> all;
+    for (std::uint64_t id = 1; id <= others + 1; ++id) all.push_back(PeerId{id});
+    return all;
+  }
+
+  /// The peer reports its work over its own link.
+  void report(PeerId peer, const Work& told, Phase phase = Phase::training) {
+    Effects out;
+    Member member{.id = peer,
+                  .name = "peer",
+                  .address = "virtual:1",
+                  .layout_hash = 3,
+                  .progress = {.step = ++steps, .phase = phase, .work = told}};
+    restate(member, signer_of(peer));
+    members.receive(now, peer, Ping{1, member.progress, {member}, 0}, out);
+    work.hear(now, members);
+  }
+
+  SwarmWork work;
+  Membership members;
+  Time now{};
+  std::uint64_t steps = 0;
+};
+
+}  // namespace
+
+TEST_CASE("the samples of all peers add up, those of peers that are gone included", "[unit]") {
+  Counting swarm;
+  for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});
+  std::uint64_t trained = 0;
+  for (int second = 1; second <= 20; ++second) {
+    swarm.now += 1s;
+    swarm.work.count(swarm.now, 5);
+    trained += 5 * batch;
+    for (const std::uint64_t id : {2, 3}) {
+      swarm.report(PeerId{id}, {.samples = static_cast<std::uint64_t>(second) * 60});
+      trained += 60;
+    }
+    // The third trains for ten seconds, and is never heard again.
+    if (second > 10) continue;
+    swarm.report(PeerId{4}, {.samples = static_cast<std::uint64_t>(second) * 60});
+    trained += 60;
+  }
+  CHECK(swarm.work.counted() == trained);
+  CHECK(swarm.work.own().samples == 20 * 5 * batch);
+  CHECK(swarm.work.own().counted == trained);
+}
+
+TEST_CASE("between reports a peer is assumed to go on for ten seconds at its pace", "[unit]") {
+  Counting swarm({.budget = 10000, .batch = batch}, 1);
+  swarm.report(PeerId{2}, {});
+  for (int second = 1; second <= 10; ++second) {
+    swarm.now += 1s;
+    swarm.work.count(swarm.now, 10);
+    swarm.report(PeerId{2}, {.samples = static_cast<std::uint64_t>(second) * 100});
+  }
+  CHECK(swarm.work.progress(swarm.now) == Approx(0.2));
+  swarm.now += 5s;
+  CHECK(swarm.work.progress(swarm.now) == Approx(0.25));
+  swarm.now += 20s;
+  CHECK(swarm.work.progress(swarm.now) == Approx(0.3));
+  // Counted is only what was reported.
+  CHECK(swarm.work.counted() == 2000);
+  // It never falls, also if the other did nothing meanwhile.
+  swarm.report(PeerId{2}, {.samples = 1001});
+  CHECK(swarm.work.progress(swarm.now) == Approx(0.3));
+}
+
+TEST_CASE("a newcomer learns the total that more than a third of the peers report", "[unit]") {
+  Counting swarm;
+  // In its first two seconds it believes nobody.
+  swarm.report(PeerId{2}, {.samples = 1U << 30, .counted = 1U << 30});
+  CHECK(swarm.work.counted() == 0);
+  swarm.now += 2s;
+  swarm.report(PeerId{3}, {.samples = 20000, .counted = 60000});
+  swarm.report(PeerId{4}, {.samples = 20000, .counted = 60100});
+  // Of four with itself two or more reach 60,100, and only one of them can be hostile.
+  CHECK(swarm.work.counted() == 60100);
+  // A total counts once, however many peers report it.
+  swarm.report(PeerId{3}, {.samples = 20000, .counted = 60100});
+  CHECK(swarm.work.counted() == 60100);
+}
+
+TEST_CASE("one report cannot use up the budget", "[unit]") {
+  Counting swarm;
+  for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});
+  for (int second = 1; second <= 20; ++second) {
+    swarm.now += 1s;
+    swarm.work.count(swarm.now, 10);
+    for (const std::uint64_t id : {2, 3}) {
+      swarm.report(PeerId{id}, {.samples = static_cast<std::uint64_t>(second) * 100});
+    }
+    // Peer 4 is hostile: it claims the whole budget, in its own count and as a total.
+    swarm.report(PeerId{4}, {.samples = 1ULL << (20 + second), .counted = 1ULL << 40});
+    // Ten seconds of four times the fastest pace, 100 a second, then four times its own mean.
+    const std::uint64_t honest = 300 * static_cast<std::uint64_t>(second);
+    if (second <= 10)
+      CHECK(swarm.work.counted() <= honest + 400 * static_cast<std::uint64_t>(second));
+    CHECK_FALSE(swarm.work.is_used_up());
+  }
+}
+
+TEST_CASE("a count that begins again adds to what its peer has done before", "[unit]") {
+  Counting swarm({.budget = 100000, .batch = batch}, 1);
+  swarm.report(PeerId{2}, {});
+  const auto train = [&](std::uint64_t from, std::uint64_t to) {
+    for (std::uint64_t samples = from; samples <= to; samples += 100) {
+      swarm.now += 1s;
+      swarm.work.count(swarm.now, 10);
+      swarm.report(PeerId{2}, {.samples = samples});
+    }
+  };
+  train(100, 1000);
+  CHECK(swarm.work.counted() == 2000);
+  swarm.report(PeerId{2}, {.samples = 0}, Phase::joining);
+  train(100, 500);
+  CHECK(swarm.work.counted() == 3000);
+  // A report that is a little older changes nothing.
+  swarm.report(PeerId{2}, {.samples = 400});
+  swarm.report(PeerId{2}, {.samples = 500});
+  CHECK(swarm.work.counted() == 3000);
+}
+
+TEST_CASE("updates are longer where steps are fewer than a peer's share of the data", "[unit]") {
+  const auto factor_at = [](std::uint64_t own_steps, std::uint64_t own_data, double weigh_max) {
+    Counting swarm({.budget = 1U << 30,
+                    .batch = batch,
+                    .data = own_data,
+                    .all_data = own_data + 3000,
+                    .weigh_max = weigh_max});
+    for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {.data = 1000});
+    for (int second = 1; second <= 30; ++second) {
+      swarm.now += 1s;
+      swarm.work.count(swarm.now, own_steps);
+      for (const std::uint64_t id : {2, 3, 4}) {
+        swarm.report(PeerId{id},
+                     {.samples = static_cast<std::uint64_t>(second) * 100, .data = 1000});
+      }
+    }
+    return swarm.work.factor();
+  };
+  // Equal data and paces.
+  CHECK(factor_at(10, 1000, 4) == Approx(1).epsilon(0.01));
+  // Half of the pace: 1/4 of the data by 1/7 of the steps.
+  CHECK(factor_at(5, 1000, 4) == Approx(7.0 / 4).epsilon(0.01));
+  // A fifth of the pace would need 16/4; a tenth 31/4, which is beyond the limit.
+  CHECK(factor_at(2, 1000, 4) == Approx(4).epsilon(0.01));
+  CHECK(factor_at(1, 1000, 4) == Approx(4));
+  // Twice the data: 2/5 of them by 1/4 of the steps.
+  CHECK(factor_at(10, 2000, 4) == Approx(8.0 / 5).epsilon(0.01));
+  CHECK(factor_at(1, 1000, 1) == 1);
+}
+
+}  // namespace gv

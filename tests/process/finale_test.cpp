@@ -1,0 +1,105 @@
+// A budget that belongs to the swarm, in real processes: all end together with one model.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A task that four peers work off together in some seconds: 20,000 steps of 64 samples.
+const std::string together = R"([run]
+budget = "swarm"
+steps = 5000
+peers = 4
+linger_s = 20.0
+[data]
+kind = "generated"
+[data.generated]
+samples = 4000
+[model]
+kind = "mlp"
+hidden = [64]
+[gossip]
+period_steps = 4
+[membership]
+probe_period_s = 0.2
+probe_timeout_s = 0.1
+suspicion_min_s = 0.5
+suspicion_max_factor = 2
+)";
+
+std::string bytes_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string final_model(const Swarm& swarm, std::size_t number) {
+  return bytes_of(swarm.folder(number) / "final.safetensors");
+}
+
+/// The fraction of the budget that the peer knows to be used up.
+double work_done(Swarm& swarm, std::size_t number) {
+  const nlohmann::json status = swarm.status(number);
+  if (!status.is_object() || !status.contains("work")) return 0;
+  return status["work"].value("counted", 0.0) / status["work"].value("budget", 1.0);
+}
+
+bool ends_cleanly(Swarm& swarm, std::size_t number) {
+  const Ending ending = swarm.wait_for_end(number, 60s);
+  return ending.signal == 0 && ending.exit_code == 0;
+}
+
+}  // namespace
+
+TEST_CASE("real peers stop together, also a slow one, and write the same bytes", "[process]") {
+  Swarm swarm(4, together);
+  swarm.start_all();
+  // One peer stands still for most of the time, as on a machine that others use.
+  for (int turn = 0; turn < 200 && work_done(swarm, 0) < 0.9; ++turn) {
+    swarm.signal(3, SIGSTOP);
+    swarm.status(0);
+    swarm.status(1);
+    swarm.signal(3, SIGCONT);
+    swarm.status(3);
+  }
+  for (const std::size_t number : {0, 1, 2, 3}) CHECK(ends_cleanly(swarm, number));
+  const std::string model = final_model(swarm, 0);
+  CHECK_FALSE(model.empty());
+  for (const std::size_t number : {1, 2, 3}) CHECK(final_model(swarm, number) == model);
+  std::uint64_t trained = 0;
+  for (const std::size_t number : {0, 1, 2, 3}) {
+    const auto done = swarm.events(number, "finale_done");
+    REQUIRE(done.size() == 1);
+    trained += done.front().value("samples", std::uint64_t{0});
+  }
+  const std::uint64_t budget = 4 * 5000 * 64;
+  CHECK(trained >= budget);
+  CHECK(trained < budget + budget / 4);
+}
+
+TEST_CASE("real peers end with one model after one is killed and another started again",
+          "[process]") {
+  Swarm swarm(4, together);
+  swarm.start_all();
+  REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
+  swarm.kill(1);
+  swarm.kill(2);
+  REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.4; }, 60s));
+  swarm.start(2);
+  for (const std::size_t number : {0, 2, 3}) CHECK(ends_cleanly(swarm, number));
+  const std::string model = final_model(swarm, 0);
+  CHECK_FALSE(model.empty());
+  CHECK(final_model(swarm, 2) == model);
+  CHECK(final_model(swarm, 3) == model);
+  CHECK(final_model(swarm, 1).empty());
+}
+
+}  // namespace gv

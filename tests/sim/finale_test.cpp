@@ -1,0 +1,203 @@
+// A budget that belongs to the swarm: all peers stop together and end with one model, whatever
+// happens to some of them meanwhile.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/fingerprint.hpp"
+#include "sim/virtual/finale_invariants.hpp"
+#include "sim/virtual/invariants.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t batch = 64;
+
+/// Peers with 20 ms a step and a budget of `steps` each, if all were alike.
+Simulator::Options world_of(std::size_t peers, std::uint64_t steps, std::uint64_t seed = 1) {
+  Simulator::Options options = small_world(peers, seed);
+  FinaleOptions& finale = options.node.gossip.finale;
+  finale.work = {.budget = steps * peers * batch,
+                 .batch = batch,
+                 .data = 1,
+                 .all_data = peers,
+                 .weigh_max = 4};
+  finale.mean = {
+      .state_elements = options.node.course.elements, .averages_models = true, .batch = 1};
+  options.node.course.linger = 20s;
+  options.scenario.until = 300s;
+  return options;
+}
+
+/// Runs a world to its end, and keeps what its peers end with.
+class Ending : public Watcher {
+ public:
+  explicit Ending(const Simulator::Options& options)
+      : world(options, idle_peers(options)), options_(options) {
+    world.watch(*this);
+    world.watch(laws);
+    world.watch(always);
+  }
+
+  void on_job_done(const Simulator& simulator, PeerNumber peer, const JobDone& done) override {
+    if (first_of<task::TakeSteps>(done.job.tasks) != nullptr) trained += done.steps_run;
+    ends[peer] = fingerprint(simulator.peer(peer).work->parameters());
+  }
+  void on_effects(const Simulator& simulator, PeerNumber peer,
+                  const NodeEffects& effects) override {
+    for (const Fact& fact : effects.facts) {
+      if (std::holds_alternative<FinaleBegan>(fact)) began.try_emplace(peer, simulator.now());
+      if (std::holds_alternative<FinaleDone>(fact)) done.insert_or_assign(peer, simulator.now());
+      downloads += std::holds_alternative<StateAdopted>(fact);
+    }
+  }
+
+  void run() {
+    world.run(Time(options_.scenario.until));
+    if (laws.violation()) UNSCOPED_INFO(laws.violation()->what);
+    if (always.violation()) UNSCOPED_INFO(always.violation()->what);
+    REQUIRE_FALSE(laws.violation());
+    REQUIRE_FALSE(always.violation());
+    REQUIRE(world.all_ended());
+  }
+
+  /// The number of different models with which these peers end.
+  std::size_t models(const std::vector<PeerNumber>& peers) const {
+    std::set<std::uint64_t> all;
+    for (const PeerNumber peer : peers) all.insert(ends.at(peer));
+    return all.size();
+  }
+  double first_stop_s() const {
+    return seconds(std::ranges::min_element(began, {}, [](const auto& one) {
+                     return one.second;
+                   })->second.time_since_epoch());
+  }
+  double budget_steps() const {
+    return static_cast<double>(options_.node.gossip.finale.work.budget) / batch;
+  }
+
+  Simulator world;
+  FinaleInvariants laws;
+  Invariants always;
+  std::uint64_t trained = 0;
+  std::size_t downloads = 0;  ///< Of the common mean.
+  std::map<PeerNumber, Time> began;
+  std::map<PeerNumber, Time> done;
+  std::map<PeerNumber, std::uint64_t> ends;
+
+ private:
+  Simulator::Options options_;
+};
+
+Simulator::Options with(Simulator::Options options, const FaultRule& rule) {
+  options.scenario.faults.push_back(rule);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a slow peer does not delay the end, and all end with one model", "[sim]") {
+  Simulator::Options options = world_of(4, 500);
+  options.scenario.speeds.push_back({just(3), 0.1});
+  Ending end(options);
+  end.run();
+  CHECK(end.done.size() == 4);
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  // 2000 steps at 155 a second. With a budget of its own the slow peer would take 100 s.
+  CHECK(end.first_stop_s() >= 2000 / 155.0);
+  CHECK(end.first_stop_s() <= 2000 / 155.0 + 1.5);
+  // The others train on until they hear of it: for a second or two, at 155 steps a second.
+  CHECK(static_cast<double>(end.trained) >= end.budget_steps());
+  CHECK(static_cast<double>(end.trained) <= end.budget_steps() + 2 * 155);
+}
+
+TEST_CASE("a peer that is killed at any moment of the end leaves the others with one model",
+          "[sim]") {
+  Ending undisturbed(world_of(4, 200));
+  undisturbed.run();
+  const Time stop = undisturbed.began.at(0);
+  const Time last = std::ranges::max_element(undisturbed.done, {}, [](const auto& one) {
+                      return one.second;
+                    })->second;
+  for (int i = 0; i <= 60; ++i) {
+    // From half a second before the first stop to half a second after the last peer is done.
+    const Duration at = (stop - 500ms).time_since_epoch() + i * ((last - stop) + 1s) / 60;
+    Ending end(
+        with(world_of(4, 200), fault(FaultKind::kill, at, just(static_cast<std::size_t>(i % 4)))));
+    INFO("killed at " << seconds(at) << " s");
+    end.run();
+    std::vector<PeerNumber> left;
+    for (PeerNumber peer = 0; peer < 4; ++peer) {
+      if (peer != static_cast<PeerNumber>(i % 4)) left.push_back(peer);
+    }
+    CHECK(end.models(left) == 1);
+    for (const PeerNumber peer : left) CHECK(end.done.contains(peer));
+  }
+}
+
+TEST_CASE("a peer that sleeps through the end wakes up to the common model", "[sim]") {
+  for (const Duration at : {2000ms, 3900ms, 4000ms, 4100ms}) {
+    Ending end(with(world_of(3, 200), fault(FaultKind::stop, at, just(1), 15s)));
+    INFO("asleep from " << seconds(at) << " s");
+    end.run();
+    CHECK(end.done.contains(1));
+    CHECK(end.models({0, 1, 2}) == 1);
+  }
+}
+
+TEST_CASE("a peer that comes after the end gets the common model and leaves", "[sim]") {
+  Simulator::Options options = world_of(4, 200);
+  options.wait_for = 3;
+  // The others stay for one that sleeps.
+  options.scenario.faults.push_back(fault(FaultKind::stop, 2s, just(1), 18s));
+  Ending end(with(options, fault(FaultKind::join, 12s, just(3))));
+  end.run();
+  CHECK(end.done.at(0) < Time(12s));
+  CHECK(end.done.contains(3));
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+}
+
+TEST_CASE("a peer whose steps take seconds has its part in the mean", "[sim]") {
+  Simulator::Options options = world_of(4, 200);
+  options.scenario.speeds.push_back({just(3), 0.007});  // Three seconds a step.
+  Ending end(options);
+  end.run();
+  CHECK(end.downloads == 0);
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+}
+
+TEST_CASE("a swarm of one ends with its own model", "[sim]") {
+  Ending end(world_of(1, 300));
+  end.run();
+  CHECK(end.done.size() == 1);
+  CHECK(end.trained == 300);
+}
+
+TEST_CASE("peers that are cut off from each other at the end have two models, and know the rest",
+          "[sim]") {
+  FaultRule cut = fault(FaultKind::partition, 3s, {.ranges = {{0, 1}}}, 60s);
+  Ending end(with(world_of(4, 400), cut));
+  end.run();
+  CHECK(end.models({0, 1}) == 1);
+  CHECK(end.models({2, 3}) == 1);
+  CHECK(end.done.size() == 4);
+}
+
+TEST_CASE("a peer restarted after the end goes on from the common model and leaves", "[sim]") {
+  Simulator::Options options = world_of(3, 200);
+  options.scenario.speeds.push_back({just(2), 0.5});
+  Ending end(with(options, fault(FaultKind::kill, 1500ms, just(2), 1s)));
+  end.run();
+  CHECK(end.done.size() == 3);
+  CHECK(end.models({0, 1, 2}) == 1);
+}
+
+}  // namespace gv
