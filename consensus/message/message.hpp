@@ -77,12 +77,12 @@ struct Trial {
 };
 
 /// A peer's part in the swarm's budget of samples.
-struct Work {
+struct WorkDone {
   std::uint64_t samples = 0;  ///< That this process of it has trained on.
   std::uint64_t data = 0;     ///< Size of its shard.
   std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
 
-  friend bool operator==(const Work&, const Work&) = default;
+  friend bool operator==(const WorkDone&, const WorkDone&) = default;
 };
 
 /// A peer's report of its own training. It travels on every probe and answer; the one with the most
@@ -91,8 +91,8 @@ struct Progress {
   std::uint64_t step = 0;
   float steps_per_second = 0;
   Phase phase = Phase::joining;
-  std::optional<Trial> trial;  ///< In a population, once the model was validated.
-  std::optional<Work> work;    ///< Where the budget is the swarm's.
+  std::optional<Trial> trial;    ///< In a population, once the model was validated.
+  std::optional<WorkDone> work;  ///< Where the budget is the swarm's.
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };

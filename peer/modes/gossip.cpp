@@ -215,7 +215,13 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   course_.job_done(done);
   step_ = done.step;
-  if (finale_.is_on()) finale_.work().count(now, done.steps_run);
+  if (finale_.is_on()) {
+    finale_.work().count(now, done.steps_run);
+    if (finale_.work().is_news()) {
+      members.set_progress(progress());
+      members.announce(out);
+    }
+  }
   // Not before, because until the job has ended our step is still that of our own model.
   if (first_of<task::AdoptModel>(done.job.tasks) != nullptr) ++counts_.models_fetched;
   if (done.steps_run > 0) {

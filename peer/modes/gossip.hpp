@@ -92,7 +92,7 @@ class GossipMode final : public Mode {
   const Course& training() const override { return course_; }
   Phase phase() const override { return course_.phase(); }
   const Finale* finale() const override { return finale_.is_on() ? &finale_ : nullptr; }
-  std::optional<Work> work() const override {
+  std::optional<WorkDone> work() const override {
     return finale_.is_on() ? std::optional(finale_.work().own()) : std::nullopt;
   }
   ModeReport report(const Membership& members) const override;

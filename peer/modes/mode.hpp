@@ -97,7 +97,7 @@ class Mode {
   /// Where we are in the run, as other peers see it.
   virtual Phase phase() const { return course().phase(); }
   /// Our part in the swarm's budget; nullopt where each peer has its own.
-  virtual std::optional<Work> work() const { return std::nullopt; }
+  virtual std::optional<WorkDone> work() const { return std::nullopt; }
   virtual std::uint64_t step() const = 0;
   virtual double steps_per_second() const = 0;
   /// In a population, our newest validation, which other peers may know.

@@ -24,6 +24,9 @@ constexpr double behind_s = 10;
 /// A count grows at most this many times as fast as paces that we have measured.
 constexpr double faster_max = 4;
 
+/// Announcements of all peers together while a budget is used up.
+constexpr std::uint64_t announcements = 100;
+
 }  // namespace
 
 void RecentPace::add(Duration took, double amount) {
@@ -41,6 +44,13 @@ void SwarmWork::count(Time now, std::uint64_t steps) {
   counted_ = now;
 }
 
+bool SwarmWork::is_news() {
+  const std::uint64_t least = std::max<std::uint64_t>(1, options_.budget / announcements);
+  if (samples_ - announced_ < least) return false;
+  announced_ = samples_;
+  return true;
+}
+
 void SwarmWork::hear(Time now, const Membership& members) {
   heard_ = now;
   for (auto& [peer, other] : others_) other.trains = other.lives = false;
@@ -50,7 +60,7 @@ void SwarmWork::hear(Time now, const Membership& members) {
 
 void SwarmWork::hear(Time now, const Member& member) {
   if (!member.progress.work) return;
-  const Work& work = *member.progress.work;
+  const WorkDone& work = *member.progress.work;
   const auto [entry, is_new] = others_.try_emplace(member.id);
   Other& other = entry->second;
   if (is_new) {

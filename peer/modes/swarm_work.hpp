@@ -64,7 +64,13 @@ class SwarmWork {
   void hear(Time now, const Membership& members);
 
   /// What we report.
-  Work own() const { return {.samples = samples_, .data = options_.data, .counted = counted()}; }
+  WorkDone own() const {
+    return {.samples = samples_, .data = options_.data, .counted = counted()};
+  }
+  /// True if others should hear at once how much we have trained since they were told last: a
+  /// hundredth of the budget. So the peers announce at most a hundred times in a run, and a budget
+  /// that is used up between two probes is not trained several times over.
+  bool is_news();
   /// Samples known to be trained by all peers. Never falls.
   std::uint64_t counted() const;
   /// The fraction of the budget that is probably used up: in [0, 1], and it never falls.
@@ -100,8 +106,9 @@ class SwarmWork {
 
   PeerId self_;
   SwarmWorkOptions options_;
-  std::uint64_t samples_ = 0;  ///< Trained by this process.
-  std::uint64_t base_ = 0;     ///< Trained by all before we counted.
+  std::uint64_t samples_ = 0;    ///< Trained by this process.
+  std::uint64_t announced_ = 0;  ///< As of the last news.
+  std::uint64_t base_ = 0;       ///< Trained by all before we counted.
   Time began_{};
   Time counted_{};
   Time heard_{};

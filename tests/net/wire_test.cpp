@@ -52,7 +52,7 @@ Generation generation(const GenerationId& id, const ModelVersion& version) {
 std::vector<Frame> one_of_each() {
   const TransferId id{PeerId{0xfedcba9876543210}, 0x0102030405060708, 9, TransferKind::mixing,
                       0x12345678};
-  const Progress progress{1234567, marker, Phase::done, {}, Work{7, 8, 9}};
+  const Progress progress{1234567, marker, Phase::done, {}, WorkDone{7, 8, 9}};
   const std::vector<Member> members = {member(1), member(2)};
   const GenerationId ballot{21, 0x90807060, PeerId{0x1122334455667788}};
   const ModelVersion version{.step = 31, .samples = 32, .lineage = 0x8877665544332211};

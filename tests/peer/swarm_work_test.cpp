@@ -33,7 +33,7 @@ struct Counting {
   }
 
   /// The peer reports its work over its own link.
-  void report(PeerId peer, const Work& told, Phase phase = Phase::training) {
+  void report(PeerId peer, const WorkDone& told, Phase phase = Phase::training) {
     Effects out;
     Member member{.id = peer,
                   .name = "peer",
@@ -127,6 +127,18 @@ TEST_CASE("one report cannot use up the budget", "[unit]") {
       CHECK(swarm.work.counted() <= honest + 400 * static_cast<std::uint64_t>(second));
     CHECK_FALSE(swarm.work.is_used_up());
   }
+}
+
+TEST_CASE("all peers together announce at most a hundred times", "[unit]") {
+  Counting swarm({.budget = 10000, .batch = batch});
+  int news = 0;
+  for (int step = 0; step < 1000; ++step) {
+    swarm.now += 1ms;
+    swarm.work.count(swarm.now, 1);
+    news += swarm.work.is_news();
+  }
+  // It has used up the whole budget alone.
+  CHECK(news == 100);
 }
 
 TEST_CASE("a count that begins again adds to what its peer has done before", "[unit]") {
