@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/fingerprint.hpp"
 #include "peer/modes/finale.hpp"
 
@@ -71,11 +73,13 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   mine.counted = work.counted();
   // "no sample from nowhere": no peer counts more than all have trained, but for reports that were
   // under way when it took over a total.
-  const double all = static_cast<double>(trained_ * work.options().batch) + lag_s * work.pace();
-  if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > all) {
+  fastest_ = std::max(fastest_, work.pace());
+  const std::uint64_t trained = trained_ * work.options().batch;
+  const double most = static_cast<double>(trained) + lag_s * fastest_;
+  if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > most) {
     fail(world, "no sample from nowhere",
-         fmt::format("peer-{} counts {} samples, and only {:.0f} were trained", peer,
-                     work.counted(), all));
+         fmt::format("peer-{} counts {} samples; {} were trained, at {:.0f} a second at most", peer,
+                     work.counted(), trained, fastest_));
   }
   // "factors are bounded".
   const double factor = work.factor();

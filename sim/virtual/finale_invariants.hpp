@@ -33,6 +33,7 @@ class FinaleInvariants : public Checker {
   std::map<PeerNumber, PeerRecord> peers_;
   std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
   std::uint64_t trained_ = 0;                      ///< Steps of all peers, repeated ones included.
+  double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
 };
 
