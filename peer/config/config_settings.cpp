@@ -23,8 +23,7 @@ void append_run(Settings& all) {
                 [](const Config& c) { return c.run.steps == 0; })
       .add("epochs", GV_FIELD(run.epochs), {0, 100000, true},
            "passes of a peer over its own shard; in a pipeline, and with budget = \"swarm\", a "
-           "pass is "
-           "as many samples as the training data have");
+           "pass is as many samples as the training data have");
   run.add("steps", GV_FIELD(run.steps), {0, 1e12},
           "local steps of each peer, or runs of a pipeline, instead of epochs; 0 = by epochs. With "
           "budget = \"swarm\" the peers make run.peers times as many together");

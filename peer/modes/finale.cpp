@@ -21,8 +21,8 @@ constexpr Duration hears_every = std::chrono::milliseconds(20);
 bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
 bool is_done(Phase phase) { return phase == Phase::done; }
 
-/// True if more than a third of the live peers are in such a phase. We are none of them.
-bool is_true_for_most(const Membership& members, bool (*is_so)(Phase)) {
+/// True if more than a third of the live peers are in such a phase. We do not count ourselves.
+bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
@@ -41,7 +41,7 @@ Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
       options_(std::move(options.mean)),
       signer_(&signer),
       draws_(draws),
-      work_(self, options.work) {}
+      work_(options.work) {}
 
 std::uint64_t Finale::last_step() const {
   return work_.options().budget / work_.options().batch + 2;
@@ -52,15 +52,15 @@ bool Finale::is_due(Time now, const Membership& members) {
     heard_ = now;
     work_.hear(now, members);
   }
-  return work_.is_used_up() || has_ended_for_most(members);
+  return work_.is_used_up() || has_ended_for_a_third(members);
 }
 
-bool Finale::has_ended_for_most(const Membership& members) const {
-  return is_true_for_most(members, has_ended);
+bool Finale::has_ended_for_a_third(const Membership& members) const {
+  return is_true_for_a_third(members, has_ended);
 }
 
 bool Finale::is_done_elsewhere(const Membership& members) const {
-  return is_true_for_most(members, is_done);
+  return is_true_for_a_third(members, is_done);
 }
 
 void Finale::hold_still(std::optional<std::uint64_t> step) {

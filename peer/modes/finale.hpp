@@ -35,10 +35,11 @@ class Finale {
   /// The step of the common mean: above the number of steps that all peers make together.
   std::uint64_t last_step() const;
 
-  /// True if training has to end: the budget is used up, or most peers have ended.
+  /// True if training has to end: the budget is used up, or more than a third of the live
+  /// peers say so.
   bool is_due(Time now, const Membership& members);
   /// True if more than a third of the live peers say that training has ended.
-  bool has_ended_for_most(const Membership& members) const;
+  bool has_ended_for_a_third(const Membership& members) const;
   /// True if more than a third of the live peers say that they have the mean already.
   bool is_done_elsewhere(const Membership& members) const;
   /// We begin no step and no exchange from now on. `step` is that of our model, nullopt if it is
@@ -71,7 +72,7 @@ class Finale {
   std::optional<Time> heard_;  ///< When we last added up what others report.
   bool is_ending_ = false;
   std::optional<Time> still_since_;
-  bool has_waited_ = false;            ///< For other peers, as long as we wait.
+  bool has_waited_ = false;            ///< Long enough for peers that train on.
   std::optional<std::uint64_t> step_;  ///< As in hold_still().
   std::unique_ptr<Mode> mean_;
 };

@@ -434,7 +434,7 @@ bool GossipMode::is_still() const {
 
 /// True if a newcomer had better wait for the mean that the others are about to make.
 bool GossipMode::waits_for_mean(const Membership& members) const {
-  return finale_.is_on() && step_ == 0 && finale_.has_ended_for_most(members);
+  return finale_.is_on() && step_ == 0 && finale_.has_ended_for_a_third(members);
 }
 
 /// Makes the job follow the swarm's schedule.

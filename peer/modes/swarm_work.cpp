@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <utility>
 #include <vector>
 
 namespace gv {
@@ -17,13 +16,12 @@ constexpr double memory_s = 10;
 constexpr Duration goes_on_for = std::chrono::seconds(10);
 /// Another peer's mean pace counts once we have known it for so long.
 constexpr Duration known_for = std::chrono::seconds(10);
-/// In this time after our start peers say hello, and a single one is not believed.
+/// In this time after our start peers say hello. The first of them alone is not believed.
 constexpr Duration meeting = std::chrono::seconds(2);
 /// A total that is this much work above ours is not explained by reports that are under way.
 constexpr double behind_s = 10;
 /// A count grows at most this many times as fast as paces that we have measured.
 constexpr double faster_max = 4;
-
 /// Announcements of all peers together while a budget is used up.
 constexpr std::uint64_t announcements = 100;
 
@@ -75,9 +73,10 @@ void SwarmWork::hear(Time now, const Member& member) {
   // A far lower count is that of a new process, one that is a little lower an older report.
   if (work.samples < other.told / 4) other.told = work.samples;
   if (work.samples <= other.told) return;
-  const std::uint64_t grown = work.samples - std::exchange(other.told, work.samples);
+  // What is too much now is believed later, if the peer goes on at such a pace.
   const double most = believed_most(now, member.id, other);
-  const auto believed = std::min(grown, static_cast<std::uint64_t>(most));
+  const auto believed = std::min(work.samples - other.told, static_cast<std::uint64_t>(most));
+  other.told += believed;
   if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(believed));
   other.grown += believed;
   other.counted = now;
@@ -99,12 +98,13 @@ double SwarmWork::believed_most(Time now, PeerId peer, const Other& other) const
 
 /// Replaces our total by one that others vouch for, if ours is far behind.
 void SwarmWork::take_total(Time now) {
+  // Before a pace is known, reports that are under way would look like work of the past.
+  if (now < began_ + meeting || pace() <= 0) return;
   const std::uint64_t own = counted();
   std::vector<std::uint64_t> totals{own};
   for (const auto& [peer, other] : others_) {
     if (other.lives) totals.push_back(other.total);
   }
-  if (totals.size() < 3 && now < began_ + meeting) return;
   const auto nth = totals.begin() + static_cast<std::ptrdiff_t>(totals.size() / 3);
   std::ranges::nth_element(totals, nth, std::greater());
   const std::uint64_t vouched = std::min(*nth, options_.budget);

@@ -1,7 +1,6 @@
 // The swarm's budget of samples: how much of it is used up, and how hard this peer pulls.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 
@@ -48,8 +47,7 @@ class RecentPace {
 /// a limit. Pure.
 class SwarmWork {
  public:
-  SwarmWork(PeerId self, const SwarmWorkOptions& options)
-      : self_(self), options_(options), base_(options.resumed) {}
+  explicit SwarmWork(const SwarmWorkOptions& options) : options_(options), base_(options.resumed) {}
 
   bool is_on() const { return options_.budget > 0; }
   const SwarmWorkOptions& options() const { return options_; }
@@ -89,7 +87,7 @@ class SwarmWork {
  private:
   /// Another peer.
   struct Other {
-    std::uint64_t told = 0;   ///< Its count, as it told us last.
+    std::uint64_t told = 0;   ///< Its count, as far as we believe it.
     std::uint64_t grown = 0;  ///< What we believe of its growth since we first heard it.
     std::uint64_t data = 0;
     std::uint64_t total = 0;  ///< The total that it told us last.
@@ -104,7 +102,6 @@ class SwarmWork {
   void take_total(Time now);
   double believed_most(Time now, PeerId peer, const Other& other) const;
 
-  PeerId self_;
   SwarmWorkOptions options_;
   std::uint64_t samples_ = 0;    ///< Trained by this process.
   std::uint64_t announced_ = 0;  ///< As of the last news.

@@ -421,7 +421,7 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
         {.parameters = size, .state = size, .forward = passes, .backward = passes});
     model.stage_seconds.push_back(work_of(s) / all);
   }
-  // Each peer has one sample, as shards that are equal.
+  // Every peer has one sample, so all shards are equal.
   NodeOptions node = node_options(config, model, {.data = 1, .all_data = config.run.peers});
   PipelineOptions& pipeline = node.pipeline;
   pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);

@@ -20,7 +20,7 @@ constexpr std::uint64_t batch = 10;
 struct Counting {
   explicit Counting(SwarmWorkOptions options = {.budget = 100000, .batch = batch},
                     std::size_t others = 3)
-      : work(self, options),
+      : work(options),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = 3},
                 roster(others), {}, signer_of(self), Rng(1)) {
     work.begin(now);
@@ -97,10 +97,11 @@ TEST_CASE("between reports a peer is assumed to go on for ten seconds at its pac
 
 TEST_CASE("a newcomer learns the total that more than a third of the peers report", "[unit]") {
   Counting swarm;
-  // In its first two seconds it believes nobody.
+  // Within two seconds of its start it believes no single peer.
   swarm.report(PeerId{2}, {.samples = 1U << 30, .counted = 1U << 30});
   CHECK(swarm.work.counted() == 0);
   swarm.now += 2s;
+  swarm.work.count(swarm.now, 1);
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60000});
   swarm.report(PeerId{4}, {.samples = 20000, .counted = 60100});
   // Of four with itself two or more reach 60,100, and only one of them can be hostile.
@@ -139,6 +140,20 @@ TEST_CASE("all peers together announce at most a hundred times", "[unit]") {
   }
   // It has used up the whole budget alone.
   CHECK(news == 100);
+}
+
+TEST_CASE("a peer that is far faster than the others is soon counted in full", "[unit]") {
+  Counting swarm({.budget = 1U << 30, .batch = batch}, 2);
+  for (const std::uint64_t id : {2, 3}) swarm.report(PeerId{id}, {});
+  std::uint64_t fast = 0;
+  std::uint64_t slow = 0;
+  for (int second = 1; second <= 60; ++second) {
+    swarm.now += 1s;
+    swarm.work.count(swarm.now, 1);
+    swarm.report(PeerId{2}, {.samples = fast += 1000});
+    swarm.report(PeerId{3}, {.samples = slow += 10});
+  }
+  CHECK(swarm.work.counted() == 60 * 10 + fast + slow);
 }
 
 TEST_CASE("a count that begins again adds to what its peer has done before", "[unit]") {

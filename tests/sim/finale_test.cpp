@@ -174,6 +174,16 @@ TEST_CASE("a peer whose steps take seconds has its part in the mean", "[sim]") {
   CHECK(end.models({0, 1, 2, 3}) == 1);
 }
 
+TEST_CASE("slow peers stop with one that does nearly all of the work", "[sim]") {
+  Simulator::Options options = world_of(3, 2000);
+  options.scenario.speeds.push_back({{.ranges = {{1, 2}}}, 0.01});
+  Ending end(options);
+  end.run();
+  CHECK(end.done.size() == 3);
+  CHECK(end.models({0, 1, 2}) == 1);
+  CHECK(end.downloads == 0);
+}
+
 TEST_CASE("a swarm of one ends with its own model", "[sim]") {
   Ending end(world_of(1, 300));
   end.run();
