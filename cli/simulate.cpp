@@ -209,7 +209,7 @@ class Run {
   int run();
 
  private:
-  bool is_of_swarm() const { return config_.run.budget == BudgetKind::swarm; }
+  bool is_of_swarm() const { return has_swarm_budget(config_); }
   double expected_s() const;
   CurvePoint look(const Simulator& world, bool quickly);
   std::vector<float> assembled(const Simulator& world) const;
@@ -291,7 +291,7 @@ CurvePoint Run::look(const Simulator& world, bool quickly) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     working += peer.work != nullptr;
-    if (peer.work) point.steps += static_cast<double>(peer.work->step());
+    if (peer.work) point.steps += static_cast<double>(tally_.step_of(number));
     point.peers += peer.state == PeerState::up ? 1 : 0;
   }
   point.steps /= static_cast<double>(std::max<std::size_t>(1, working));
@@ -426,7 +426,7 @@ std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const auto& work = world.peer(number).work;
     PeerSummary peer{.number = number, .budget = work_->steps()[number], .has_model = !!work};
-    if (work) peer.step = work->step();
+    if (work) peer.step = tally_.step_of(number);
     if (const auto found = hostile_.find(number); found != hostile_.end()) {
       peer.hostile = found->second;
     }

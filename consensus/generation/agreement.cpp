@@ -45,7 +45,8 @@ Agreement::Agreement(PeerId self, std::uint64_t session, Options options, const 
       session_(static_cast<std::uint32_t>(session)),
       options_(options),
       exclusion_(self),
-      watch_(self, signer) {}
+      watch_(self, signer),
+      newest_seen_(options.first_ballot) {}
 
 bool Agreement::handles(const Message& message) {
   return std::visit([]<class M>(const M&) { return IsOneOf<M, Handled>; }, message);
@@ -195,11 +196,12 @@ bool Agreement::is_near(const GenerationId& ballot) const {
   return ballot.number <= std::max(newest_seen_, vouched(newest_seen_)) + numbers_ahead_max;
 }
 
-/// True if our ballots are far above those of the others. A hostile peer can have lifted them while
-/// we knew hardly anybody else, and then we would never work with the others again.
-bool Agreement::is_lifted() const {
+/// True if our ballots are far above this one and those that the others report. A hostile peer can
+/// have lifted them while we knew hardly anybody else, and then we would never work with the others
+/// again. If it has lifted those of all, their reports lag behind for a moment, but not the ballot.
+bool Agreement::is_lifted_above(const GenerationId& ballot) const {
   const std::uint64_t sound = vouched(0);
-  return sound > 0 && promised_.number > sound + numbers_ahead_max;
+  return sound > 0 && promised_.number > std::max(sound, ballot.number) + numbers_ahead_max;
 }
 
 bool Agreement::is_near(const SettingsRevision& revision) const {
@@ -395,7 +397,7 @@ void Agreement::give_up_on_proposer(Time now) {
 }
 
 void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
-  const bool was_lifted = is_lifted();
+  const bool was_lifted = is_lifted_above(message.ballot);
   if (message.ballot < promised_ && !was_lifted) {
     out.send(from, Preempted{promised_});
     return;

@@ -37,6 +37,9 @@ class Agreement {
   struct Options {
     Duration patience = std::chrono::milliseconds(300);  ///< The least time given to answers.
     Duration patience_max = std::chrono::seconds(5);
+    /// Ballots of ours have larger numbers. A peer that takes part in two agreements tells their
+    /// messages apart by that.
+    std::uint64_t first_ballot = 0;
   };
   /// A sound peer never misses this many ballots of the others.
   static constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
@@ -131,7 +134,7 @@ class Agreement {
  private:
   std::uint64_t vouched(std::uint64_t own) const;
   bool is_near(const GenerationId& ballot) const;
-  bool is_lifted() const;
+  bool is_lifted_above(const GenerationId& ballot) const;
   bool is_near(const SettingsRevision& revision) const;
   bool is_refused(const Generation& start, const GenerationPlanner& planner) const;
   void give_up_on_proposer(Time now);

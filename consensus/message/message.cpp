@@ -133,6 +133,18 @@ bool is_before(const ModelVersion& a, const ModelVersion& b) {
   return std::tuple(a.samples, a.step, a.lineage) < std::tuple(b.samples, b.step, b.lineage);
 }
 
+const GenerationId* ballot_of(const Message& message) {
+  if (const auto* install = std::get_if<Install>(&message)) return &install->generation.id;
+  if (const auto* decided = std::get_if<Decided>(&message)) return &decided->decision.ballot;
+  if (const auto* proof = std::get_if<Equivocation>(&message)) return &proof->one.ballot;
+  return std::visit(
+      [](const auto& known) -> const GenerationId* {
+        if constexpr (requires { known.ballot.number; }) return &known.ballot;
+        return nullptr;
+      },
+      message);
+}
+
 const TransferId* transfer_of(const Message& message) {
   return std::visit(
       [](const auto& known) -> const TransferId* {

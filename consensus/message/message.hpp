@@ -476,6 +476,9 @@ struct Message : MessageVariant {
   Message(std::size_t index, void* message);
 };
 
+/// The ballot that a message is about; null: none.
+const GenerationId* ballot_of(const Message& message);
+
 /// The transfer or exchange that a message is about; null: none.
 const TransferId* transfer_of(const Message& message);
 

@@ -330,6 +330,11 @@ std::optional<MixRule> mixing_rule(const Config& config) {
   return std::nullopt;
 }
 
+bool has_swarm_budget(const Config& config) {
+  return config.run.budget == BudgetKind::swarm && config.run.mode != ModeKind::pipeline &&
+         !config.population.is_on();
+}
+
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
   if (config.run.steps != 0) return config.run.steps;
   const double steps = config.run.epochs * static_cast<double>(shard_samples) /
@@ -350,9 +355,10 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
     // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
     const bool is_copied =
         config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
-    // Peers that share a budget must know the same one, and count it in the same steps.
-    const bool of_budget = config.run.budget == BudgetKind::swarm &&
-                           (setting.section == "run" || setting.path() == "train.batch");
+    // Peers that share a budget must know the same one. With steps it is a number of batches.
+    const bool of_budget =
+        has_swarm_budget(config) &&
+        (setting.section == "run" || (config.run.steps > 0 && setting.path() == "train.batch"));
     const bool agrees = setting.agrees || is_copied ||
                         (of_steps && (config.run.mode != ModeKind::gossip || of_budget));
     if (!agrees || !setting.counts(config)) continue;

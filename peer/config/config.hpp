@@ -39,7 +39,7 @@ struct RunConfig {
   std::size_t peers = 4;    ///< Number of peers. The training data is cut into one shard for each.
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
-  BudgetKind budget = BudgetKind::peer;  ///< Only in mode `gossip`.
+  BudgetKind budget = BudgetKind::swarm;  ///< See has_swarm_budget.
   /// The folder below which events, metrics and checkpoints are written.
   std::string folder = "runs";
   std::uint64_t events_mib = 256;  ///< The most disk space that a peer's event log may take.
@@ -286,6 +286,10 @@ bool mixes_stages(const Config& config);
 
 /// The rule by which models (mode `mixing`) or stages mix; nullopt if nothing mixes.
 std::optional<MixRule> mixing_rule(const Config& config);
+
+/// True if all peers work off one budget together. In a pipeline they always make the same runs,
+/// and in a population each peer has a model of its own.
+bool has_swarm_budget(const Config& config);
 
 /// Local steps of a peer with `shard_samples` samples: `steps`, or the steps of `epochs`, rounded
 /// to the nearest number and at least 1.

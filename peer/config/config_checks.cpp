@@ -145,7 +145,8 @@ void check_population(ConfigReading& reading) {
                                        "learning rate";
     reading.report(path, reason, "write mode = \"gossip\" below [run], or leave it out");
   }
-  if (config.run.budget == BudgetKind::swarm && reading.is_sound("run.budget")) {
+  if (config.run.budget == BudgetKind::swarm && reading.is_given("run.budget") &&
+      reading.is_sound("run.budget")) {
     reading.report("run.budget",
                    "peers of a population try different settings, and the mean of their models is "
                    "none of them",

@@ -41,7 +41,7 @@ void append_run(Settings& all) {
              "begin with the settings of this one, `grapevine algorithms` lists them; keys that "
              "are written here replace its own",
              "a name from the list, as \"choco\"");
-  run.with("run.mode", {"gossip"})
+  run.with("run.mode", {"gossip", "allreduce", "mixing"})
       .agreed()
       .choice("budget", GV_FIELD(run.budget), named_choices(budget_names),
               "whose epochs or steps are counted: each peer's own, or those of all peers together, "

@@ -24,31 +24,39 @@ Membership::Options membership_options(const MembershipConfig& membership) {
           .forget_dead_after = membership.forget_dead_after};
 }
 
+SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
+  const bool weighs = config.run.mode == ModeKind::gossip && config.gossip.weighs_by_data;
+  return {.budget = swarm_budget(config, peer.all_data),
+          .batch = config.train.batch,
+          .data = peer.data,
+          .all_data = peer.all_data,
+          .weigh_max = weighs ? config.gossip.weigh_max : 1,
+          .resumed = peer.swarm_samples};
+}
+
 CourseOptions course_options(const Config& config, const Layout& layout, const PeerFacts& peer) {
-  const bool is_of_swarm = config.run.budget == BudgetKind::swarm;
+  const bool is_of_swarm = swarm_budget(config, peer.all_data) > 0;
   return {.run_seed = config.run.seed,
           .steps = is_of_swarm ? std::numeric_limits<std::uint64_t>::max() : peer.steps,
+          .work = work_options(config, peer),
           .save_every_steps = config.checkpoint.every_steps,
           .wait_for_peers = std::max(config.run.wait_for_peers, peer.wait_for),
           .wait_max = config.run.wait_max,
           .linger = config.run.linger,
           .layout_hash = layout.hash(),
-          .elements = layout.size()};
+          .elements = layout.size(),
+          .waits_for_dead = is_of_swarm};
 }
 
-FinaleOptions finale_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
-  return {.work = {.budget = swarm_budget(config, peer.all_data),
-                   .batch = config.train.batch,
-                   .data = peer.data,
-                   .all_data = peer.all_data,
-                   .weigh_max = config.gossip.weighs_by_data ? config.gossip.weigh_max : 1,
-                   .resumed = peer.swarm_samples},
-          .mean = {.state_elements = model.layout.size(),
-                   .averages_models = true,
-                   .bucket_elements = config.allreduce.bucket_elements,
-                   .batch = 1,
-                   .processors = peer.processors,
-                   .memory = peer.memory}};
+/// Options of the mean with which all peers end.
+AllReduceOptions mean_options(const Config& config, const ModelFacts& model,
+                              const PeerFacts& peer) {
+  return {.state_elements = model.layout.size(),
+          .averages_models = true,
+          .bucket_elements = config.allreduce.bucket_elements,
+          .batch = 1,
+          .processors = peer.processors,
+          .memory = peer.memory};
 }
 
 GossipOptions gossip_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
@@ -75,7 +83,7 @@ GossipOptions gossip_options(const Config& config, const ModelFacts& model, cons
                          .spread = config.population.spread,
                          .has_momentum = model.has_momentum,
                          .optimizer_elements = model.optimizer_elements},
-          .finale = finale_options(config, model, peer)};
+          .mean = mean_options(config, model, peer)};
 }
 
 /// Number of floats of the parameters and the optimiser's state together.
@@ -128,6 +136,7 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
       .catch_up_rounds = config.mixing.catch_up_rounds,
       .state_elements = state_elements(model),
       .batch = static_cast<std::uint32_t>(config.train.batch),
+      .mean = mean_options(config, model, peer),
       .read_revision = [config](std::string_view text) { return switched_mixing(config, text); },
       .revision = peer.revision};
 }
@@ -135,7 +144,7 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
 }  // namespace
 
 std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data) {
-  if (config.run.budget != BudgetKind::swarm) return 0;
+  if (!has_swarm_budget(config)) return 0;
   if (config.run.steps > 0) return config.run.steps * config.train.batch * config.run.peers;
   return static_cast<std::uint64_t>(
       std::max(1.0, std::round(config.run.epochs * static_cast<double>(all_data))));

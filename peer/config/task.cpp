@@ -264,7 +264,7 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   const bool lockstep = config.run.mode == ModeKind::allreduce;
   task.trainer.batch = config.train.batch;
   task.trainer.steps = steps_of(config, samples);
-  task.trainer.follows_swarm = config.run.budget == BudgetKind::swarm;
+  task.trainer.follows_swarm = has_swarm_budget(config);
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.allreduce.local;
   task.rule = mixing_rule(config);
@@ -287,8 +287,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   // In modes `allreduce` and `mixing` all peers take the same number of steps, however unequal
   // their shards are, and with the swarm's budget they share them.
   const bool in_step = config.run.mode == ModeKind::allreduce ||
-                       config.run.mode == ModeKind::mixing ||
-                       config.run.budget == BudgetKind::swarm;
+                       config.run.mode == ModeKind::mixing || has_swarm_budget(config);
   task.samples = samples;
   fill_in(config, in_step ? samples / config.run.peers : task.shard->size(), task);
   task.trainer.seed = config.run.seed;
@@ -316,7 +315,7 @@ Task task_of(const Config& config, const Learner& learner) {
                              "only the built-in learner has hyper-parameters that others can vary",
                              "leave [population] out"});
   }
-  if (config.run.budget == BudgetKind::swarm && config.run.steps == 0) {
+  if (has_swarm_budget(config) && config.run.steps == 0) {
     task.problems.push_back(
         {"run.epochs", "only the built-in data sets say how many samples all peers have together",
          "write run.steps: the steps of each peer if all were alike"});

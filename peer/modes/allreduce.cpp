@@ -45,6 +45,7 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
     : self_(self),
       session_(session),
       course_(self, course),
+      work_(course.work),
       generations_(self, session, options.agreement, signer),
       planner_(planner_options(course, options)),
       options_(options),
@@ -98,6 +99,7 @@ ModeReport AllReduceMode::report(const Membership& members) const {
           "sums by {}, in the order {}", to_string(algorithm()),
           order.empty() ? "that is being agreed on" : fmt::format("{}", fmt::join(order, " ")))}};
   generations_.add_to(report.metrics);
+  if (work_.is_on()) work_.add_to(report);
   // The link that sums wait for, once it is measured.
   if (generation != nullptr && generation->slowest.bytes_per_second > 0) {
     const std::string from = name_of(generation->slowest_from, members);
@@ -117,14 +119,26 @@ ModeReport AllReduceMode::report(const Membership& members) const {
 
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
+  work_.begin(now);
   // Equal versions must mean equal bits. Before the first collective all peers have the seed's
   // model. After that only this process knows the bits of its checkpoint.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = step * options_.batch,
+       .samples = work_.is_on() ? work_.options().resumed : step * options_.batch,
        .lineage =
            hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
                         step == 0 || options_.averages_models ? 0 : hash_combine(step, session_))});
+  follow_budget(now);
+}
+
+/// The version says how much of the swarm's budget is used up.
+void AllReduceMode::follow_budget(Time now) {
+  if (!work_.is_on()) return;
+  const ModelVersion& version = generations_.agreement().version();
+  work_.agree_on(now, version.samples);
+  const std::uint64_t together =
+      std::max<std::uint64_t>(operation_.samples_of_step(), options_.batch);
+  course_.set_steps(version.step + work_.steps_left_of(together));
 }
 
 void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -139,7 +153,11 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
   if (change.entered != nullptr) begin_generation(now, *change.entered, out);
   go_on(now, out);
   next_job(now, jobs, out);
+  const bool was_done = course_.phase() == Phase::done;
   generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
+  if (work_.is_on() && !was_done && course_.phase() == Phase::done) {
+    out.tell(FinaleDone{.step = step(), .samples = work_.own().samples});
+  }
 }
 
 Time AllReduceMode::deadline() const {
@@ -198,6 +216,7 @@ void AllReduceMode::choose_site(const Membership& members) {
 
 void AllReduceMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   operation_.enter(generation);
+  follow_budget(now);
   audit_.begin(generation.order);
   audit_due_.reset();
   begun_in_generation_ = 0;
@@ -269,6 +288,8 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     generations_.agreement().set_version(
         after_operation(before, generations_.key(), operation_.samples(), operation_.steps()));
     if (options_.averages_models) result_->becomes_model_at = step();
+    work_.count_samples(now, operation_.steps() * operation_.share());
+    follow_budget(now);
     audit_due_.reset();
     if (options_.averages_models || ModelAudit::is_due(before.step, step())) {
       audit_due_ = {generations_.key(), step()};
@@ -430,6 +451,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
                           .own_optimizer = options_.local.is_local(state.version.step),
                           .model_only = options_.averages_models});
   generations_.agreement().set_version(state.version);
+  follow_budget(now);
   course_.go_back_to(state.version.step);
   operation_.forget_gradient();
   result_.reset();
@@ -446,23 +468,35 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (result_) {
     job.add(*std::exchange(result_, std::nullopt));
   }
+  const bool changes = !job.tasks.empty();
   auditing_ = std::exchange(audit_due_, std::nullopt);
   if (auditing_) job.add(task::TakeFingerprint{});
   if (states_.owes_any()) {
     job.add(task::ExportState{states_.blank(generations_.agreement().version())});
   }
   const bool saves = course_.is_leaving() || course_.is_save_due(step());
+  std::optional<task::ComputeGradient> gradient;
   if (course_.is_leaving()) {
     course_.make_next_job_last();
-  } else if (auto gradient = operation_.order(course_.next_job_number())) {
-    job.add(*std::move(gradient));
+  } else {
+    gradient = operation_.order(course_.next_job_number());
   }
-  const bool has_mean = generations_.operations() > 0 || counts_.states_adopted > 0;
-  const bool is_common_end = options_.averages_models && has_mean && step() >= course_.steps();
-  if (saves) job.add(task::Save{.is_common_end = is_common_end});
+  // After each job the learner knows the progress that belongs to its model.
+  if (work_.is_on() && (changes || gradient || saves)) {
+    job.add(task::FollowSwarm{work_.progress(now), 1, work_.counted()});
+  }
+  if (gradient) job.add(*std::move(gradient));
+  if (saves) job.add(task::Save{.is_common_end = is_common_end()});
   if (job.tasks.empty()) return;
   job.version = generations_.agreement().version();
   course_.post(std::move(job), jobs);
+}
+
+/// True if our model is the one with which all peers end.
+bool AllReduceMode::is_common_end() const {
+  if (step() < course_.steps()) return false;
+  const bool has_mean = generations_.operations() > 0 || counts_.states_adopted > 0;
+  return work_.is_on() || (options_.averages_models && has_mean);
 }
 
 void AllReduceMode::go_on(Time now, Effects& out) {

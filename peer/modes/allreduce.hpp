@@ -14,6 +14,7 @@
 #include "peer/modes/mode.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/state_transfer.hpp"
+#include "peer/modes/swarm_work.hpp"
 
 namespace gv {
 
@@ -32,7 +33,8 @@ struct AllReduceCounts {
 /// over all samples. Or it is a period of local steps: it sums how these change the common model,
 /// and every peer makes the same outer step with the mean. A lost peer ends the generation.
 /// The others agree on the next one and rerun the collective from their untouched gradients. A peer
-/// without the others' state downloads it.
+/// without the others' state downloads it. Where the budget is the swarm's, progress and the end
+/// follow from the version that all agree on, and all end with the same model.
 class AllReduceMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
@@ -62,6 +64,7 @@ class AllReduceMode final : public Mode {
   bool is_idle() const override { return !result_ && !states_.owes_any(); }
   const Course& course() const override { return course_; }
   ModeReport report(const Membership& members) const override;
+  const SwarmWork* swarm_work() const override { return work_.is_on() ? &work_ : nullptr; }
   const Generations* generations() const override { return &generations_; }
   std::uint64_t step() const override { return generations_.step(); }
   double steps_per_second() const override { return generations_.steps_per_second(); }
@@ -83,6 +86,8 @@ class AllReduceMode final : public Mode {
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   bool is_busy() const;
+  void follow_budget(Time now);
+  bool is_common_end() const;
   bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
   bool is_common(const Generation& generation) const;
@@ -99,6 +104,7 @@ class AllReduceMode final : public Mode {
   PeerId self_;
   std::uint64_t session_;
   Course course_;
+  SwarmWork work_;
   Generations generations_;
   ReplicaPlanner planner_;
   AllReduceOptions options_;

@@ -78,6 +78,9 @@ class Collective {
   /// Steps of the newest collective, and samples of all peers in all these steps.
   std::uint64_t steps() const { return steps_; }
   std::uint64_t samples() const { return steps_ * samples_; }
+  /// Samples of all peers in one step of the newest generation, and our share of them.
+  std::uint64_t samples_of_step() const { return samples_; }
+  std::uint32_t share() const { return share_; }
   /// True if the collective sums local steps and not gradients.
   bool is_local() const { return sum_.local; }
   /// The form in which values travel in the newest collective.

@@ -14,10 +14,21 @@ namespace gv {
 
 class Mode;
 
+/// A budget that all peers of a run work off together.
+struct SwarmWorkOptions {
+  std::uint64_t budget = 0;    ///< Samples that all peers train on together; 0: each has its own.
+  std::uint64_t batch = 1;     ///< Samples of one of our steps.
+  std::uint64_t data = 0;      ///< Samples of our shard.
+  std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
+  double weigh_max = 4;        ///< The largest factor on our updates; 1: always 1.
+  std::uint64_t resumed = 0;   ///< Samples of all peers when our checkpoint was written.
+};
+
 /// How a peer begins, saves and ends in every mode.
 struct CourseOptions {
   std::uint64_t run_seed = 1;
   std::uint64_t steps = 0;             ///< The training budget in optimiser steps.
+  SwarmWorkOptions work;               ///< The budget of all peers together, if they have one.
   std::uint64_t save_every_steps = 0;  ///< Between two checkpoints; 0 = only the last.
   std::size_t wait_for_peers = 1;      ///< Peers to wait for before training, self included.
   Duration wait_max = std::chrono::seconds(20);  ///< After this long begin with fewer peers, too.
@@ -26,7 +37,8 @@ struct CourseOptions {
   std::size_t elements = 0;  ///< Parameters of the model.
   /// Tell the other peers of our phases, and report them. Not so in a course within another one.
   bool tells = true;
-  /// Peers that died before they were done may be asleep: stay for them, too.
+  /// Peers that died before they were done may be asleep: stay for them, too, or they would go on
+  /// alone.
   bool waits_for_dead = false;
 };
 
@@ -47,6 +59,8 @@ class Course {
 
   const CourseOptions& options() const { return options_; }
   std::uint64_t steps() const { return options_.steps; }
+  /// Where the budget is the swarm's: the step at which it will be used up, as far as we know.
+  void set_steps(std::uint64_t steps) { options_.steps = steps; }
 
   /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact,
   /// but no longer than `wait_max`. Called once.

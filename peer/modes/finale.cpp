@@ -1,20 +1,21 @@
 // Decides when training ends, and begins the last collective.
 #include "peer/modes/finale.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/check.hpp"
 #include "peer/modes/allreduce.hpp"
+#include "peer/modes/generations.hpp"
 
 namespace gv {
 namespace {
 
 /// Peers that train on are waited for no longer. They download the mean.
 constexpr Duration waits_for_others = std::chrono::seconds(10);
+/// A peer that has not got a mean in this many generations ends with its own model.
+constexpr std::uint64_t attempts_max = 16;
 /// Reports of other peers are added up at most this often, because that takes a pass over all.
 constexpr Duration hears_every = std::chrono::milliseconds(20);
 
@@ -34,18 +35,18 @@ bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
 }  // namespace
 
 Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
-               FinaleOptions options, const Signer& signer, const Rng& draws)
+               const AllReduceOptions& mean, const Signer& signer, const Rng& draws)
     : self_(self),
       session_(session),
       course_(course),
-      options_(std::move(options.mean)),
+      options_(mean),
       signer_(&signer),
       draws_(draws),
-      work_(options.work) {}
-
-std::uint64_t Finale::last_step() const {
-  return work_.options().budget / work_.options().batch + 2;
+      work_(course.work) {
+  options_.agreement.first_ballot = first_ballot_of_mean;
 }
+
+std::uint64_t Finale::last_step() const { return work_.options().budget + 2; }
 
 bool Finale::is_due(Time now, const Membership& members) {
   if (!heard_ || now >= *heard_ + hears_every) {
@@ -63,9 +64,47 @@ bool Finale::is_done_elsewhere(const Membership& members) const {
   return is_true_for_a_third(members, is_done);
 }
 
-void Finale::hold_still(std::optional<std::uint64_t> step) {
+bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const Membership& members,
+                  Effects& out) {
+  if (is_ending_ || mean_ || course.is_leaving()) return false;
+  const bool is_late =
+      course.phase() == Phase::joining && (is_done_elsewhere(members) || step >= last_step());
+  if (!is_due && !is_late) return false;
   is_ending_ = true;
-  step_ = step;
+  if (is_due || step > 0) step_ = step;
+  out.tell(FinaleBegan{.step = step, .samples = work_.counted()});
+  return true;
+}
+
+bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, Membership& members,
+                    Effects& out, std::vector<Job>& jobs) {
+  const bool may_begin = !mean_ && is_ending_ && course.phase() != Phase::done;
+  if (may_begin && is_still && !course.is_leaving()) {
+    // The others begin without a peer that is not still, but not at once.
+    if (course.phase() != Phase::finishing) {
+      still_since_ = now;
+      course.enter(now, Phase::finishing, mode, members, out);
+    }
+    if (are_others_ready(now, members)) begin(now);
+  }
+  if (!mean_) return false;
+  mean_->tick(now, members, out, jobs);
+  const Generations& tried = *mean_->generations();
+  const bool is_in_vain = tried.count() > attempts_max && tried.operations() == 0;
+  if (is_in_vain && course.phase() != Phase::done && mean_->course().jobs_under_way() == 0) {
+    mean_.reset();
+    course.enter(now, Phase::done, mode, members, out);
+    out.tell(FinaleMissed{});
+    return false;
+  }
+  if (mean_->phase() != Phase::done || course.phase() == Phase::done) return true;
+  course.enter(now, Phase::done, mode, members, out);
+  if (mean_->step() >= last_step()) {
+    out.tell(FinaleDone{.step = mean_->step(), .samples = work_.own().samples});
+  } else {
+    out.tell(FinaleMissed{});
+  }
+  return true;
 }
 
 bool Finale::are_others_ready(Time now, const Membership& members) {
@@ -82,15 +121,15 @@ bool Finale::are_others_ready(Time now, const Membership& members) {
 }
 
 void Finale::begin(Time now) {
-  check(still_since_ && !mean_, "the mean begins once, and after we hold still");
+  check(still_since_ && !mean_, "the mean begins once, and after we are still");
   CourseOptions course = course_;
   // Without a model there is nothing to do but to download the mean.
   course.steps = step_ ? last_step() : last_step() - 2;
+  course.work = {};
   course.save_every_steps = 0;
   course.wait_for_peers = 1;
   course.wait_max = {};
   course.tells = false;
-  course.waits_for_dead = true;
   mean_ = std::make_unique<AllReduceMode>(self_, session_, course, options_, *signer_,
                                           draws_.fork("finale"));
   // Models that enter the mean have one version, and a peer without one has an earlier.
@@ -100,44 +139,15 @@ void Finale::begin(Time now) {
   mean_->start(now, version, false);
 }
 
-Time Finale::deadline() const {
-  return still_since_ && !has_waited_ && !mean_ ? *still_since_ + waits_for_others : never;
+bool Finale::is_for_mean(const Message& message) const {
+  const GenerationId* ballot = ballot_of(message);
+  // An answer about the sender's ballot goes to the part that has asked.
+  const bool is_of_one = ballot != nullptr && Agreement::handles(message);
+  return is_of_one ? ballot->number >= first_ballot_of_mean : mean_ != nullptr;
 }
 
-void Finale::add_to(ModeReport& report) const {
-  using enum ReportMetric::Kind;
-  const auto budget = static_cast<double>(work_.options().budget);
-  const double counted = std::min(budget, static_cast<double>(work_.counted()));
-  const double pace = work_.pace();
-  report.sections.push_back({.name = "work",
-                             .figures = {{"budget", work_.options().budget},
-                                         {"counted", work_.counted()},
-                                         {"own", work_.own().samples},
-                                         {"samples_per_second", pace},
-                                         {"factor", work_.factor()}}});
-  report.metrics.push_back(
-      {"work_counted", gauge, "Samples that all peers are known to have trained.", counted});
-  report.metrics.push_back(
-      {"update_factor", gauge, "Factor on this peer's updates.", work_.factor()});
-  const double share = counted / budget;
-  report.columns.push_back({"work", fmt::format("{:.1f} %", 100 * share)});
-  report.line += fmt::format("  work {:.1f} %", 100 * share);
-  std::string left;
-  if (pace > 0 && counted < budget)
-    left = fmt::format(", about {:.3g} s left", (budget - counted) / pace);
-  report.details.push_back(fmt::format("work {:.1f} %: {:.4g} of {:.4g} k samples, {:.3g} k/s{}",
-                                       100 * share, counted / 1000, budget / 1000, pace / 1000,
-                                       left));
-  const double wanted = work_.factor_wanted();
-  if (work_.options().weigh_max > 1) {
-    report.details.push_back(
-        wanted > work_.options().weigh_max
-            ? fmt::format("updates times {:.2f}; {:.2f} would be needed, so this peer's samples "
-                          "count {:.2f} of what others' do",
-                          work_.factor(), wanted, work_.factor() / wanted)
-            : fmt::format("updates times {:.2f}, because of this peer's data and pace",
-                          work_.factor()));
-  }
+Time Finale::deadline() const {
+  return still_since_ && !has_waited_ && !mean_ ? *still_since_ + waits_for_others : never;
 }
 
 }  // namespace gv

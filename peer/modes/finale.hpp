@@ -4,64 +4,65 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "peer/modes/allreduce_options.hpp"
 #include "peer/modes/mode.hpp"
-#include "peer/modes/mode_report.hpp"
 #include "peer/modes/swarm_work.hpp"
 
 namespace gv {
 
-struct FinaleOptions {
-  SwarmWorkOptions work;
-  AllReduceOptions mean;  ///< How the mean is computed: `averages_models` is set.
-};
+/// Ballots about the mean have this number or a larger one, and those of a mode have smaller ones.
+inline constexpr std::uint64_t first_ballot_of_mean = std::uint64_t{1} << 61;
 
 /// Follows the swarm's budget, and ends it. Once the budget is used up, a peer holds still until
 /// all live peers do, or for ten seconds. Then a collective of mode `allreduce` computes the mean
 /// of their models, so all peers end with the same bits, even if some die meanwhile. A peer that
 /// was late or joins later downloads the mean; while a known one is missing, the others stay for it
-/// as long as they linger. A mode owns one and gives it all messages, blocks and jobs while mean()
-/// is not null. Pure.
+/// as long as they linger. A mode owns one and gives all messages, blocks and jobs to mean() while
+/// that is not null. Pure.
 class Finale {
  public:
-  Finale(PeerId self, std::uint64_t session, const CourseOptions& course, FinaleOptions options,
-         const Signer& signer, const Rng& draws);
+  Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
+         const AllReduceOptions& mean, const Signer& signer, const Rng& draws);
 
   /// False if each peer has a budget of its own: then nothing below is called.
   bool is_on() const { return work_.is_on(); }
   SwarmWork& work() { return work_; }
   const SwarmWork& work() const { return work_; }
-  /// The step of the common mean: above the number of steps that all peers make together.
+  /// The step of the common mean: above the number of steps that all peers make together, whatever
+  /// their batches are.
   std::uint64_t last_step() const;
 
-  /// True if training has to end: the budget is used up, or more than a third of the live
-  /// peers say so.
+  /// True if the budget is used up, as far as we know, or more than a third of the live peers have
+  /// stopped training because of that.
   bool is_due(Time now, const Membership& members);
-  /// True if more than a third of the live peers say that training has ended.
+  /// True if more than a third of the live peers have stopped training at the end.
   bool has_ended_for_a_third(const Membership& members) const;
-  /// True if more than a third of the live peers say that they have the mean already.
-  bool is_done_elsewhere(const Membership& members) const;
-  /// We begin no step and no exchange from now on. `step` is that of our model, nullopt if it is
-  /// only the first one, which must not enter the mean.
-  void hold_still(std::optional<std::uint64_t> step);
+  /// True once, when training has to end: it `is_due`, or we come after the end. The mode then
+  /// begins no step and nothing with others any more. `step` is that of our model. A late peer's
+  /// first model must not enter the mean.
+  bool ends(bool is_due, std::uint64_t step, const Course& course, const Membership& members,
+            Effects& out);
   bool is_ending() const { return is_ending_; }
-  /// No job of ours and no exchange is under way any more.
-  void become_still(Time now) { still_since_ = now; }
-  /// True if the mean may begin, as far as the other peers are concerned.
-  bool are_others_ready(Time now, const Membership& members);
-  /// Begins the mean, after become_still().
-  void begin(Time now);
+  /// Begins the mean once all are still, and follows it. `is_still`: no job of ours and nothing
+  /// with others is under way any more. True if the mean has begun, and no other work is left.
+  bool follow(Time now, bool is_still, const Mode& mode, Course& course, Membership& members,
+              Effects& out, std::vector<Job>& jobs);
 
-  /// Computes the mean; null before begin().
+  /// True if the message is for mean() and not for the mode.
+  bool is_for_mean(const Message& message) const;
+  /// Computes the mean; null before that has begun.
   Mode* mean() { return mean_.get(); }
   const Mode* mean() const { return mean_.get(); }
   /// When other peers are waited for no longer.
   Time deadline() const;
 
-  void add_to(ModeReport& report) const;
-
  private:
+  bool is_done_elsewhere(const Membership& members) const;
+  bool are_others_ready(Time now, const Membership& members);
+  void begin(Time now);
+
   PeerId self_;
   std::uint64_t session_;
   CourseOptions course_;
@@ -73,7 +74,7 @@ class Finale {
   bool is_ending_ = false;
   std::optional<Time> still_since_;
   bool has_waited_ = false;            ///< Long enough for peers that train on.
-  std::optional<std::uint64_t> step_;  ///< As in hold_still().
+  std::optional<std::uint64_t> step_;  ///< Of our model; empty if that must not enter the mean.
   std::unique_ptr<Mode> mean_;
 };
 

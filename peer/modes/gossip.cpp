@@ -50,7 +50,7 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       review_draws_(rng_.fork("review")),
       server_({.layout_hash = course.layout_hash}),
       population_(options_.population, rng_),
-      finale_(self, session, course, options_.finale, signer, rng_),
+      finale_(self, session, course, options_.mean, signer, rng_),
       trigger_({.kind = options_.trigger,
                 .period = options_.period_steps,
                 .spread = options_.target_spread,
@@ -104,7 +104,7 @@ ModeReport GossipMode::report(const Membership& members) const {
           fmt::format("spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided",
                       spread, all.committed, all.refused, all.aborted, all.undecided)}};
   if (population_.is_on()) population_.add_to(report);
-  if (finale_.is_on()) finale_.add_to(report);
+  if (finale_.is_on()) finale_.work().add_to(report);
   return report;
 }
 
@@ -363,7 +363,9 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   collect();
   review_download(now, members, out);
   const bool joins = course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching();
-  if (joins && !waits_for_mean(members)) {
+  waits_for_mean_ =
+      joins && finale_.is_on() && step_ == 0 && finale_.has_ended_for_a_third(members);
+  if (joins && !waits_for_mean_) {
     const View& view = members.view();
     const bool somebody_trains = std::ranges::any_of(view.peers(), [&](PeerId peer) {
       const Member* member = members.find(peer);
@@ -390,51 +392,20 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 /// begun, and no other work is left.
 bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
-  if (finale_.mean() == nullptr && !course_.is_leaving()) end_training(now, members, out);
-  Mode* mean = finale_.mean();
-  if (mean == nullptr) return false;
-  mean->tick(now, members, out, jobs);
-  if (mean->phase() == Phase::done && course_.phase() != Phase::done) {
-    course_.enter(now, Phase::done, *this, members, out);
-    if (mean->step() >= finale_.last_step()) {
-      out.tell(FinaleDone{.step = mean->step(), .samples = finale_.work().own().samples});
-    } else {
-      out.tell(FinaleMissed{});
-    }
-  }
-  return true;
-}
-
-/// Holds still once training has to end, and begins the mean once all do.
-void GossipMode::end_training(Time now, Membership& members, Effects& out) {
-  const bool is_late = course_.phase() == Phase::joining &&
-                       (finale_.is_done_elsewhere(members) || step_ >= finale_.last_step());
-  const bool is_due = course_.phase() == Phase::training && finale_.is_due(now, members);
-  if (!finale_.is_ending() && (is_late || is_due)) {
+  const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
+                      !course_.is_leaving() && finale_.is_due(now, members);
+  if (finale_.ends(is_due, step_, course_, members, out)) {
     exchange_.set_snapshot(nullptr, 0);
     has_snapshot_ = false;
     give_up_download();
-    finale_.hold_still(is_due || step_ > 0 ? std::optional(step_) : std::nullopt);
-    out.tell(FinaleBegan{.step = step_, .samples = finale_.work().counted()});
   }
-  if (!finale_.is_ending() || !is_still()) return;
-  // The others begin without a peer that is not still, but not at once.
-  if (course_.phase() != Phase::finishing) {
-    finale_.become_still(now);
-    course_.enter(now, Phase::finishing, *this, members, out);
-  }
-  if (finale_.are_others_ready(now, members)) finale_.begin(now);
+  return finale_.follow(now, is_still(), *this, course_, members, out, jobs);
 }
 
 /// True if no job and no exchange is under way, and no result waits for the next job.
 bool GossipMode::is_still() const {
   return course_.jobs_under_way() == 0 && !exchange_.in_flight() && forces_.empty() &&
          !is_fetching();
-}
-
-/// True if a newcomer had better wait for the mean that the others are about to make.
-bool GossipMode::waits_for_mean(const Membership& members) const {
-  return finale_.is_on() && step_ == 0 && finale_.has_ended_for_a_third(members);
 }
 
 /// Makes the job follow the swarm's schedule.
@@ -504,7 +475,8 @@ Time GossipMode::deadline() const {
   if (finale_.mean() != nullptr) return std::min(exchange_.deadline(), finale_.mean()->deadline());
   Time earliest =
       std::min({exchange_.deadline(), fetch_.deadline(), review_.deadline(), server_.deadline()});
-  if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching()) {
+  if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching() &&
+      !waits_for_mean_) {
     earliest = std::min(earliest, course_.barrier_deadline());
   }
   // While a job runs, we wait only for its end.

@@ -42,7 +42,7 @@ struct GossipOptions {
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
   PopulationOptions population;
-  FinaleOptions finale;  ///< Where the budget is the swarm's.
+  AllReduceOptions mean;  ///< Where the budget is the swarm's: how the common end is computed.
 };
 
 /// Totals since the start.
@@ -91,9 +91,8 @@ class GossipMode final : public Mode {
   }
   const Course& training() const override { return course_; }
   Phase phase() const override { return course_.phase(); }
-  const Finale* finale() const override { return finale_.is_on() ? &finale_ : nullptr; }
-  std::optional<WorkDone> work() const override {
-    return finale_.is_on() ? std::optional(finale_.work().own()) : std::nullopt;
+  const SwarmWork* swarm_work() const override {
+    return finale_.is_on() ? &finale_.work() : nullptr;
   }
   ModeReport report(const Membership& members) const override;
   std::optional<Trial> trial() const override { return population_.trial(); }
@@ -123,9 +122,7 @@ class GossipMode final : public Mode {
   bool may_adopt();
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
   bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
-  void end_training(Time now, Membership& members, Effects& out);
   bool is_still() const;
-  bool waits_for_mean(const Membership& members) const;
   void follow_swarm(Time now, Job& job);
   void begin_exchange(Time now, Membership& members, Effects& out);
   std::optional<PeerId> partner_to_copy(const View& view);
@@ -162,6 +159,7 @@ class GossipMode final : public Mode {
   Population population_;
   Finale finale_;
 
+  bool waits_for_mean_ = false;  ///< A newcomer, for the mean that the others are about to make.
   Time meets_until_{};  ///< By then the peers that we can meet at our start have said hello.
   bool has_snapshot_ = false;
   Time settle_until_{};

@@ -1,9 +1,6 @@
 // Rounds of mixing, and the jobs they need.
 #include "peer/modes/mixing.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -50,6 +47,7 @@ MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& 
                .compared = course.elements,
                .memory = options.memory},
               draws),
+      finale_(self, session, course, options.mean, signer, draws),
       box_(
           [this](std::uint64_t round, std::span<const std::byte> begin) {
             return mix_message_bytes<float>(options_.rule, course_.options().elements, round,
@@ -71,113 +69,84 @@ MixingCounts MixingMode::counts() const {
   return counts;
 }
 
-std::vector<PeerId> MixingMode::heard() const {
-  std::vector<PeerId> peers;
-  if (!plan_) return peers;
-  for (const Share& share : plan_->turn(rank_, round_).in) peers.push_back(order_[share.from]);
-  return peers;
-}
-
-std::vector<PeerId> MixingMode::out_neighbours() const {
-  std::vector<PeerId> peers;
-  if (!plan_) return peers;
-  for (const std::size_t rank : plan_->turn(rank_, round_).out) peers.push_back(order_[rank]);
-  return peers;
-}
-
-/// Lines for people: the neighbours, and the settings switched to.
-std::vector<std::string> MixingMode::details(const std::vector<std::string>& in,
-                                             const std::vector<std::string>& out) const {
-  const auto listed = [](const std::vector<std::string>& names) {
-    return names.empty() ? std::string("no peer") : fmt::format("{}", fmt::join(names, " "));
-  };
-  const MixingCounts all = counts();
-  std::vector<std::string> lines = {
-      fmt::format("round {} of {} on {}, {} together: hears {}, is heard by {}; losses {}",
-                  all.rounds, to_string(options_.rule.kind), to_string(options_.rule.topology.kind),
-                  order_.size(), listed(in), listed(out), all.losses)};
-  if (options_.revision.number == 0) return lines;
-  std::string settings = options_.revision.settings;
-  while (!settings.empty() && settings.back() == '\n') settings.pop_back();
-  for (std::size_t at = 0; (at = settings.find('\n', at)) != std::string::npos;) {
-    settings.replace(at, 1, ", ");
-  }
-  lines.push_back(fmt::format("switched since step {} to {}", ruled_since_, settings));
-  return lines;
-}
-
-ModeReport MixingMode::report(const Membership& members) const {
-  using enum ReportMetric::Kind;
-  const MixingCounts all = counts();
-  const std::vector<std::string> in = names_of(heard(), members);
-  const std::vector<std::string> out = names_of(out_neighbours(), members);
-  ReportSection section{
-      .name = "mixing",
-      .figures = {{"kind", std::string(to_string(options_.rule.kind))},
-                  {"topology", std::string(to_string(options_.rule.topology.kind))},
-                  {"settings_revision", options_.revision.number},
-                  {"settings_since", ruled_since_},
-                  {"settings", options_.revision.settings},
-                  {"together", std::uint64_t{order_.size()}},
-                  {"hears", in},
-                  {"heard_by", out},
-                  {"rounds", all.rounds},
-                  {"generations", all.generations},
-                  {"losses", all.losses},
-                  {"states_sent", all.states_sent},
-                  {"states_adopted", all.states_adopted},
-                  {"messages_sent", all.messages_sent},
-                  {"message_bytes", all.bytes_sent},
-                  {"messages_refused", all.messages_refused}}};
-  generations_.add_to(section, course_, members);
-  ModeReport report{
-      .sections = {std::move(section)},
-      .metrics = {{"neighbours", gauge, "Peers that this one hears in the round under way.",
-                   static_cast<double>(in.size())},
-                  {"rounds_total", counter, "Rounds that this peer has mixed.",
-                   static_cast<double>(all.rounds)},
-                  {"round_messages_total", counter, "Messages made for neighbours.",
-                   static_cast<double>(all.messages_sent)},
-                  {"round_messages_refused_total", counter,
-                   "Messages of neighbours that could not be read.",
-                   static_cast<double>(all.messages_refused)},
-                  {"models_fetched_total", counter, "Whole models downloaded.",
-                   static_cast<double>(all.states_adopted)}},
-      .columns = {{"together", std::to_string(order_.size())},
-                  {"rounds", std::to_string(all.rounds)},
-                  {"losses", std::to_string(all.losses)},
-                  {"models sent", std::to_string(all.states_sent)}},
-      .line = fmt::format("rounds {}  with {}  losses {}", all.rounds, order_.size(), all.losses),
-      .details = details(in, out)};
-  generations_.add_to(report.metrics);
-  return report;
-}
-
 void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
+  finale_.work().begin(now);
   // Models differ, so a version only says how far a peer is, and that it belongs to this run.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = step * options_.batch,
+       .samples = finale_.is_on() ? course_.options().work.resumed : step * options_.batch,
        .lineage = hash_combine(course_.options().run_seed, course_.options().layout_hash)});
+  follow_budget(now);
+}
+
+/// Where all peers make the same steps, the version says how much of the swarm's budget is used up.
+void MixingMode::follow_budget(Time now) {
+  if (finale_.is_on() && is_in_step(options_.rule)) {
+    finale_.work().agree_on(now, generations_.agreement().version().samples);
+  }
+}
+
+/// Samples of all peers of the generation in one step.
+std::uint64_t MixingMode::samples_together() const {
+  const bool has_resting = finale_.is_on() && options_.rule.centre_rests && order_.size() > 1;
+  return options_.batch * (order_.size() - (has_resting ? 1 : 0));
 }
 
 void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
-  if (!course_.is_running()) return;
-  generations_.set_candidates(now, course_.options().layout_hash, members);
-  generations_.join(now, course_, out);
-  if (generations_.takes_part(course_)) look_after_generation(now, out);
-  const Generations::Change change = generations_.follow(now, course_);
-  if (change.left) abandon();
-  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
-  go_on(now, out);
-  next_job(jobs, out);
+  if (!course().is_running()) return;
+  if (!finale_.is_ending()) {
+    generations_.set_candidates(now, course_.options().layout_hash, members);
+    waits_for_mean_ = finale_.is_on() && course_.phase() == Phase::joining && step() == 0 &&
+                      finale_.has_ended_for_a_third(members);
+    if (!waits_for_mean_) generations_.join(now, course_, out);
+    if (generations_.takes_part(course_)) look_after_generation(now, out);
+    const Generations::Change change = generations_.follow(now, course_);
+    if (change.left) abandon();
+    if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+    go_on(now, out);
+  }
+  if (tick_finale(now, members, out, jobs)) return;
+  next_job(now, jobs, out);
+  if (finale_.is_ending()) return;
   generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
 }
 
+/// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
+/// begun, and no other work is left.
+bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (!finale_.is_on()) return false;
+  bool is_due = false;
+  if (course_.phase() == Phase::training && !finale_.is_ending() && !course_.is_leaving()) {
+    is_due = is_in_step(options_.rule)
+                 ? finale_.work().is_used_up() || finale_.has_ended_for_a_third(members)
+                 : finale_.is_due(now, members);
+  }
+  if (finale_.ends(is_due, step(), course_, members, out)) {
+    generations_.leave_for_good(now, Phase::done, out);
+    // A round whose messages are all there is still mixed.
+    const auto ended = ends_;
+    std::vector<MixMessage> arrived = std::exchange(arrived_, {});
+    abandon();
+    ends_ = ended;
+    arrived_ = std::move(arrived);
+  }
+  const bool is_still = course_.jobs_under_way() == 0 && !ends_;
+  return finale_.follow(now, is_still, *this, course_, members, out, jobs);
+}
+
+Time MixingMode::deadline() const {
+  if (!course().is_running()) return never;
+  if (finale_.mean() != nullptr) return finale_.mean()->deadline();
+  if (finale_.is_ending()) return course_.is_leaving() ? never : finale_.deadline();
+  if (waits_for_mean_ && !generations_.has_joined()) return never;
+  return generations_.deadline(course_, sent_, states_.deadline());
+}
+
 void MixingMode::leave(Time now, Effects& out) {
+  if (finale_.mean() != nullptr) finale_.mean()->leave(now, out);
   course_.leave();
-  generations_.leave_for_good(now, course_.phase(), out);
+  if (!finale_.is_ending()) generations_.leave_for_good(now, course_.phase(), out);
   abandon();
 }
 
@@ -201,7 +170,14 @@ void MixingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& o
 }
 
 void MixingMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) return finale_.mean()->peer_gone(now, peer, out);
+  if (finale_.is_ending()) return;
   if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
+}
+
+void MixingMode::refuse(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) return finale_.mean()->refuse(now, peer, out);
+  if (generations_.follow_quarantine(now, peer, out)) disturb(now, {peer}, out);
 }
 
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
@@ -228,6 +204,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   } else {
     states_.need_nothing();
     generations_.agreement().set_version(generation.version);
+    follow_budget(now);
   }
 }
 
@@ -257,7 +234,7 @@ Problems MixingMode::adopt(const SettingsRevision& revision) {
 /// When the work under way is done, all peers begin a generation with these settings.
 Problems MixingMode::switch_to(Time now, std::string_view settings) {
   if (!options_.read_revision) return Mode::switch_to(now, settings);
-  if (course_.is_leaving() || course_.phase() == Phase::done) {
+  if (course_.is_leaving() || finale_.is_ending() || course_.phase() == Phase::done) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
@@ -293,6 +270,11 @@ void MixingMode::abandon() {
 
 /// Steps of the round that begins at `step`: a period, but never beyond the budget.
 std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
+  if (finale_.is_on()) {
+    const bool are_alike = is_in_step(options_.rule);
+    return are_alike ? std::min(options_.period, finale_.work().steps_left_of(samples_together()))
+                     : options_.period;
+  }
   return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
@@ -331,8 +313,9 @@ void MixingMode::go_on(Time now, Effects& out) {
   const std::uint64_t steps = steps_at(before.step);
   ModelVersion after = before;
   after.step += steps;
-  after.samples += steps * options_.batch * order_.size();
+  after.samples += steps * samples_together();
   generations_.agreement().set_version(after);
+  follow_budget(now);
   generations_.operation_done(now, before.step, steps, out);
   planner_.set_operation_seconds(generations_.operation_seconds());
 }
@@ -356,8 +339,13 @@ void MixingMode::send(const MixOutbox& outbox, Effects& out) {
 void MixingMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                          Effects& out) {
   if (!course_.is_started() || !members.view().contains(from)) return;
+  if (finale_.is_on() && finale_.is_for_mean(message)) {
+    if (finale_.mean() != nullptr) finale_.mean()->receive(now, from, message, members, out);
+    return;
+  }
   const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
-  switch (generations_.receive(now, from, message, busy, !course_.is_leaving(), planner_, out)) {
+  const bool votes = !course_.is_leaving() && !finale_.is_ending();
+  switch (generations_.receive(now, from, message, busy, votes, planner_, out)) {
     case Generations::Heard::other:
       receive_own(now, from, message, out);
       break;
@@ -391,6 +379,7 @@ void MixingMode::serve(Effects& out) {
 }
 
 void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  if (finale_.mean() != nullptr) return finale_.mean()->receive_block(now, from, block, out);
   const std::uint64_t session = block.id.session;
   if (block.id.kind == TransferKind::state) {
     states_.receive(now, from, block, out);
@@ -402,7 +391,15 @@ void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effect
   }
 }
 
+std::span<std::byte> MixingMode::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                       std::size_t bytes) {
+  if (finale_.mean() == nullptr) return {};
+  return finale_.mean()->place(from, id, offset, bytes);
+}
+
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) return finale_.mean()->lane_lost(now, peer, out);
+  if (finale_.is_ending()) return;
   // Lanes to a peer that we refuse are closed, and nobody waits for what would have come.
   if (!is_in_step(options_.rule) && generations_.agreement().refuses(peer)) return;
   const Generation* generation = generations_.current();
@@ -412,12 +409,16 @@ void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
   if (concerns) disturb(now, {peer}, out);
 }
 
-void MixingMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(now, peer, out); }
+void MixingMode::lane_refused(Time now, PeerId peer, Effects& out) {
+  if (finale_.mean() != nullptr) return finale_.mean()->lane_refused(now, peer, out);
+  lane_lost(now, peer, out);
+}
 
 // ---- Jobs ----
 
 /// Where the rule sends first, messages are ready before the job is over.
-void MixingMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& out) {
+void MixingMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
+  if (finale_.mean() != nullptr) return finale_.mean()->gradient_ready(now, job, begin, out);
   if (job == 0 || job != round_job_) return;
   round_job_ = 0;
   if (!outbox_->sound) {
@@ -430,8 +431,19 @@ void MixingMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& o
   sent_ = true;
 }
 
-void MixingMode::complete(Time now, JobDone done, Membership&, Effects& out) {
+void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
+  if (finale_.mean() != nullptr) {
+    return finale_.mean()->complete(now, std::move(done), members, out);
+  }
   course_.job_done(done);
+  const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
+  if (finale_.is_on() && steps != nullptr && !steps->rests) {
+    finale_.work().count(now, steps->count);
+    if (!is_in_step(options_.rule) && finale_.work().is_news()) {
+      members.set_progress(progress());
+      members.announce(out);
+    }
+  }
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
     const auto samples = static_cast<double>(done.steps_run * options_.batch);
@@ -450,12 +462,13 @@ void MixingMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   gradient_ready(now, done.job.number, 0, out);
 }
 
-void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
+void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (course_.jobs_under_way() > 0 || course_.is_last_job_asked()) return;
   Job job;
   auto state = states_.take();
   if (state) {
     generations_.agreement().set_version(state->version);
+    follow_budget(now);
     course_.go_back_to(state->version.step);
     ++counts_.states_adopted;
     out.tell(StateAdopted{.peer = state->from, .step = state->version.step});
@@ -479,11 +492,11 @@ void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   if (const auto ended = std::exchange(ends_, std::nullopt)) {
     job.add(task::MixRound{*ended, std::exchange(arrived_, {})});
   }
-  const bool saves = course_.is_leaving() || course_.is_save_due(step());
+  const bool saves = course_.is_leaving() || (!finale_.is_ending() && course_.is_save_due(step()));
   if (course_.is_leaving()) {
     course_.make_next_job_last();
   } else if (takes_part && !sent_ && step() < course_.steps()) {
-    begin_round(job);
+    begin_round(now, job);
   }
   if (saves) job.add(task::Save{});
   if (job.tasks.empty()) return;
@@ -492,12 +505,16 @@ void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
 }
 
 /// Adds the steps and the messages of the round to the job.
-void MixingMode::begin_round(Job& job) {
+void MixingMode::begin_round(Time now, Job& job) {
   outbox_ = std::make_shared<MixOutbox>();
   round_job_ = course_.next_job_number();
   const task::TakeSteps steps{steps_at(step()), rests()};
   const task::SendRound messages{round_, outbox_};
   job.add(task::BeginRound{round_});
+  if (finale_.is_on()) {
+    SwarmWork& work = finale_.work();
+    job.add(task::FollowSwarm{work.progress(now), 1, work.counted()});
+  }
   if (options_.rule.order == MixOrder::combine_then_adapt) {
     job.add(messages);
     job.add(steps);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "consensus/mixing/round_plan.hpp"
+#include "peer/modes/finale.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/mixing_options.hpp"
 #include "peer/modes/mode.hpp"
@@ -34,7 +35,8 @@ struct MixingCounts {
 /// its own model. Ballots say which peers take part and give each a rank, so all compute the same
 /// plan. A lost peer ends the generation for all; the next begins with the models as they are and
 /// does not mix the round that was under way. Within a generation peers wait only for their
-/// neighbours, and with rule.staleness not for their newest rounds.
+/// neighbours, and with rule.staleness not for their newest rounds. Where the budget is the
+/// swarm's, all peers end together with the mean of their models (Finale).
 class MixingMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
@@ -48,21 +50,29 @@ class MixingMode final : public Mode {
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void peer_gone(Time now, PeerId peer, Effects& out) override;
-  void refuse(Time now, PeerId peer, Effects& out) override {
-    if (generations_.follow_quarantine(now, peer, out)) disturb(now, {peer}, out);
-  }
+  void refuse(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
   void complete(Time now, JobDone done, Membership& members, Effects& out) override;
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
-  Time deadline() const override {
-    return generations_.deadline(course_, sent_, states_.deadline());
-  }
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) override;
+  Time deadline() const override;
   Problems switch_to(Time now, std::string_view settings) override;
   const SettingsRevision* revision() const override { return &options_.revision; }
   void leave(Time now, Effects& out) override;
 
-  bool is_idle() const override { return !ends_; }
-  const Course& course() const override { return course_; }
+  bool is_idle() const override {
+    return finale_.mean() != nullptr ? finale_.mean()->is_idle() : !ends_;
+  }
+  /// That of the mean, once it has begun: it decides when we leave.
+  const Course& course() const override {
+    return finale_.mean() != nullptr ? finale_.mean()->course() : course_;
+  }
+  const Course& training() const override { return course_; }
+  Phase phase() const override { return course_.phase(); }
+  const SwarmWork* swarm_work() const override {
+    return finale_.is_on() ? &finale_.work() : nullptr;
+  }
   ModeReport report(const Membership& members) const override;
   const Generations* generations() const override { return &generations_; }
   std::uint64_t step() const override { return generations_.step(); }
@@ -86,8 +96,11 @@ class MixingMode final : public Mode {
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   void go_on(Time now, Effects& out);
-  void next_job(std::vector<Job>& jobs, Effects& out);
-  void begin_round(Job& job);
+  bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  void follow_budget(Time now);
+  std::uint64_t samples_together() const;
+  void next_job(Time now, std::vector<Job>& jobs, Effects& out);
+  void begin_round(Time now, Job& job);
   std::vector<std::string> details(const std::vector<std::string>& in,
                                    const std::vector<std::string>& out) const;
   void send(const MixOutbox& outbox, Effects& out);
@@ -105,6 +118,8 @@ class MixingMode final : public Mode {
   ReplicaPlanner planner_;
   MixingOptions options_;
   StateTransfer states_;
+  Finale finale_;
+  bool waits_for_mean_ = false;  ///< A newcomer, for the mean that the others are about to make.
   RoundInbox box_;
   std::vector<PeerId> order_;  ///< Peers of the newest generation, by rank.
   std::size_t rank_ = 0;

@@ -10,6 +10,7 @@
 #include "base/problems.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "consensus/mixing/mix_rule.hpp"
+#include "peer/modes/allreduce_options.hpp"
 
 namespace gv {
 
@@ -29,6 +30,7 @@ struct MixingOptions {
   std::size_t state_elements = 0;  ///< Parameters and the optimiser's state.
   std::uint32_t batch = 64;        ///< Samples of a step.
   Agreement::Options agreement;
+  AllReduceOptions mean;  ///< Where the budget is the swarm's: how the common end is computed.
   /// Reads the settings of a settings revision. Empty: `rule` and `period` never change.
   std::function<SwitchedMixing(std::string_view settings)> read_revision;
   SettingsRevision revision;  ///< A resumed peer's, which overrides `rule` and `period`.

@@ -1,6 +1,8 @@
 // The functions that most modes share.
 #include "peer/modes/mode.hpp"
 
+#include "peer/modes/swarm_work.hpp"
+
 namespace gv {
 
 Problems Mode::switch_to(Time, std::string_view) {
@@ -10,11 +12,12 @@ Problems Mode::switch_to(Time, std::string_view) {
 }
 
 Progress Mode::progress() const {
+  const SwarmWork* work = swarm_work();
   return {.step = step(),
           .steps_per_second = static_cast<float>(steps_per_second()),
           .phase = phase(),
           .trial = trial(),
-          .work = work()};
+          .work = work != nullptr ? std::optional(work->own()) : std::nullopt};
 }
 
 std::string name_of(PeerId peer, const Membership& members) {

@@ -19,8 +19,8 @@
 
 namespace gv {
 
-class Finale;
 class Generations;
+class SwarmWork;
 class GossipMode;
 class AllReduceMode;
 class PipelineMode;
@@ -96,14 +96,12 @@ class Mode {
   virtual const Course& training() const { return course(); }
   /// Where we are in the run, as other peers see it.
   virtual Phase phase() const { return course().phase(); }
-  /// Our part in the swarm's budget; nullopt where each peer has its own.
-  virtual std::optional<WorkDone> work() const { return std::nullopt; }
   virtual std::uint64_t step() const = 0;
   virtual double steps_per_second() const = 0;
   /// In a population, our newest validation, which other peers may know.
   virtual std::optional<Trial> trial() const { return std::nullopt; }
-  /// The swarm's budget and its end; null where each peer has a budget of its own.
-  virtual const Finale* finale() const { return nullptr; }
+  /// The swarm's budget; null where each peer has a budget of its own.
+  virtual const SwarmWork* swarm_work() const { return nullptr; }
   /// Null in a mode without generations.
   virtual const Generations* generations() const { return nullptr; }
 

@@ -1,10 +1,14 @@
 // Counts samples, estimates progress between reports, and weighs updates.
 #include "peer/modes/swarm_work.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace gv {
@@ -35,11 +39,18 @@ void RecentPace::add(Duration took, double amount) {
   seconds_ = kept * seconds_ + weight;
 }
 
-void SwarmWork::count(Time now, std::uint64_t steps) {
-  const std::uint64_t samples = steps * options_.batch;
+void SwarmWork::count_samples(Time now, std::uint64_t samples) {
   samples_ += samples;
   if (now > counted_) pace_.add(now - counted_, static_cast<double>(samples));
   counted_ = now;
+}
+
+void SwarmWork::agree_on(Time now, std::uint64_t samples) {
+  if (agreed_ && samples > *agreed_) {
+    pace_of_all_.add(now - agreed_at_, static_cast<double>(samples - *agreed_));
+  }
+  if (!agreed_ || samples != *agreed_) agreed_at_ = now;
+  agreed_ = samples;
 }
 
 bool SwarmWork::is_news() {
@@ -51,6 +62,10 @@ bool SwarmWork::is_news() {
 
 void SwarmWork::hear(Time now, const Membership& members) {
   heard_ = now;
+  // From here on we add up what each reports.
+  if (const auto agreed = std::exchange(agreed_, std::nullopt)) {
+    base_ += *agreed - std::min(*agreed, counted());
+  }
   for (auto& [peer, other] : others_) other.trains = other.lives = false;
   members.for_each_other([&](const Member& member) { hear(now, member); });
   take_total(now);
@@ -114,20 +129,21 @@ void SwarmWork::take_total(Time now) {
 }
 
 std::uint64_t SwarmWork::counted() const {
+  if (agreed_) return *agreed_;
   std::uint64_t sum = base_ + samples_;
   for (const auto& [peer, other] : others_) sum += other.grown;
   return sum;
 }
 
 double SwarmWork::progress(Time now) {
+  const auto budget = static_cast<double>(std::max<std::uint64_t>(1, options_.budget));
   auto samples = static_cast<double>(counted());
+  if (agreed_) return std::min(1.0, samples / budget);
   for (const auto& [peer, other] : others_) {
     if (!other.trains) continue;
     samples += other.pace.per_second() * seconds(std::min(now - other.counted, goes_on_for));
   }
-  const double fraction =
-      samples / static_cast<double>(std::max<std::uint64_t>(1, options_.budget));
-  progress_ = std::max(progress_, std::min(1.0, fraction));
+  progress_ = std::max(progress_, std::min(1.0, samples / budget));
   return progress_;
 }
 
@@ -137,7 +153,13 @@ std::uint64_t SwarmWork::steps_left(Time now) {
       1, static_cast<std::uint64_t>(std::ceil(samples / static_cast<double>(options_.batch))));
 }
 
+std::uint64_t SwarmWork::steps_left_of(std::uint64_t samples) const {
+  const std::uint64_t left = options_.budget - std::min(options_.budget, counted());
+  return left / samples + (left % samples > 0 ? 1 : 0);
+}
+
 double SwarmWork::pace() const {
+  if (agreed_) return pace_of_all_.per_second();
   double pace = pace_.per_second();
   for (const auto& [peer, other] : others_) pace += other.trains ? other.pace.per_second() : 0;
   return pace;
@@ -160,7 +182,41 @@ double SwarmWork::factor_wanted() const {
 }
 
 double SwarmWork::factor() const {
-  return options_.weigh_max > 1 ? std::min(options_.weigh_max, factor_wanted()) : 1;
+  return options_.weigh_max > 1 && !agreed_ ? std::min(options_.weigh_max, factor_wanted()) : 1;
+}
+
+void SwarmWork::add_to(ModeReport& report) const {
+  using enum ReportMetric::Kind;
+  const auto budget = static_cast<double>(options_.budget);
+  const double done = std::min(budget, static_cast<double>(counted()));
+  const double together = pace();
+  report.sections.push_back({.name = "work",
+                             .figures = {{"budget", options_.budget},
+                                         {"counted", counted()},
+                                         {"own", samples_},
+                                         {"samples_per_second", together},
+                                         {"factor", factor()}}});
+  report.metrics.push_back(
+      {"work_counted", gauge, "Samples that all peers are known to have trained.", done});
+  report.metrics.push_back({"update_factor", gauge, "Factor on this peer's updates.", factor()});
+  const double share = done / budget;
+  report.columns.push_back({"work", fmt::format("{:.1f} %", 100 * share)});
+  report.line += fmt::format("  work {:.1f} %", 100 * share);
+  std::string left;
+  if (together > 0 && done < budget)
+    left = fmt::format(", about {:.3g} s left", (budget - done) / together);
+  report.details.push_back(fmt::format("work {:.1f} %: {:.4g} of {:.4g} k samples, {:.3g} k/s{}",
+                                       100 * share, done / 1000, budget / 1000, together / 1000,
+                                       left));
+  const double wanted = factor_wanted();
+  if (options_.weigh_max > 1 && !agreed_) {
+    report.details.push_back(
+        wanted > options_.weigh_max
+            ? fmt::format("updates times {:.2f}; {:.2f} would be needed, so this peer's samples "
+                          "count {:.2f} of what others' do",
+                          factor(), wanted, factor() / wanted)
+            : fmt::format("updates times {:.2f}, because of this peer's data and pace", factor()));
+  }
 }
 
 }  // namespace gv

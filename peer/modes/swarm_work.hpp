@@ -3,21 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "base/time.hpp"
 #include "consensus/membership/membership.hpp"
+#include "peer/modes/course.hpp"
+#include "peer/modes/mode_report.hpp"
 
 namespace gv {
-
-/// A budget that all peers of a run work off together.
-struct SwarmWorkOptions {
-  std::uint64_t budget = 0;    ///< Samples that all peers train on together; 0: each has its own.
-  std::uint64_t batch = 1;     ///< Samples of one of our steps.
-  std::uint64_t data = 0;      ///< Samples of our shard.
-  std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
-  double weigh_max = 4;        ///< The largest factor on our updates; 1: always 1.
-  std::uint64_t resumed = 0;   ///< Samples of all peers when our checkpoint was written.
-};
 
 /// A mean of the newest ten seconds of a growing count, with exponentially falling weights.
 class RecentPace {
@@ -44,7 +37,10 @@ class RecentPace {
 /// Where shards are unlike, a slow peer's data would count too little: the mean model stands still
 /// where the sum of rate * step size * gradient over the peers is zero (Wang et al. 2020, FedNova).
 /// So each peer multiplies its updates by its share of the data over its share of the steps, up to
-/// a limit. Pure.
+/// a limit.
+///
+/// Peers that work in step agree on their version, which says how many samples all have trained.
+/// They add up nothing, and progress is the same at all of them. Pure.
 class SwarmWork {
  public:
   explicit SwarmWork(const SwarmWorkOptions& options) : options_(options), base_(options.resumed) {}
@@ -56,11 +52,16 @@ class SwarmWork {
   void begin(Time now) { began_ = counted_ = now; }
   /// Training begins: from now on our own pace is measured.
   void train(Time now) { counted_ = now; }
-  /// We have made this many more steps.
-  void count(Time now, std::uint64_t steps);
+  /// We have made this many more steps, of a batch each.
+  void count(Time now, std::uint64_t steps) { count_samples(now, steps * options_.batch); }
+  void count_samples(Time now, std::uint64_t samples);
+  /// Takes over the number of samples that all peers have agreed on.
+  void agree_on(Time now, std::uint64_t samples);
   /// Takes over what the members report.
   void hear(Time now, const Membership& members);
 
+  /// True if the last count was one that all peers agree on.
+  bool is_agreed() const { return agreed_.has_value(); }
   /// What we report.
   WorkDone own() const {
     return {.samples = samples_, .data = options_.data, .counted = counted()};
@@ -69,12 +70,15 @@ class SwarmWork {
   /// hundredth of the budget. So the peers announce at most a hundred times in a run, and a budget
   /// that is used up between two probes is not trained several times over.
   bool is_news();
-  /// Samples known to be trained by all peers. Never falls.
+  /// Samples known to be trained by all peers. Never falls, unless peers agree on less.
   std::uint64_t counted() const;
-  /// The fraction of the budget that is probably used up: in [0, 1], and it never falls.
+  /// The fraction of the budget that is probably used up: in [0, 1], and it never falls. If peers
+  /// have agreed, it is exact.
   double progress(Time now);
   /// Steps of ours until the budget is used up, as far as we know: at least 1.
   std::uint64_t steps_left(Time now);
+  /// Steps until it is used up if all peers together take `samples` in each: 0 once it is.
+  std::uint64_t steps_left_of(std::uint64_t samples) const;
   /// True if the samples known to be trained reach the budget.
   bool is_used_up() const { return counted() >= options_.budget; }
   /// Samples a second of all peers that train.
@@ -83,6 +87,8 @@ class SwarmWork {
   double factor() const;
   /// The factor that equal weights of all samples would need; above factor() if that is limited.
   double factor_wanted() const;
+
+  void add_to(ModeReport& report) const;
 
  private:
   /// Another peer.
@@ -111,6 +117,9 @@ class SwarmWork {
   Time heard_{};
   RecentPace pace_;
   std::map<PeerId, Other> others_;
+  std::optional<std::uint64_t> agreed_;  ///< What counted() is, where peers agree.
+  Time agreed_at_{};
+  RecentPace pace_of_all_;  ///< Of what they agree on.
   double progress_ = 0;
 };
 

@@ -158,7 +158,7 @@ struct Result {
   double wall_s;
 
   bool lockstep() const { return config.run.mode != ModeKind::gossip; }
-  bool is_of_swarm() const { return config.run.budget == BudgetKind::swarm; }
+  bool is_of_swarm() const { return has_swarm_budget(config); }
   OneModel one_model() const {
     std::map<std::uint64_t, std::size_t> ends;
     OneModel most;

@@ -208,7 +208,8 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   }
   // "one result of an operation".
   const NodeOptions& node = world.options().node;
-  const std::uint64_t steps = node.allreduce.local.steps_at(before.step, node.course.steps);
+  const std::uint64_t end = world.peer(peer).node->mode().course().steps();
+  const std::uint64_t steps = node.allreduce.local.steps_at(before.step, end);
   if (version.step != before.step + steps || version.samples <= before.samples) {
     fail(world, "one result of an operation",
          fmt::format("peer-{} goes from operation {} to {}", peer, before.step, version.step));

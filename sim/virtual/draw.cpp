@@ -177,7 +177,8 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (rng.chance(0.5)) allreduce.local.local_after = rng.below(150);
 }
 
-/// In half of the worlds that gossip the budget is the swarm's, and mostly used up before the end.
+/// In half of the worlds without a pipeline the budget is the swarm's, and mostly used up before
+/// the end.
 void draw_budget(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.5)) return;
   world.config.run.budget = BudgetKind::swarm;
@@ -190,6 +191,7 @@ void draw_budget(Rng rng, DrawnWorld& world) {
 
 Config settings_of_worlds() {
   Config config;
+  config.run.budget = BudgetKind::peer;
   config.train.schedule.learning_rate = 0.05;
   config.train.optimizer.kind = OptimizerKind::sgd;  // The one that stand-ins have.
   config.checkpoint.every_steps = 0;
@@ -248,9 +250,10 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   config.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
   config.membership.indirect_probes = static_cast<int>(rng.below(4));
   draw_ring(Rng(seed).fork("ring"), world);
-  if (config.run.mode != ModeKind::gossip) return world;
-  if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
-  if (Rng(seed).fork("rounds").chance(0.25)) return as_mixing(std::move(world));
+  if (config.run.mode == ModeKind::gossip) {
+    if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
+    if (Rng(seed).fork("rounds").chance(0.25)) world = as_mixing(std::move(world));
+  }
   draw_budget(Rng(seed).fork("budget"), world);
   return world;
 }
@@ -436,7 +439,7 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .seed = world.seed,
                              .scenario = world.scenario,
                              .node = options_of_vectors(config, world.scenario)};
-  if (config.run.budget == BudgetKind::peer) {
+  if (!has_swarm_budget(config)) {
     options.node.course.steps = config.run.steps > 0 ? config.run.steps : endless_steps;
   }
   // Sums have several blocks, but not too many.

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/fingerprint.hpp"
-#include "peer/modes/finale.hpp"
+#include "peer/modes/swarm_work.hpp"
 
 namespace gv {
 namespace {
@@ -14,16 +14,16 @@ namespace {
 /// Reports are at most about this old.
 constexpr double lag_s = 10;
 
-/// The end of the peer's budget; null if the budget is its own.
-const Finale* finale_of(const Simulator& world, PeerNumber peer) {
+/// The swarm's budget as the peer sees it; null if it has a budget of its own.
+const SwarmWork* work_of(const Simulator& world, PeerNumber peer) {
   const auto& node = world.peer(peer).node;
-  return node ? node->mode().finale() : nullptr;
+  return node ? node->mode().swarm_work() : nullptr;
 }
 
 }  // namespace
 
 void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (finale_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
   // "nothing after the end": the mean is the last change of a model.
   const bool changes = first_of<task::TakeSteps>(job.tasks) != nullptr ||
                        first_of<task::AddForces>(job.tasks) != nullptr ||
@@ -35,13 +35,16 @@ void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job
 }
 
 void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
-  const Finale* finale = finale_of(world, peer);
-  if (finale == nullptr) return;
+  if (work_of(world, peer) == nullptr) return;
   if (first_of<task::TakeSteps>(done.job.tasks) != nullptr) trained_ += done.steps_run;
   if (world.is_hostile(peer)) return;
+  const auto* saved = first_of<task::Save>(done.job.tasks);
+  if (saved != nullptr && saved->is_common_end) ++ended_;
   const auto* applied = first_of<task::ApplyUpdate>(done.job.tasks);
   const auto* loaded = first_of<task::LoadState>(done.job.tasks);
-  if (applied == nullptr && loaded == nullptr) return;
+  const bool is_mean = (applied != nullptr && applied->becomes_model_at) ||
+                       (loaded != nullptr && loaded->model_only);
+  if (!is_mean) return;
   // "one end": peers with the mean of one version have the same bits. A hostile peer that is the
   // only one to have it can give each newcomer another.
   const ModelVersion& version = done.job.version;
@@ -52,7 +55,6 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
     fail(world, "one end", fmt::format("peer-{} has another mean than its peers", peer));
   }
   peers_[peer].has_mean = true;
-  ++ended_;
 }
 
 void FinaleInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {
@@ -61,10 +63,17 @@ void FinaleInvariants::on_state(const Simulator&, PeerNumber peer, PeerState sta
 }
 
 void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
-  const Finale* finale = finale_of(world, peer);
-  if (finale == nullptr || world.is_hostile(peer)) return;
-  const SwarmWork& work = finale->work();
+  const SwarmWork* known = work_of(world, peer);
+  if (known == nullptr || world.is_hostile(peer)) return;
+  const SwarmWork& work = *known;
   PeerRecord& mine = peers_[peer];
+  // "factors are bounded".
+  const double factor = work.factor();
+  if (!(factor > 0 && factor <= work.options().weigh_max)) {
+    fail(world, "factors are bounded", fmt::format("peer-{} has factor {}", peer, factor));
+  }
+  // Peers that agree on their version count by it, and that may fall.
+  if (work.is_agreed()) return;
   // "counts never fall".
   if (work.counted() < mine.counted) {
     fail(world, "counts never fall",
@@ -80,11 +89,6 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "no sample from nowhere",
          fmt::format("peer-{} counts {} samples; {} were trained, at {:.0f} a second at most", peer,
                      work.counted(), trained, fastest_));
-  }
-  // "factors are bounded".
-  const double factor = work.factor();
-  if (!(factor > 0 && factor <= work.options().weigh_max)) {
-    fail(world, "factors are bounded", fmt::format("peer-{} has factor {}", peer, factor));
   }
 }
 

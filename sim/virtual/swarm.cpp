@@ -60,15 +60,13 @@ bool was_hostile_up_lately(const Simulator& world) {
 
 /// True if some sound peer now waits for others at every step, so that one peer can always stop
 /// all. In mixing the settings of a revision decide, and hostile members can send revisions too. In
-/// gossip peers wait for each other only at the common end.
+/// gossip, as where rounds wait for nobody, peers wait for each other only at the common end.
 bool is_in_step(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number) || peer.state != PeerState::up) continue;
-    if (peer.node->as<GossipMode>() != nullptr) {
-      if (peer.node->mode().phase() == Phase::finishing) return true;
-      continue;
-    }
+    if (peer.node->mode().phase() == Phase::finishing) return true;
+    if (peer.node->as<GossipMode>() != nullptr) continue;
     const MixingMode* mixing = peer.node->as<MixingMode>();
     if (mixing == nullptr || is_in_step(mixing->options().rule)) return true;
   }
@@ -129,6 +127,16 @@ bool loses_blocks(const Scenario& scenario) {
                              [](const LinkRule& link) { return link.quality.loss > 0; });
 }
 
+/// A sound peer that is about to end with the common model.
+std::optional<PeerNumber> finishing_peer(const Simulator& world) {
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    if (world.is_hostile(number) || peer.state != PeerState::up) continue;
+    if (peer.node->mode().phase() == Phase::finishing) return number;
+  }
+  return std::nullopt;
+}
+
 /// Returns a kind of progress that is missing after the heal. Hostile peers need not make any.
 std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenario) {
   std::vector<PeerNumber> up;
@@ -139,10 +147,18 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
     if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::joining) {
       return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
     }
-    const bool must_end = peer.state == PeerState::up && !loses_blocks(scenario);
-    if (must_end && peer.node->mode().phase() == Phase::finishing) {
-      return stuck(world, "the end comes", fmt::format("peer-{} is still finishing", number));
+  }
+  if (!loses_blocks(scenario)) {
+    // The end may just have begun, and steps may take seconds.
+    std::optional<PeerNumber> late = finishing_peer(world);
+    for (const Time end = world.now() + heals_within; late && world.now() < end;) {
+      world.run(world.now() + 1s);
+      late = finishing_peer(world);
     }
+    if (late) {
+      return stuck(world, "the end comes", fmt::format("peer-{} is still finishing", *late));
+    }
+    std::erase_if(up, [&](PeerNumber number) { return world.peer(number).state != PeerState::up; });
   }
   for (const PeerNumber number : up) {
     const View& view = world.peer(number).node->membership().view();

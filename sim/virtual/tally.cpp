@@ -22,8 +22,14 @@ void Tally::on_effects(const Simulator&, PeerNumber, const NodeEffects& effects)
   }
 }
 
-void Tally::on_job_done(const Simulator&, PeerNumber, const JobDone& done) {
+void Tally::on_job_done(const Simulator&, PeerNumber peer, const JobDone& done) {
+  const auto* applied = first_of<task::ApplyUpdate>(done.job.tasks);
+  const auto* loaded = first_of<task::LoadState>(done.job.tasks);
+  const bool is_common_end = (applied != nullptr && applied->becomes_model_at) ||
+                             (loaded != nullptr && loaded->model_only);
+  if (is_common_end) return;
   steps_ += done.steps_run;
+  step_of_[peer] = done.step;
 }
 
 void Tally::on_fault_event(const Simulator&, const FaultEvent& fault_event) {

@@ -31,6 +31,11 @@ class Tally : public Watcher {
   /// Exchanges committed by both sides count 1.
   double exchanges() const { return static_cast<double>(count<ExchangeCommitted>()) / 2; }
   std::uint64_t steps() const { return steps_; }
+  /// The steps that the peer's model has had, without the mean with which all end.
+  std::uint64_t step_of(PeerNumber peer) const {
+    const auto known = step_of_.find(peer);
+    return known != step_of_.end() ? known->second : 0;
+  }
   /// Mean absolute difference in local steps between the two sides of an exchange.
   double staleness() const;
   /// Mean virtual seconds from offer to commit.
@@ -41,6 +46,7 @@ class Tally : public Watcher {
   std::map<std::string, std::uint64_t> by_reason_;
   std::map<std::string, std::uint64_t> injected_;
   std::uint64_t steps_ = 0;
+  std::map<PeerNumber, std::uint64_t> step_of_;
   double steps_apart_ = 0;
   double seconds_ = 0;
 };

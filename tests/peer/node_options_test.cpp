@@ -29,7 +29,7 @@ auto options_of_pairs(const NodeOptions& node) {
       gossip.alpha_with_learning_rate, gossip.catch_up_periods, exchange.codec,
       exchange.clip_radius, exchange.clip_factor, exchange.norm_cap, exchange.answer_deadline,
       exchange.progress_deadline, exchange.quarantine, exchange.offences_max,
-      gossip.finale.work.weigh_max, gossip.population.every_steps, gossip.population.held_out,
+      node.course.work.weigh_max, gossip.population.every_steps, gossip.population.held_out,
       gossip.population.spread, membership.probe_period, membership.probe_timeout,
       membership.indirect_probes, membership.suspicion_min, membership.suspicion_max_factor,
       membership.push_pull_period, membership.forget_dead_after);

@@ -53,6 +53,34 @@ struct Counting {
 
 }  // namespace
 
+TEST_CASE("peers that agree on a total follow it exactly, and add up again from there", "[unit]") {
+  Counting swarm({.budget = 1000, .batch = batch, .weigh_max = 4});
+  swarm.work.count(swarm.now += 1s, 5);
+  swarm.work.agree_on(swarm.now, 200);
+  CHECK(swarm.work.counted() == 200);
+  CHECK(swarm.work.progress(swarm.now + 5s) == 0.2);
+  CHECK(swarm.work.factor() == 1);
+  CHECK(swarm.work.steps_left_of(150) == 6);  // 800 / 150 = 5.33
+  swarm.work.agree_on(swarm.now += 2s, 400);
+  CHECK(swarm.work.pace() == Approx(100));
+  // A version may be given up for an earlier one.
+  swarm.work.agree_on(swarm.now, 300);
+  CHECK(swarm.work.counted() == 300);
+  CHECK(swarm.work.steps_left_of(150) == 5);
+  swarm.work.agree_on(swarm.now, 1000);
+  CHECK(swarm.work.steps_left_of(150) == 0);
+  CHECK(swarm.work.is_used_up());
+  // The rule changes to one without waiting: what is agreed on remains, and reports add to it.
+  Counting later({.budget = 1000, .batch = batch});
+  later.work.count(later.now += 1s, 5);
+  later.work.agree_on(later.now, 200);
+  later.report(PeerId{2}, {.samples = 50});
+  CHECK(later.work.counted() == 200);
+  later.work.count(later.now += 1s, 5);
+  later.report(PeerId{2}, {.samples = 80});
+  CHECK(later.work.counted() == 280);
+}
+
 TEST_CASE("the samples of all peers add up, those of peers that are gone included", "[unit]") {
   Counting swarm;
   for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});

@@ -52,6 +52,14 @@ double work_done(Swarm& swarm, std::size_t number) {
   return status["work"].value("counted", 0.0) / status["work"].value("budget", 1.0);
 }
 
+/// The same task for another mode.
+std::string together_in(const std::string& mode) {
+  std::string text = together;
+  text.insert(text.find("budget"), "mode = \"" + mode + "\"\n");
+  const std::size_t gossip = text.find("[gossip]");
+  return text.erase(gossip, text.find("[membership]") - gossip);
+}
+
 bool ends_cleanly(Swarm& swarm, std::size_t number) {
   const Ending ending = swarm.wait_for_end(number, 60s);
   return ending.signal == 0 && ending.exit_code == 0;
@@ -100,6 +108,20 @@ TEST_CASE("real peers end with one model after one is killed and another started
   CHECK(final_model(swarm, 2) == model);
   CHECK(final_model(swarm, 3) == model);
   CHECK(final_model(swarm, 1).empty());
+}
+
+TEST_CASE("in rounds and in lockstep real peers end with one model as well", "[process]") {
+  const std::string mode = GENERATE(as<std::string>(), "mixing", "allreduce");
+  INFO(mode);
+  Swarm swarm(4, together_in(mode));
+  swarm.start_all();
+  REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
+  swarm.kill(1);
+  for (const std::size_t number : {0, 2, 3}) CHECK(ends_cleanly(swarm, number));
+  const std::string model = final_model(swarm, 0);
+  CHECK_FALSE(model.empty());
+  CHECK(final_model(swarm, 2) == model);
+  CHECK(final_model(swarm, 3) == model);
 }
 
 }  // namespace gv

@@ -104,6 +104,7 @@ TEST_CASE("threads of one peer step on one model without locks", "[process]") {
   const std::string config = (folder.path() / "hogwild.toml").string();
   std::ofstream(config) << R"([run]
 algorithm = "hogwild"
+budget = "peer"
 steps = 2000
 [data]
 kind = "generated"

@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 
 /// A short run on the generated task.
 std::string short_run(const std::string& gossip, std::uint64_t steps = 400) {
-  return "[run]\nsteps = " + std::to_string(steps) +
+  return "[run]\nbudget = \"peer\"\nsteps = " + std::to_string(steps) +
          "\n[data]\nkind = \"generated\"\n[data.generated]\nsamples = 4000\ntest_samples = 1000\n"
          "[model]\nkind = \"mlp\"\nhidden = [32]\n[train]\nbatch = 32\nlearning_rate = 0.02\n"
          "schedule = \"cosine\"\n[checkpoint]\nevery_steps = 100\n[gossip]\n" +

@@ -21,34 +21,67 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t batch = 64;
 
+/// A way in which peers work off a budget together.
+enum class Way { gossip, rounds, rounds_without_waiting, lockstep };
+
+MixRule rule_of(Way way) {
+  MixRule rule;
+  if (way == Way::rounds_without_waiting) rule.staleness = unbounded_staleness;
+  return rule;
+}
+
 /// Peers with 20 ms a step and a budget of `steps` each, if all were alike.
-Simulator::Options world_of(std::size_t peers, std::uint64_t steps, std::uint64_t seed = 1) {
-  Simulator::Options options = small_world(peers, seed);
-  FinaleOptions& finale = options.node.gossip.finale;
-  finale.work = {.budget = steps * peers * batch,
-                 .batch = batch,
-                 .data = 1,
-                 .all_data = peers,
-                 .weigh_max = 4};
-  finale.mean = {
+Simulator::Options world_of(std::size_t peers, std::uint64_t steps, Way way = Way::gossip) {
+  Simulator::Options options = small_world(peers, 1);
+  options.node.mode = way == Way::gossip     ? ModeKind::gossip
+                      : way == Way::lockstep ? ModeKind::allreduce
+                                             : ModeKind::mixing;
+  options.node.course.wait_for_peers = peers;
+  options.node.allreduce.batch = batch;
+  options.node.allreduce.state_elements = options.node.course.elements;
+  options.node.mixing.rule = rule_of(way);
+  options.node.mixing.batch = batch;
+  options.node.mixing.state_elements = options.node.course.elements;
+  options.node.course.work = {.budget = steps * peers * batch,
+                              .batch = batch,
+                              .data = 1,
+                              .all_data = peers,
+                              .weigh_max = 4};
+  options.node.gossip.mean = {
       .state_elements = options.node.course.elements, .averages_models = true, .batch = 1};
+  options.node.mixing.mean = options.node.gossip.mean;
   options.node.course.linger = 20s;
+  options.node.course.waits_for_dead = true;
   options.scenario.until = 300s;
   return options;
+}
+
+/// Peers that descend towards optima of their own, so that their models differ until the end.
+MakeWorkload learners(const Simulator::Options& options) {
+  const QuadraticSpec spec{
+      .dimension = options.scenario.dimension, .noise = 0.1, .disagreement = 0.5};
+  return [spec, options](std::size_t peer) {
+    auto workload = quadratic_workload(spec, peer);
+    if (options.node.mode == ModeKind::mixing) workload->mix_by(options.node.mixing.rule, 1);
+    return workload;
+  };
 }
 
 /// Runs a world to its end, and keeps what its peers end with.
 class Ending : public Watcher {
  public:
   explicit Ending(const Simulator::Options& options)
-      : world(options, idle_peers(options)), options_(options) {
+      : world(options, learners(options)), options_(options) {
     world.watch(*this);
     world.watch(laws);
     world.watch(always);
   }
 
   void on_job_done(const Simulator& simulator, PeerNumber peer, const JobDone& done) override {
-    if (first_of<task::TakeSteps>(done.job.tasks) != nullptr) trained += done.steps_run;
+    const bool trains = first_of<task::TakeSteps>(done.job.tasks) != nullptr ||
+                        (simulator.peer(peer).node->as<AllReduceMode>() != nullptr &&
+                         first_of<task::ApplyUpdate>(done.job.tasks) != nullptr);
+    if (trains) trained += done.steps_run;
     ends[peer] = fingerprint(simulator.peer(peer).work->parameters());
   }
   void on_effects(const Simulator& simulator, PeerNumber peer,
@@ -81,7 +114,7 @@ class Ending : public Watcher {
                    })->second.time_since_epoch());
   }
   double budget_steps() const {
-    return static_cast<double>(options_.node.gossip.finale.work.budget) / batch;
+    return static_cast<double>(options_.node.course.work.budget) / batch;
   }
 
   Simulator world;
@@ -121,18 +154,20 @@ TEST_CASE("a slow peer does not delay the end, and all end with one model", "[si
 
 TEST_CASE("a peer that is killed at any moment of the end leaves the others with one model",
           "[sim]") {
-  Ending undisturbed(world_of(4, 200));
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  Ending undisturbed(world_of(4, 200, way));
   undisturbed.run();
-  const Time stop = undisturbed.began.at(0);
   const Time last = std::ranges::max_element(undisturbed.done, {}, [](const auto& one) {
                       return one.second;
                     })->second;
+  // In lockstep nothing comes between the last sum and the end.
+  const Time stop = way == Way::lockstep ? last : undisturbed.began.at(0);
   for (int i = 0; i <= 60; ++i) {
     // From half a second before the first stop to half a second after the last peer is done.
     const Duration at = (stop - 500ms).time_since_epoch() + i * ((last - stop) + 1s) / 60;
-    Ending end(
-        with(world_of(4, 200), fault(FaultKind::kill, at, just(static_cast<std::size_t>(i % 4)))));
-    INFO("killed at " << seconds(at) << " s");
+    Ending end(with(world_of(4, 200, way),
+                    fault(FaultKind::kill, at, just(static_cast<std::size_t>(i % 4)))));
+    INFO("way " << static_cast<int>(way) << ", killed at " << seconds(at) << " s");
     end.run();
     std::vector<PeerNumber> left;
     for (PeerNumber peer = 0; peer < 4; ++peer) {
@@ -140,6 +175,42 @@ TEST_CASE("a peer that is killed at any moment of the end leaves the others with
     }
     CHECK(end.models(left) == 1);
     for (const PeerNumber peer : left) CHECK(end.done.contains(peer));
+  }
+}
+
+TEST_CASE("in rounds and in lockstep the others work off the budget of one that dies", "[sim]") {
+  for (const Way way : {Way::rounds, Way::rounds_without_waiting, Way::lockstep}) {
+    Ending end(with(world_of(4, 400, way), fault(FaultKind::kill, 4s, just(1))));
+    INFO("way " << static_cast<int>(way));
+    end.run();
+    CHECK(end.models({0, 2, 3}) == 1);
+    // It has made 200 of 1600 steps, so that the others make 467 and not 400 each. In lockstep the
+    // others may finish the last sum that it had its part in.
+    CHECK(static_cast<double>(end.trained + (way == Way::lockstep)) >= end.budget_steps());
+    CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps());
+    CHECK(seconds(end.done.at(0).time_since_epoch()) > 0.02 * 450);
+  }
+}
+
+TEST_CASE("a slow peer neither ends rounds without waiting nor spoils their end", "[sim]") {
+  Simulator::Options options = world_of(4, 500, Way::rounds_without_waiting);
+  options.scenario.speeds.push_back({just(3), 0.1});
+  Ending end(options);
+  end.run();
+  CHECK(end.done.size() == 4);
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(end.first_stop_s() <= 2000 / 155.0 + 1.5);
+}
+
+TEST_CASE("a peer that sleeps through the end of rounds or of lockstep wakes up to the model",
+          "[sim]") {
+  const Way way = GENERATE(Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  for (const Duration at : {2000ms, 3900ms, 4000ms, 4100ms}) {
+    Ending end(with(world_of(3, 200, way), fault(FaultKind::stop, at, just(1), 15s)));
+    INFO("way " << static_cast<int>(way) << ", asleep from " << seconds(at) << " s");
+    end.run();
+    CHECK(end.done.contains(1));
+    CHECK(end.models({0, 1, 2}) == 1);
   }
 }
 
@@ -172,6 +243,21 @@ TEST_CASE("a peer whose steps take seconds has its part in the mean", "[sim]") {
   end.run();
   CHECK(end.downloads == 0);
   CHECK(end.models({0, 1, 2, 3}) == 1);
+}
+
+TEST_CASE("a newcomer that waits for the mean of the others sleeps meanwhile", "[sim]") {
+  for (const Way way : {Way::gossip, Way::rounds_without_waiting}) {
+    Simulator::Options options = world_of(5, 160, way);
+    options.wait_for = 4;
+    options.scenario.speeds.push_back({just(3), 0.007});  // The others wait for its last step.
+    Ending end(with(options, fault(FaultKind::join, 5600ms, just(4))));
+    INFO("way " << static_cast<int>(way));
+    end.run();
+    CHECK(end.began.at(0) < Time(5600ms));
+    CHECK(end.done.at(4) > Time(5600ms));
+    CHECK(end.models({0, 1, 2, 3, 4}) == 1);
+    CHECK(end.world.counts().events < 20000);
+  }
 }
 
 TEST_CASE("slow peers stop with one that does nearly all of the work", "[sim]") {

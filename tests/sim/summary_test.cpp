@@ -41,6 +41,7 @@ constexpr const char* rounds = R"(
 [run]
 peers = 3
 steps = 120
+budget = "peer"
 algorithm = "diffusion"
 linger_s = 1
 [data.generated]
