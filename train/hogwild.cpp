@@ -33,7 +33,7 @@ void descend(float* x, const float* gradient, float* own, std::size_t n, float r
 
 Hogwild::Worker::Worker(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& shard)
     : model(spec.model, shard->shape, spec.batch),
-      sampler(shard, spec.seed, spec.peer),
+      sampler(shard, spec.seed, spec.sampling_peer()),
       parameters(model.layout().size()),
       gradient(model.layout().size()) {}
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -115,7 +116,7 @@ struct ScheduleSpec {
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
-enum class PartitionKind { iid, dirichlet, by_label, shared };
+enum class PartitionKind { iid, dirichlet, by_label, shared, leased };
 
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
@@ -137,9 +138,16 @@ struct TrainerSpec {
   /// The budget is the swarm's: the schedule follows its progress, and `steps` is only the number
   /// of steps in which the schedule is written.
   bool follows_swarm = false;
+  /// Samples are read where read_from() says, in the order that all peers share.
+  bool is_leased = false;
   std::uint64_t seed = 1;  ///< Seed of the run. Every peer gets the same initial model.
   /// This replica's number. It determines its own order of samples and dropout.
   std::uint64_t peer = 0;
+
+  /// The number that determines the order of samples; nullopt where all peers have the same order.
+  std::optional<std::uint64_t> sampling_peer() const {
+    return is_leased ? std::nullopt : std::optional(peer);
+  }
 };
 
 /// A model cut into stages, and how each is trained.

@@ -40,7 +40,7 @@ class Trainer final : public Learner, public Tunable {
   Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
       : spec_(std::move(spec)),
         model_(spec_.model, shard->shape, spec_.batch),
-        sampler_(shard, spec_.seed, spec_.peer),
+        sampler_(shard, spec_.seed, spec_.sampling_peer()),
         optimizer_(spec_.optimizer, model_.layout()),
         optimizer_after_(spec_.optimizer, 0),
         parameters_(model_.layout().size()),
@@ -196,10 +196,13 @@ class Trainer final : public Learner, public Tunable {
 
   void set_update_factor(double factor) override { factor_ = factor; }
   void set_progress(double fraction) override { progress_ = fraction; }
+  void read_from(std::uint64_t position) override { move_to(step_, position); }
 
   /// Gathers the batch of the next step, assuming it is as large as the last. Does not change any
   /// result.
   void prefetch() override {
+    // Between a gradient and its update, nobody knows yet where the next batch of leased data is.
+    if (spec_.is_leased && (drawn_ > 0 || position_after_)) return;
     const std::uint64_t next = position_after_.value_or(sampler_.after(position_, drawn_));
     sampler_.prefetch(next, batch_size_);
   }

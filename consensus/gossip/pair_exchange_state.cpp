@@ -347,7 +347,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
               .scale = static_cast<float>(strength),
               .exchange = mine.id,
               .partner = mine.partner,
-              .distance = distance};
+              .distance = distance,
+              .step = mine.snapshot->step};
   for (std::size_t lane = 0; lane < force.checksum.size(); ++lane) {
     // Truncation towards zero is an odd function, so the two sides' integers cancel exactly. The
     // result is bounded because a partner's integers may have any value.

@@ -10,6 +10,9 @@
 namespace gv {
 namespace {
 
+/// The most chunks that a peer has taken or trained and not passed on, and one under way.
+constexpr std::uint64_t leased_chunks_max = 257;
+
 /// Empty if there are at most `most`.
 std::string too_many(std::size_t count, std::size_t most, const char* what) {
   if (count <= most) return "";
@@ -103,6 +106,20 @@ std::string Trial::problem() const {
   if (!(learning_rate > 0)) return "the learning rate is not above 0";
   if (!(momentum >= 0 && momentum < 1)) return "the momentum is not between 0 and 1";
   return "";
+}
+
+std::string ChunkRange::problem() const {
+  const bool fits = begin <= chunk_number_max && count >= 1 && count <= chunk_number_max;
+  return fits ? "" : "a range of chunks is beyond all bounds";
+}
+
+std::string LedgerEntry::problem() const {
+  std::string found = too_many(done.size(), ledger_ranges_max, "ranges of done chunks");
+  if (found.empty()) found = too_many(leases.size(), ledger_leases_max, "leases");
+  std::uint64_t taken = 0;
+  for (const Lease& lease : leases) taken += std::min(lease.chunks.count, chunk_number_max);
+  if (found.empty()) found = too_many(taken, leased_chunks_max, "leased chunks");
+  return found;
 }
 
 std::string GenerationId::problem() const {

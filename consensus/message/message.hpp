@@ -76,11 +76,46 @@ struct Trial {
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
+/// Chunks of the swarm's data, one after another.
+struct ChunkRange {
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;  ///< At least 1.
+
+  std::uint64_t end() const { return begin + count; }
+  std::string problem() const;
+  friend bool operator==(const ChunkRange&, const ChunkRange&) = default;
+};
+
+/// Chunks that a peer has taken to train on.
+struct Lease {
+  ChunkRange chunks;
+  bool helps = false;  ///< It takes them over from a peer that may not get to them soon.
+
+  friend bool operator==(const Lease&, const Lease&) = default;
+};
+
+/// The largest number of a chunk.
+inline constexpr std::uint64_t chunk_number_max = std::uint64_t{1} << 48;
+/// The most ranges of done chunks and the most leases in an entry, so that messages stay small.
+inline constexpr std::size_t ledger_ranges_max = 32;
+inline constexpr std::size_t ledger_leases_max = 8;
+
+/// What a peer tells about chunks of leased data (see Ledger).
+struct LedgerEntry {
+  std::uint64_t whole = 0;       ///< All chunks below are done, as far as it knows.
+  std::vector<ChunkRange> done;  ///< Done by it, and not known to all. Ascending, apart.
+  std::vector<Lease> leases;     ///< Taken by it, and not done.
+
+  std::string problem() const;
+  friend bool operator==(const LedgerEntry&, const LedgerEntry&) = default;
+};
+
 /// A peer's part in the swarm's budget of samples.
 struct WorkDone {
   std::uint64_t samples = 0;  ///< That this process of it has trained on.
   std::uint64_t data = 0;     ///< Size of its shard.
   std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
+  std::optional<LedgerEntry> ledger;  ///< Where data are leased.
 
   friend bool operator==(const WorkDone&, const WorkDone&) = default;
 };

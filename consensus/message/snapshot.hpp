@@ -44,9 +44,10 @@ struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;
   ConservationChecksum checksum{};
-  TransferId exchange;  ///< The exchange that made it. Its two forces add up to zero.
-  PeerId partner{};     ///< The other peer of that exchange.
-  double distance = 0;  ///< Between the two models before the exchange.
+  TransferId exchange;     ///< The exchange that made it. Its two forces add up to zero.
+  PeerId partner{};        ///< The other peer of that exchange.
+  double distance = 0;     ///< Between the two models before the exchange.
+  std::uint64_t step = 0;  ///< Of our model, as the partner has got it.
 };
 
 /// Immutable bytes with the owner that keeps them alive. Slices share the owner without a copy.

@@ -361,7 +361,10 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
         (setting.section == "run" || (config.run.steps > 0 && setting.path() == "train.batch"));
     const bool agrees = setting.agrees || is_copied ||
                         (of_steps && (config.run.mode != ModeKind::gossip || of_budget));
-    if (!agrees || !setting.counts(config)) continue;
+    const bool is_of_leases =
+        config.data.partition.kind == PartitionKind::leased &&
+        (setting.path() == "data.partition" || setting.path() == "train.batch");
+    if ((!agrees && !is_of_leases) || !setting.counts(config)) continue;
     fields.emplace_back(setting.path(), setting.show(config));
   }
   if (config.model.kind == ModelKind::layers) {

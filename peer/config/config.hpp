@@ -86,6 +86,7 @@ struct DataConfig {
   double mean = 0;            ///< Subtracted from inputs. Bytes are divided by 255 first.
   double deviation = 1;       ///< Inputs are divided by this after `mean` is subtracted.
   PartitionSpec partition;
+  std::uint64_t chunk_samples = 0;  ///< leased: samples of a chunk; 0 = 16 batches.
   GeneratedConfig generated;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;

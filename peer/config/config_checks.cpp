@@ -1,4 +1,6 @@
 // Checks settings together, to find combinations that make no sense.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -160,6 +162,33 @@ void check_population(ConfigReading& reading) {
   }
 }
 
+/// Leases are on parts of a budget that all peers share.
+void check_leases(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  if (config.data.partition.kind != PartitionKind::leased) return;
+  if (!has_swarm_budget(config) && reading.is_sound("run.budget") && reading.is_sound("run.mode")) {
+    reading.report(
+        "data.partition",
+        "leased data are worked off by all peers together, and here each peer or stage "
+        "has its own part",
+        "write partition = \"shared\", or budget = \"swarm\" below [run] in another mode "
+        "than pipeline");
+  }
+  if (config.run.mode == ModeKind::mixing && !is_in_step(config.mixing.rule) &&
+      reading.is_sound("mixing.staleness")) {
+    reading.report("data.partition",
+                   "peers that mix without waiting do not know what part of a round is theirs",
+                   "write mode = \"gossip\" below [run], or staleness = 0 below [mixing]");
+  }
+  if (config.data.chunk_samples % config.train.batch != 0 && reading.is_sound("train.batch")) {
+    reading.report("data.chunk_samples",
+                   fmt::format("a chunk of {} samples is no whole number of batches of {}",
+                               config.data.chunk_samples, config.train.batch),
+                   fmt::format("write {}", (config.data.chunk_samples / config.train.batch + 1) *
+                                               config.train.batch));
+  }
+}
+
 /// Steps of several threads have no order, so some modes cannot use them.
 void check_threads(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
@@ -292,6 +321,7 @@ void check_together(ConfigReading& reading) {
   check_topology(reading);
   check_trigger(reading);
   check_population(reading);
+  check_leases(reading);
   check_threads(reading);
   check_network(reading);
   check_ring(reading);

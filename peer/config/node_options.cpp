@@ -24,14 +24,24 @@ Membership::Options membership_options(const MembershipConfig& membership) {
           .forget_dead_after = membership.forget_dead_after};
 }
 
+/// Steps of a chunk of leased data.
+std::uint64_t chunk_steps(const Config& config) {
+  constexpr std::uint64_t batches = 16;
+  return config.data.chunk_samples > 0 ? config.data.chunk_samples / config.train.batch : batches;
+}
+
 SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
-  const bool weighs = config.run.mode == ModeKind::gossip && config.gossip.weighs_by_data;
+  const bool is_leased = config.data.partition.kind == PartitionKind::leased;
+  const bool weighs =
+      config.run.mode == ModeKind::gossip && config.gossip.weighs_by_data && !is_leased;
   return {.budget = swarm_budget(config, peer.all_data),
           .batch = config.train.batch,
           .data = peer.data,
           .all_data = peer.all_data,
           .weigh_max = weighs ? config.gossip.weigh_max : 1,
-          .resumed = peer.swarm_samples};
+          .resumed = peer.swarm_samples,
+          .chunk_steps = is_leased ? chunk_steps(config) : 0,
+          .resumed_ledger = peer.ledger};
 }
 
 CourseOptions course_options(const Config& config, const Layout& layout, const PeerFacts& peer) {
@@ -100,6 +110,7 @@ AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model
                            .compression = allreduce.compression,
                            .places = {matrix_places(model.layout), model.dense},
                            .bucket_elements = allreduce.bucket_elements,
+                           .is_leased = config.data.partition.kind == PartitionKind::leased,
                            .batch = static_cast<std::uint32_t>(config.train.batch),
                            .batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config)),
                            .processors = peer.processors,
@@ -136,6 +147,7 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
       .catch_up_rounds = config.mixing.catch_up_rounds,
       .state_elements = state_elements(model),
       .batch = static_cast<std::uint32_t>(config.train.batch),
+      .is_leased = config.data.partition.kind == PartitionKind::leased,
       .mean = mean_options(config, model, peer),
       .read_revision = [config](std::string_view text) { return switched_mixing(config, text); },
       .revision = peer.revision};

@@ -265,6 +265,7 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.trainer.batch = config.train.batch;
   task.trainer.steps = steps_of(config, samples);
   task.trainer.follows_swarm = has_swarm_budget(config);
+  task.trainer.is_leased = config.data.partition.kind == PartitionKind::leased;
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.allreduce.local;
   task.rule = mixing_rule(config);
@@ -320,6 +321,11 @@ Task task_of(const Config& config, const Learner& learner) {
         {"run.epochs", "only the built-in data sets say how many samples all peers have together",
          "write run.steps: the steps of each peer if all were alike"});
   }
+  if (config.data.partition.kind == PartitionKind::leased) {
+    task.problems.push_back({"data.partition",
+                             "the data of a learner that is not built in are its own",
+                             "write another partition"});
+  }
   if (config.train.threads > 1) {
     task.problems.push_back({"train.threads",
                              "only the built-in learner can be run by several threads",
@@ -357,11 +363,15 @@ std::vector<Task> load_tasks(const Config& config) {
     tasks.push_back({.problems = std::move(loaded.problems)});
     return tasks;
   }
+  const PartitionKind kind = config.data.partition.kind;
+  const bool are_alike = kind == PartitionKind::shared || kind == PartitionKind::leased;
   const auto shards = dealt_out(config, *loaded.data);
+  std::shared_ptr<const DataSet> data;
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    tasks.push_back(task_on(config,
-                            std::make_shared<const DataSet>(loaded.data->subset(shards[shard])),
-                            shard, loaded.data->size()));
+    if (!data || !are_alike) {
+      data = std::make_shared<const DataSet>(loaded.data->subset(shards[shard]));
+    }
+    tasks.push_back(task_on(config, data, shard, loaded.data->size()));
     if (!tasks.back().problems.empty()) return {std::move(tasks.back())};
   }
   return tasks;

@@ -34,9 +34,15 @@ void append_data(Settings& all) {
               "subtracted from every input; bytes are first divided by 255");
   numbers.add("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
               "what every input is divided by after that");
-  data.choice("partition", GV_FIELD(data.partition.kind),
-              named_choices(names_of<PartitionKind>({"iid", "dirichlet", "by_label", "shared"})),
-              "how the samples are dealt out; shared = everybody has all");
+  data.choice(
+      "partition", GV_FIELD(data.partition.kind),
+      named_choices(names_of<PartitionKind>({"iid", "dirichlet", "by_label", "shared", "leased"})),
+      "how the samples are dealt out; shared = everybody has all; leased = everybody can "
+      "read all, and the peers take chunks as they train");
+  data.with("partition", {"leased"})
+      .agreed()
+      .add("chunk_samples", GV_FIELD(data.chunk_samples), {0, 1e8},
+           "samples that a peer takes at least; a multiple of the batch, 0 = 16 batches");
   data.with("partition", {"dirichlet"})
       .add("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
            "alpha of the Dirichlet draw; small makes unlike shards");

@@ -106,6 +106,7 @@ void Host::make_node(StartingPoint& point) {
                  .data = task_.shard ? task_.shard->size() : 0,
                  .all_data = task_.samples,
                  .swarm_samples = point.replica->swarm_samples(),
+                 .ledger = point.replica->ledger(),
                  .wait_for = options_.wait_for,
                  .processors = static_cast<unsigned>(processors_.count()),
                  .revision = revision_,

@@ -45,7 +45,7 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
     : self_(self),
       session_(session),
       course_(self, course),
-      work_(course.work),
+      work_(self, without_ledger(course.work)),
       generations_(self, session, options.agreement, signer),
       planner_(planner_options(course, options)),
       options_(options),
@@ -484,6 +484,9 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   // After each job the learner knows the progress that belongs to its model.
   if (work_.is_on() && (changes || gradient || saves)) {
     job.add(task::FollowSwarm{work_.progress(now), 1, work_.counted()});
+  }
+  if (gradient && options_.is_leased) {
+    gradient->from = generations_.agreement().version().samples + operation_.first_sample();
   }
   if (gradient) job.add(*std::move(gradient));
   if (saves) job.add(task::Save{.is_common_end = is_common_end()});

@@ -27,7 +27,8 @@ struct AllReduceOptions {
   std::size_t bucket_elements = 1 << 20;  ///< Gradients are summed in pieces of this size.
   /// Floats of one block on a lane.
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
-  std::uint32_t batch = 64;     ///< Samples of a step for each peer.
+  bool is_leased = false;    ///< The samples of a sum are consecutive in an order that all share.
+  std::uint32_t batch = 64;  ///< Samples of a step for each peer.
   std::uint32_t batch_max = 0;  ///< The most for the fastest peer; 0: `batch`, never more.
   unsigned processors = 0;  ///< Processors of this host; 0: enough that sums never wait for one.
   Agreement::Options agreement;

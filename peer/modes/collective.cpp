@@ -70,7 +70,11 @@ void Collective::enter(const Generation& generation) {
   share_ = generation.shares[rank];
   if (compressor_->depends_on_generation()) forget_gradient();
   samples_ = 0;
-  for (const std::uint32_t share : generation.shares) samples_ += share;
+  before_ = 0;
+  for (std::size_t i = 0; i < generation.shares.size(); ++i) {
+    samples_ += generation.shares[i];
+    if (i < rank) before_ += generation.shares[i];
+  }
   // Weights are mostly 1, which leaves gradients as they are. But coded values are only known to
   // fit their codec without a weight, so their weights add up to 1: no partial sum is larger.
   const auto unit =
@@ -92,11 +96,15 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   plan_ = compressor_->plan(sum_);
   cut();
   // A gradient is the mean of its samples, so another share needs another gradient. The change
-  // made by local steps is used again unaltered, because the share is only its weight.
-  if (!gradient_.valid || (gradient_.samples != share_ && !sum_.local)) {
+  // made by local steps is used again unaltered, because the share is only its weight. With leased
+  // data, samples that were another's part may be ours now.
+  const bool has_other_samples =
+      options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share_);
+  if (!gradient_.valid || has_other_samples || (gradient_.samples != share_ && !sum_.local)) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),
                  .samples = share_,
+                 .first = first_sample(),
                  .begin = plan_.elements + lanes,
                  .job = 0,
                  .valid = true};

@@ -81,6 +81,8 @@ class Collective {
   /// Samples of all peers in one step of the newest generation, and our share of them.
   std::uint64_t samples_of_step() const { return samples_; }
   std::uint32_t share() const { return share_; }
+  /// With leased data: our first sample, counted from the first of the newest collective.
+  std::uint64_t first_sample() const { return steps_ * before_; }
   /// True if the collective sums local steps and not gradients.
   bool is_local() const { return sum_.local; }
   /// The form in which values travel in the newest collective.
@@ -93,9 +95,10 @@ class Collective {
   struct Gradient {
     Vector values;
     std::uint32_t samples = 0;
-    std::size_t begin = 0;  ///< Values are final from this element on.
-    std::uint64_t job = 0;  ///< Job that computes it; 0: not asked for yet.
-    bool valid = false;     ///< Belongs to the current model.
+    std::uint64_t first = 0;  ///< As first_sample().
+    std::size_t begin = 0;    ///< Values are final from this element on.
+    std::uint64_t job = 0;    ///< Job that computes it; 0: not asked for yet.
+    bool valid = false;       ///< Belongs to the current model.
   };
 
   void cut();
@@ -108,6 +111,7 @@ class Collective {
   GradientSum sum_;  ///< The newest collective, for the compressor.
   CompressionPlan plan_;
   std::uint32_t share_ = 0;
+  std::uint64_t before_ = 0;  ///< Samples of the ranks below ours in one step.
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Samples of all peers in one step.
   std::uint64_t steps_ = 1;

@@ -42,7 +42,7 @@ Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
       options_(mean),
       signer_(&signer),
       draws_(draws),
-      work_(course.work) {
+      work_(self, course.work) {
   options_.agreement.first_ballot = first_ballot_of_mean;
 }
 

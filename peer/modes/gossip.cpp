@@ -20,6 +20,9 @@ constexpr Duration settle_max = std::chrono::seconds(1);
 /// In this time after our start the peers that we know of say hello.
 constexpr Duration meeting = std::chrono::seconds(2);
 
+/// A peer without work that has chunks to give offers an exchange this often.
+constexpr Duration chunks_offered_every = std::chrono::milliseconds(100);
+
 /// Number of draws for a partner that is not resting. Half of the peers may rest.
 constexpr int draws_max = 8;
 
@@ -193,6 +196,7 @@ void GossipMode::collect() {
     if (force.partner == owed_) owed_.reset();
     last_distance_ = force.distance;
     trigger_.learn(force.distance);
+    if (Ledger* ledger = finale_.work().ledger()) ledger->kept(force.step);
     forces_.push_back(std::move(force));
   }
   // The model is the common mean now, or about to be.
@@ -217,6 +221,10 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   step_ = done.step;
   if (finale_.is_on()) {
     finale_.work().count(now, done.steps_run);
+    Ledger* ledger = finale_.work().ledger();
+    if (ledger != nullptr && first_of<task::TakeSteps>(done.job.tasks) != nullptr) {
+      ledger->made(now, done.steps_run, step_);
+    }
     if (finale_.work().is_news()) {
       members.set_progress(progress());
       members.announce(out);
@@ -377,6 +385,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
       } else {
         tried_.clear();
         finale_.work().train(now);
+        finale_.work().hear(now, members);
         course_.become_training(now, view.size(), *this, members, out);
         if (step_ >= course_.steps()) course_.enter(now, Phase::done, *this, members, out);
       }
@@ -386,6 +395,27 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   // The source of the copy is lost: go on with our own model.
   if (!is_fetching()) population_.give_up();
   if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
+  look_after_leases(now, members, out);
+}
+
+/// Tells the others what we have taken. A peer without work exchanges what only it has.
+void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
+  Ledger* ledger = finale_.work().ledger();
+  if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
+  // Where nobody else could have our model, what it has learnt is as safe as it can be.
+  if (options_.alpha == 0 || members.view().size() < 2) ledger->kept(step_);
+  const SnapshotPtr& snapshot = exchange_.snapshot();
+  if (ledger->is_idle() && ledger->has_unkept() && snapshot && snapshot->step >= step_ &&
+      !exchange_.in_flight() && now >= offers_chunks_at_) {
+    offers_chunks_at_ = now + chunks_offered_every;
+    const auto partner = uniform_choice(members.view(), rng_);
+    if (partner && is_usable(members.find(*partner))) {
+      exchange_.start(now, *partner, step_ / options_.period_steps, out);
+    }
+  }
+  if (!ledger->is_news()) return;
+  members.set_progress(progress());
+  members.announce(out);
 }
 
 /// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
@@ -408,10 +438,25 @@ bool GossipMode::is_still() const {
          !is_fetching();
 }
 
-/// Makes the job follow the swarm's schedule.
-void GossipMode::follow_swarm(Time now, Job& job) {
-  const SwarmWork& work = finale_.work();
-  job.add(task::FollowSwarm{finale_.work().progress(now), work.factor(), work.counted()});
+/// Makes the job take steps, by the swarm's schedule if there is one.
+void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
+  task::TakeSteps take{.count = steps};
+  if (finale_.is_on()) {
+    SwarmWork& work = finale_.work();
+    const Ledger* ledger = work.ledger();
+    job.add(task::FollowSwarm{work.progress(now), work.factor(), work.counted(),
+                              ledger != nullptr ? std::optional(ledger->entry()) : std::nullopt});
+    if (ledger != nullptr) take.from = ledger->under_way()->first_step * work.options().batch;
+  }
+  job.add(take);
+}
+
+/// With leased data, a job stays within a chunk, and there may be nothing to do.
+std::uint64_t GossipMode::leased_steps(Time now, std::uint64_t steps) {
+  Ledger* ledger = finale_.work().ledger();
+  if (ledger == nullptr) return steps;
+  const auto part = ledger->next(now, finale_.work().chunks_per_second());
+  return part ? std::min(steps, part->steps) : 0;
 }
 
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -429,12 +474,12 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
     saves = true;
     course_.make_next_job_last();
   } else if (course_.phase() == Phase::training && !adopts && !finale_.is_ending()) {
-    const std::uint64_t steps = job_steps(now);
+    const std::uint64_t steps = leased_steps(now, job_steps(now));
     const std::uint64_t end = step_ + steps;
     const bool is_last = end >= course_.steps();
-    if (finale_.is_on()) follow_swarm(now, job);
-    if (steps > 0) job.add(task::TakeSteps{steps});
-    snapshot = !has_snapshot_ || end >= trigger_.next() || is_last;
+    if (steps > 0) add_steps(now, steps, job);
+    snapshot = !has_snapshot_ || end >= trigger_.next() || is_last ||
+               (steps == 0 && exchange_.snapshot() && exchange_.snapshot()->step < step_);
     saves = course_.is_save_due(end);
     validates = population_.is_due(end) || (population_.is_on() && is_last);
   } else if (course_.phase() == Phase::done) {
@@ -459,7 +504,9 @@ std::uint64_t GossipMode::job_steps(Time now) {
     steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));
   }
   if (population_.is_on()) steps = std::min(steps, population_.steps_to_trial(step_));
-  if (finale_.is_on()) steps = std::min(steps, finale_.work().steps_left(now));
+  if (finale_.is_on() && finale_.work().ledger() == nullptr) {
+    steps = std::min(steps, finale_.work().steps_left(now));
+  }
   return std::min({steps, to_trigger, course_.steps() - step_});
 }
 
@@ -482,8 +529,11 @@ Time GossipMode::deadline() const {
   // While a job runs, we wait only for its end.
   if (course_.is_leaving() && !course_.is_last_job_asked() && course_.jobs_under_way() == 0)
     earliest = std::min(earliest, settle_until_);
-  const Time others = course_.is_leaving() ? never : finale_.deadline();
-  return std::min({earliest, course_.linger_deadline(), others});
+  if (course_.is_leaving()) return std::min(earliest, course_.linger_deadline());
+  const Ledger* ledger = finale_.work().ledger();
+  const bool is_idle = ledger != nullptr && course_.jobs_under_way() == 0 && !finale_.is_ending();
+  if (is_idle) earliest = std::min(earliest, ledger->deadline());
+  return std::min({earliest, course_.linger_deadline(), finale_.deadline()});
 }
 
 }  // namespace gv

@@ -123,7 +123,9 @@ class GossipMode final : public Mode {
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
   bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool is_still() const;
-  void follow_swarm(Time now, Job& job);
+  void add_steps(Time now, std::uint64_t steps, Job& job);
+  std::uint64_t leased_steps(Time now, std::uint64_t steps);
+  void look_after_leases(Time now, Membership& members, Effects& out);
   void begin_exchange(Time now, Membership& members, Effects& out);
   std::optional<PeerId> partner_to_copy(const View& view);
   void look_for_better(Time now, Membership& members, Effects& out);
@@ -164,6 +166,7 @@ class GossipMode final : public Mode {
   bool has_snapshot_ = false;
   Time settle_until_{};
   std::uint64_t step_ = 0;
+  Time offers_chunks_at_{};  ///< When an idle peer may offer an exchange again.
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
   /// Distance of the two models in the last exchange, before the force: a sample of the spread.

@@ -154,6 +154,7 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
+  if (Ledger* ledger = finale_.work().ledger()) ledger->give_up_leases();
   const bool has_ended = finale_.is_on() && course_.phase() != Phase::training;
   if (course_.phase() == Phase::joining || has_ended) return;
   if (course_.is_leaving() || is_fetching()) return;
@@ -194,6 +195,7 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   counts_.forces_dropped += forces_.size();
   forces_.clear();
   trigger_.begin_at(model.step);
+  if (Ledger* ledger = finale_.work().ledger()) ledger->lose();
   job.add(task::AdoptModel{std::move(model)});
   if (course_.phase() == Phase::joining) {
     finale_.work().train(now);

@@ -24,6 +24,12 @@ std::function<std::string(const SettingsRevision&)> problem_of_revision(
   };
 }
 
+/// Each round says which part of the data is whose.
+CourseOptions without_ledger(CourseOptions course) {
+  course.work = without_ledger(std::move(course.work));
+  return course;
+}
+
 ReplicaPlanner::Options planner_options(const CourseOptions& course, const MixingOptions& options) {
   return {.batch = options.batch,
           .batch_max = options.batch,
@@ -47,7 +53,7 @@ MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& 
                .compared = course.elements,
                .memory = options.memory},
               draws),
-      finale_(self, session, course, options.mean, signer, draws),
+      finale_(self, session, without_ledger(course), options.mean, signer, draws),
       box_(
           [this](std::uint64_t round, std::span<const std::byte> begin) {
             return mix_message_bytes<float>(options_.rule, course_.options().elements, round,
@@ -508,7 +514,13 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
 void MixingMode::begin_round(Time now, Job& job) {
   outbox_ = std::make_shared<MixOutbox>();
   round_job_ = course_.next_job_number();
-  const task::TakeSteps steps{steps_at(step()), rests()};
+  task::TakeSteps steps{.count = steps_at(step()), .from = {}, .rests = rests()};
+  if (options_.is_leased) {
+    // A centre that rests has rank 0 and no part.
+    const std::size_t before =
+        samples_together() < options_.batch * order_.size() && rank_ > 0 ? rank_ - 1 : rank_;
+    steps.from = generations_.agreement().version().samples + before * steps.count * options_.batch;
+  }
   const task::SendRound messages{round_, outbox_};
   job.add(task::BeginRound{round_});
   if (finale_.is_on()) {

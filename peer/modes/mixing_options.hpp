@@ -29,6 +29,7 @@ struct MixingOptions {
   std::uint64_t catch_up_rounds = 64;
   std::size_t state_elements = 0;  ///< Parameters and the optimiser's state.
   std::uint32_t batch = 64;        ///< Samples of a step.
+  bool is_leased = false;  ///< The samples of a round are consecutive in an order that all share.
   Agreement::Options agreement;
   AllReduceOptions mean;  ///< Where the budget is the swarm's: how the common end is computed.
   /// Reads the settings of a settings revision. Empty: `rule` and `period` never change.

@@ -31,6 +31,34 @@ constexpr std::uint64_t announcements = 100;
 
 }  // namespace
 
+SwarmWorkOptions without_ledger(SwarmWorkOptions options) {
+  options.chunk_steps = 0;
+  return options;
+}
+
+SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
+    : options_(options), base_(options.resumed) {
+  if (options.chunk_steps == 0 || options.budget == 0) return;
+  const std::uint64_t steps = (options.budget + options.batch - 1) / options.batch;
+  const std::uint64_t chunks = (steps + options.chunk_steps - 1) / options.chunk_steps;
+  ledger_.emplace(Ledger::Options{.self = self,
+                                  .chunks = chunks,
+                                  .steps = options.chunk_steps,
+                                  .last_steps = steps - (chunks - 1) * options.chunk_steps});
+  ledger_->restore(options.resumed_ledger);
+}
+
+WorkDone SwarmWork::own() const {
+  return {.samples = samples_,
+          .data = options_.data,
+          .counted = counted(),
+          .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt};
+}
+
+double SwarmWork::chunks_per_second() const {
+  return pace_.per_second() / static_cast<double>(options_.batch * options_.chunk_steps);
+}
+
 void RecentPace::add(Duration took, double amount) {
   if (took <= Duration{}) return;
   const double kept = std::exp(-seconds(took) / memory_s);
@@ -68,7 +96,30 @@ void SwarmWork::hear(Time now, const Membership& members) {
   }
   for (auto& [peer, other] : others_) other.trains = other.lives = false;
   members.for_each_other([&](const Member& member) { hear(now, member); });
-  take_total(now);
+  if (ledger_) {
+    hear_ledgers(now, members);
+  } else {
+    take_total(now);
+  }
+}
+
+void SwarmWork::hear_ledgers(Time now, const Membership& members) {
+  const auto chunk = static_cast<double>(options_.batch * options_.chunk_steps);
+  std::vector<LedgerReport> reports;
+  double fastest = pace_.per_second();
+  members.for_each_other([&](const Member& member) {
+    if (!member.progress.work || !member.progress.work->ledger) return;
+    const Other& other = others_.at(member.id);
+    // A peer at the end trains no more.
+    const Phase phase = member.progress.phase;
+    reports.push_back(
+        {.peer = member.id,
+         .entry = &*member.progress.work->ledger,
+         .pace = other.pace.per_second() / chunk,
+         .lives = other.lives && (phase == Phase::joining || phase == Phase::training)});
+    fastest = std::max(fastest, other.pace.per_second());
+  });
+  ledger_->hear(now, reports, fastest / chunk);
 }
 
 void SwarmWork::hear(Time now, const Member& member) {
@@ -130,12 +181,20 @@ void SwarmWork::take_total(Time now) {
 
 std::uint64_t SwarmWork::counted() const {
   if (agreed_) return *agreed_;
+  if (ledger_) {
+    return std::min(options_.budget, ledger_->done() * options_.batch * options_.chunk_steps);
+  }
   std::uint64_t sum = base_ + samples_;
   for (const auto& [peer, other] : others_) sum += other.grown;
   return sum;
 }
 
 double SwarmWork::progress(Time now) {
+  if (ledger_) {
+    const double done = ledger_->estimate(now) / static_cast<double>(ledger_->options().chunks);
+    progress_ = std::max(progress_, std::min(1.0, done));
+    return progress_;
+  }
   const auto budget = static_cast<double>(std::max<std::uint64_t>(1, options_.budget));
   auto samples = static_cast<double>(counted());
   if (agreed_) return std::min(1.0, samples / budget);
@@ -185,6 +244,37 @@ double SwarmWork::factor() const {
   return options_.weigh_max > 1 && !agreed_ ? std::min(options_.weigh_max, factor_wanted()) : 1;
 }
 
+namespace {
+
+void add_ledger(const Ledger& ledger, ModeReport& report) {
+  using enum ReportMetric::Kind;
+  const Ledger::Counts& counts = ledger.counts();
+  const std::uint64_t chunks = ledger.options().chunks;
+  report.sections.push_back({.name = "ledger",
+                             .figures = {{"chunks", chunks},
+                                         {"done", ledger.done()},
+                                         {"trained", counts.trained},
+                                         {"repeated", counts.repeated},
+                                         {"lost", counts.lost},
+                                         {"helped", counts.helped},
+                                         {"ahead", ledger.ahead()}}});
+  report.metrics.push_back({"chunks_done", gauge,
+                            "Chunks of leased data that are known to be done.",
+                            static_cast<double>(ledger.done())});
+  report.metrics.push_back({"chunks_trained_total", counter, "Chunks that this peer has trained.",
+                            static_cast<double>(counts.trained)});
+  report.metrics.push_back({"chunks_repeated_total", counter,
+                            "Chunks that this peer trained and another had done before.",
+                            static_cast<double>(counts.repeated)});
+  report.details.push_back(fmt::format(
+      "ledger: {} of {} chunks done; this peer trained {}, {} of them again, helped with "
+      "{}, lost {}; {} taken",
+      ledger.done(), chunks, counts.trained, counts.repeated, counts.helped, counts.lost,
+      ledger.ahead()));
+}
+
+}  // namespace
+
 void SwarmWork::add_to(ModeReport& report) const {
   using enum ReportMetric::Kind;
   const auto budget = static_cast<double>(options_.budget);
@@ -208,6 +298,7 @@ void SwarmWork::add_to(ModeReport& report) const {
   report.details.push_back(fmt::format("work {:.1f} %: {:.4g} of {:.4g} k samples, {:.3g} k/s{}",
                                        100 * share, done / 1000, budget / 1000, together / 1000,
                                        left));
+  if (ledger_) add_ledger(*ledger_, report);
   const double wanted = factor_wanted();
   if (options_.weigh_max > 1 && !agreed_) {
     report.details.push_back(

@@ -6,11 +6,15 @@
 #include <optional>
 
 #include "base/time.hpp"
+#include "consensus/ledger/ledger.hpp"
 #include "consensus/membership/membership.hpp"
 #include "peer/modes/course.hpp"
 #include "peer/modes/mode_report.hpp"
 
 namespace gv {
+
+/// The same for peers that agree on the parts of each, so that nobody has to take any.
+SwarmWorkOptions without_ledger(SwarmWorkOptions options);
 
 /// A mean of the newest ten seconds of a growing count, with exponentially falling weights.
 class RecentPace {
@@ -43,7 +47,7 @@ class RecentPace {
 /// They add up nothing, and progress is the same at all of them. Pure.
 class SwarmWork {
  public:
-  explicit SwarmWork(const SwarmWorkOptions& options) : options_(options), base_(options.resumed) {}
+  SwarmWork(PeerId self, const SwarmWorkOptions& options);
 
   bool is_on() const { return options_.budget > 0; }
   const SwarmWorkOptions& options() const { return options_; }
@@ -63,9 +67,12 @@ class SwarmWork {
   /// True if the last count was one that all peers agree on.
   bool is_agreed() const { return agreed_.has_value(); }
   /// What we report.
-  WorkDone own() const {
-    return {.samples = samples_, .data = options_.data, .counted = counted()};
-  }
+  WorkDone own() const;
+  /// Which chunks are done and taken; null if data are not leased.
+  Ledger* ledger() { return ledger_ ? &*ledger_ : nullptr; }
+  const Ledger* ledger() const { return ledger_ ? &*ledger_ : nullptr; }
+  /// Our chunks a second; 0: not known yet.
+  double chunks_per_second() const;
   /// True if others should hear at once how much we have trained since they were told last: a
   /// hundredth of the budget. So the peers announce at most a hundred times in a run, and a budget
   /// that is used up between two probes is not trained several times over.
@@ -79,8 +86,11 @@ class SwarmWork {
   std::uint64_t steps_left(Time now);
   /// Steps until it is used up if all peers together take `samples` in each: 0 once it is.
   std::uint64_t steps_left_of(std::uint64_t samples) const;
-  /// True if the samples known to be trained reach the budget.
-  bool is_used_up() const { return counted() >= options_.budget; }
+  /// True if the samples known to be trained reach the budget. If data are leased, all chunks are
+  /// done.
+  bool is_used_up() const {
+    return ledger_ ? ledger_->is_complete() : counted() >= options_.budget;
+  }
   /// Samples a second of all peers that train.
   double pace() const;
   /// The factor on our updates, in (0, weigh_max].
@@ -105,6 +115,7 @@ class SwarmWork {
   };
 
   void hear(Time now, const Member& member);
+  void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
   double believed_most(Time now, PeerId peer, const Other& other) const;
 
@@ -117,6 +128,7 @@ class SwarmWork {
   Time heard_{};
   RecentPace pace_;
   std::map<PeerId, Other> others_;
+  std::optional<Ledger> ledger_;
   std::optional<std::uint64_t> agreed_;  ///< What counted() is, where peers agree.
   Time agreed_at_{};
   RecentPace pace_of_all_;  ///< Of what they agree on.

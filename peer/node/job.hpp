@@ -109,21 +109,25 @@ struct AddForces {
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;
-  std::uint64_t counted = 0;  ///< Samples of all peers, for a checkpoint.
+  std::uint64_t counted = 0;          ///< Samples of all peers, for a checkpoint.
+  std::optional<LedgerEntry> ledger;  ///< Our part in leased data, for a checkpoint.
 };
 
 /// Take optimiser steps; where a replica mixes, those of the round that it has begun.
 struct TakeSteps {
   std::uint64_t count = 0;
+  /// If data are leased: the first sample, counted in the order that all peers share.
+  std::optional<std::uint64_t> from;
   bool rests = false;  ///< Count the steps without making them. Only in a round.
 };
 
 /// Compute our contribution to a collective: a gradient, or the model minus its value after local
 /// steps.
 struct ComputeGradient {
-  std::size_t samples = 0;        ///< Samples of the mean; with local steps, of each step.
-  std::uint64_t local_steps = 0;  ///< 0: compute a gradient.
-  bool of_model = false;          ///< Contribute the parameters, and compute nothing.
+  std::size_t samples = 0;            ///< Samples of the mean; with local steps, of each step.
+  std::optional<std::uint64_t> from;  ///< As in TakeSteps.
+  std::uint64_t local_steps = 0;      ///< 0: compute a gradient.
+  bool of_model = false;              ///< Contribute the parameters, and compute nothing.
   /// The replica compresses with an instance of its own. Null: the values travel whole.
   std::shared_ptr<const GradientCompressor> compressor;
   CompressionPlan plan;  ///< The form in which the values travel.

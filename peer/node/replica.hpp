@@ -72,6 +72,9 @@ class Replica {
 
   /// FollowSwarm::counted of the newest such task, or of the checkpoint it went on from; 0: none.
   virtual std::uint64_t swarm_samples() const { return 0; }
+  /// Our part in leased data, as in the checkpoint that we were restored from or as of the last
+  /// job.
+  virtual LedgerEntry ledger() const { return {}; }
 
   /// Prepares for the next job, which may come at any time.
   virtual void prefetch() {}

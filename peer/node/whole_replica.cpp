@@ -27,6 +27,9 @@ constexpr std::string_view gradient_prefix = "gradient_";
 constexpr const char* checksum_note = "conservation_checksum";
 /// The note that holds the number of samples that all peers have trained.
 constexpr const char* swarm_note = "swarm_samples";
+/// The note that says which chunks of leased data are done: all below a number, and ranges as pairs
+/// of begin and count.
+constexpr const char* ledger_note = "ledger";
 
 GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
                         float scale) {
@@ -52,6 +55,26 @@ Named take(std::string_view prefix, OptimizerState& state) {
   }
   std::ranges::reverse(taken);
   return taken;
+}
+
+std::string to_note(const LedgerEntry& ledger) {
+  std::string note = std::to_string(ledger.whole);
+  for (const ChunkRange& range : ledger.done) {
+    note += " " + std::to_string(range.begin) + " " + std::to_string(range.count);
+  }
+  return note;
+}
+
+/// nullopt if the text is no such note.
+std::optional<LedgerEntry> ledger_in(const std::string& note) {
+  std::istringstream text(note);
+  LedgerEntry ledger;
+  if (!(text >> ledger.whole)) return std::nullopt;
+  for (ChunkRange range; text >> range.begin >> range.count;) ledger.done.push_back(range);
+  const bool is_sound =
+      ledger.problem().empty() &&
+      std::ranges::all_of(ledger.done, [](auto range) { return range.problem().empty(); });
+  return is_sound ? std::optional(std::move(ledger)) : std::nullopt;
 }
 
 }  // namespace
@@ -100,6 +123,7 @@ std::vector<ReplicaPart> WholeReplica::parts() const {
   }
   std::map<std::string, std::string> notes{{checksum_note, std::move(checksum)}};
   if (swarm_samples_ > 0) notes[swarm_note] = std::to_string(swarm_samples_);
+  if (ledger_) notes[ledger_note] = to_note(*ledger_);
   return {{.stage = {},
            .layout = &learner_->layout(),
            .parameters = learner_->parameters(),
@@ -135,6 +159,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   if (text) checksum_ = checksum;
   std::istringstream counted(part.notes[swarm_note]);
   if (!(counted >> swarm_samples_)) swarm_samples_ = 0;
+  ledger_ = ledger_in(part.notes[ledger_note]);
   return problem;
 }
 
@@ -178,6 +203,7 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
     encode_from(0);
     return {};
   }
+  if (task.from) learner_->read_from(*task.from);
   const Score score = task.local_steps > 0
                           ? learner_->local_steps(task.local_steps, task.samples, values)
                           : learner_->gradient(task.samples, values,
@@ -281,6 +307,7 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
   if (mixer_ && mixer_->directs()) {
     direct = [this](std::span<float> gradient) { mixer_->direct(gradient); };
   }
+  if (task.from) learner_->read_from(*task.from);
   const double learning_rate = task.rests ? 0 : learner_->learning_rate();
   if (task.rests) {
     learner_->go_on_at(learner_->step() + task.count);
@@ -321,6 +348,7 @@ JobDone WholeReplica::run(Job job) {
         learner_->set_progress(task.progress);
         learner_->set_update_factor(task.factor);
         swarm_samples_ = task.counted;
+        ledger_ = task.ledger;
       },
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
       [&](const task::ComputeGradient& task) {

@@ -173,6 +173,25 @@ struct Result {
   std::uint64_t exchanges() const { return totals.committed / 2; }
 };
 
+/// Prints how often chunks of leased data were trained.
+void print_ledger(const Result& result) {
+  if (result.config.data.partition.kind != PartitionKind::leased) return;
+  std::uint64_t chunks = 0;
+  std::uint64_t done = 0;
+  std::uint64_t trained = 0;
+  std::uint64_t repeated = 0;
+  for (const FinishedPeer& peer : result.peers) {
+    chunks = std::max(chunks, number(peer.result, "ledger", "chunks"));
+    done = std::max(done, number(peer.result, "ledger", "done"));
+    trained += number(peer.result, "ledger", "trained");
+    repeated += number(peer.result, "ledger", "repeated");
+  }
+  // In lockstep and in rounds no peer takes chunks.
+  if (chunks == 0) return;
+  fmt::print("ledger       {} of {} chunks done; {} trained, {} of them again\n", done, chunks,
+             trained, repeated);
+}
+
 /// Prints what the peers have done for the swarm's budget, and how many of them end with one model.
 void print_work(const Result& result) {
   const auto own = [](const FinishedPeer& peer) { return number(peer.result, "work", "own"); };
@@ -185,6 +204,7 @@ void print_work(const Result& result) {
     shares += fmt::format("{}{} {:.1f} %", shares.empty() ? "" : ", ", peer.name, share);
   }
   fmt::print("work         {} samples: {}\n", all, shares);
+  print_ledger(result);
   const OneModel one = result.one_model();
   fmt::print("one model    {} of {} peers, fingerprint {:016x}\n", one.peers, result.peers.size(),
              one.fingerprint);

@@ -185,6 +185,11 @@ void draw_budget(Rng rng, DrawnWorld& world) {
   world.config.gossip.weighs_by_data = rng.chance(0.7);
   const double steps = seconds(world.scenario.until) / seconds(world.scenario.step);
   world.config.run.steps = static_cast<std::uint64_t>(1 + steps * between(rng, 0.1, 1.2));
+  const bool may_lease =
+      world.config.run.mode != ModeKind::mixing || is_in_step(world.config.mixing.rule);
+  if (!may_lease || !rng.chance(0.5)) return;
+  world.config.data.partition.kind = PartitionKind::leased;
+  world.config.data.chunk_samples = world.config.train.batch * (1 + rng.below(20));
 }
 
 }  // namespace

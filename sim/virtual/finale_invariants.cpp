@@ -36,7 +36,13 @@ void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job
 
 void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
   if (work_of(world, peer) == nullptr) return;
-  if (first_of<task::TakeSteps>(done.job.tasks) != nullptr) trained_ += done.steps_run;
+  const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
+  if (steps != nullptr) trained_ += done.steps_run;
+  if (steps != nullptr && steps->from) {
+    const std::uint64_t first = *steps->from / work_of(world, peer)->options().batch;
+    if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);
+    for (std::uint64_t i = 0; i < steps->count; ++i) steps_trained_[first + i] = true;
+  }
   if (world.is_hostile(peer)) return;
   const auto* saved = first_of<task::Save>(done.job.tasks);
   if (saved != nullptr && saved->is_common_end) ++ended_;
@@ -74,6 +80,7 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   }
   // Peers that agree on their version count by it, and that may fall.
   if (work.is_agreed()) return;
+  if (work.ledger() != nullptr) check_ledger(world, peer, *work.ledger());
   // "counts never fall".
   if (work.counted() < mine.counted) {
     fail(world, "counts never fall",
@@ -89,6 +96,25 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "no sample from nowhere",
          fmt::format("peer-{} counts {} samples; {} were trained, at {:.0f} a second at most", peer,
                      work.counted(), trained, fastest_));
+  }
+}
+
+/// "nothing untrained is whole": what a peer holds to be done was trained by a peer.
+void FinaleInvariants::check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger) {
+  const std::uint64_t whole = ledger.whole();
+  if (world.hostile_count() > 0) return;
+  for (; whole_ < whole; ++whole_) {
+    const std::uint64_t begin = whole_ * ledger.options().steps;
+    const std::uint64_t end =
+        begin + (whole_ + 1 == ledger.options().chunks ? ledger.options().last_steps
+                                                       : ledger.options().steps);
+    for (std::uint64_t step = begin; step < end; ++step) {
+      if (step < steps_trained_.size() && steps_trained_[step]) continue;
+      fail(world, "nothing untrained is whole",
+           fmt::format("peer-{} holds chunk {} for done, of which nobody trained step {}", peer,
+                       whole_, step));
+      return;
+    }
   }
 }
 

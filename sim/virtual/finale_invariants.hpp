@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <vector>
 
+#include "consensus/ledger/ledger.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 
@@ -32,7 +34,11 @@ class FinaleInvariants : public Checker {
 
   std::map<PeerNumber, PeerRecord> peers_;
   std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
-  std::uint64_t trained_ = 0;                      ///< Steps of all peers, repeated ones included.
+  void check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger);
+
+  std::vector<bool> steps_trained_;  ///< Of leased data, by any peer.
+  std::uint64_t whole_ = 0;          ///< Chunks that were found to be trained.
+  std::uint64_t trained_ = 0;        ///< Steps of all peers, repeated ones included.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
 };

@@ -162,6 +162,23 @@ TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
         "a.toml:2: membership.probe_period_s");
 }
 
+TEST_CASE("leased data need a budget of the swarm, and chunks of whole batches", "[unit]") {
+  const std::string leased = "[data]\npartition = \"leased\"\n";
+  sound(leased);
+  sound("[run]\nmode = \"allreduce\"\n" + leased);
+  sound("[run]\nmode = \"mixing\"\n" + leased);
+  for (const std::string run :
+       {"budget = \"peer\"", "mode = \"pipeline\"", "algorithm = \"population\""}) {
+    CHECK(only_problem("[run]\n" + run + "\n" + leased).place == "a.toml:4: data.partition");
+  }
+  const Problem rounds =
+      only_problem("[mixing]\nstaleness = -1\n[run]\nmode = \"mixing\"\n" + leased);
+  CHECK(rounds.reason.find("without waiting") != std::string::npos);
+  const Problem chunk = only_problem(leased + "chunk_samples = 100\n[train]\nbatch = 64\n");
+  CHECK(chunk.place == "a.toml:3: data.chunk_samples");
+  CHECK(chunk.remedy == "write 128");
+}
+
 TEST_CASE("a transformer on what is not text is refused", "[unit]") {
   const Problem problem = only_problem("[model]\nkind = \"transformer\"\n");
   CHECK(problem.place == "a.toml:2: model.kind");

@@ -20,7 +20,7 @@ constexpr std::uint64_t batch = 10;
 struct Counting {
   explicit Counting(SwarmWorkOptions options = {.budget = 100000, .batch = batch},
                     std::size_t others = 3)
-      : work(options),
+      : work(self, options),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = 3},
                 roster(others), {}, signer_of(self), Rng(1)) {
     work.begin(now);

@@ -16,7 +16,7 @@
 #include "consensus/topology/pairing.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"
-#include "tests/sim/ledger.hpp"
+#include "tests/sim/exchange_log.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -59,16 +59,16 @@ TEST_CASE("the first random exchange shrinks the scatter as one of the complete 
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
     Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::uniform);
     // The paces of the peers decide which one is first.
-    Ledger ledger;
+    ExchangeLog log;
     Simulator world(options, idle_peers(options));
-    world.watch(ledger);
-    for (Time t(100ms); ledger.entries.empty() || ledger.entries[0].forces.size() < 2; t += 50ms) {
+    world.watch(log);
+    for (Time t(100ms); log.entries.empty() || log.entries[0].forces.size() < 2; t += 50ms) {
       world.run(t);
       REQUIRE(t < Time(5s));
     }
-    std::vector<std::vector<float>> models = ledger.start;
+    std::vector<std::vector<float>> models = log.start;
     const double before = scatter(models);
-    REQUIRE(Ledger::apply(ledger.entries.front(), models));
+    REQUIRE(ExchangeLog::apply(log.entries.front(), models));
     ratio.add(scatter(models) / before);
   }
   const double wanted = 1 - 4 * alpha * (1 - alpha) / (static_cast<double>(peers) - 1);
@@ -94,15 +94,15 @@ TEST_CASE("exchange after exchange takes what the initiator and a uniform partne
   Sample ratio;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::uniform);
-    Ledger ledger;
+    ExchangeLog log;
     Simulator world(options, idle_peers(options));
-    world.watch(ledger);
+    world.watch(log);
     world.run(Time(2s));
-    std::vector<std::vector<float>> models = ledger.start;
+    std::vector<std::vector<float>> models = log.start;
     const double first = scatter(models);
     double before = first;
     std::size_t count = 0;
-    for (const Ledger::Entry& entry : ledger.entries) {
+    for (const ExchangeLog::Entry& entry : log.entries) {
       if (before < smallest * first) break;
       double own = 0;
       for (std::size_t k = 0; k < models.front().size(); ++k) {
@@ -111,7 +111,7 @@ TEST_CASE("exchange after exchange takes what the initiator and a uniform partne
         own += std::pow(models[entry.initiator][k] - mean, 2);
       }
       const double expected = 2 * alpha * (1 - alpha) * (n * own + before) / (n - 1);
-      if (!Ledger::apply(entry, models)) break;
+      if (!ExchangeLog::apply(entry, models)) break;
       const double after = scatter(models);
       surprise.add((before - after - expected) / before);
       ratio.add(after / before);
@@ -141,16 +141,16 @@ TEST_CASE("a round of matching shrinks the scatter as a random perfect matching"
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::matching);
     options.scenario.step_jitter = 0;
-    Ledger ledger;
+    ExchangeLog log;
     Simulator world(options, idle_peers(options));
-    world.watch(ledger);
+    world.watch(log);
     world.run(Time(2150ms));
-    std::vector<std::vector<float>> models = ledger.start;
+    std::vector<std::vector<float>> models = log.start;
     const double first = scatter(models);
     double before = first;
-    std::uint64_t round = ledger.entries.front().round;
+    std::uint64_t round = log.entries.front().round;
     std::size_t pairs = 0;
-    for (const Ledger::Entry& entry : ledger.entries) {
+    for (const ExchangeLog::Entry& entry : log.entries) {
       if (entry.round != round) {
         REQUIRE(pairs == peers / 2);
         const double after = scatter(models);
@@ -160,7 +160,7 @@ TEST_CASE("a round of matching shrinks the scatter as a random perfect matching"
         pairs = 0;
         if (before < smallest * first) break;
       }
-      if (!Ledger::apply(entry, models)) break;
+      if (!ExchangeLog::apply(entry, models)) break;
       ++pairs;
     }
   }
@@ -174,23 +174,23 @@ TEST_CASE("a round of matching shrinks the scatter as a random perfect matching"
   CHECK(std::abs(ratio.mean() - wanted) <= tolerance);
 }
 
-TEST_CASE("models between exchanges are those that the ledger of forces gives", "[sim][theory]") {
+TEST_CASE("models between exchanges are those that the log of forces gives", "[sim][theory]") {
   // The checks above rest on this: initial models plus forces are the live models, to the bit.
   Simulator::Options options = frozen_world(6, 3, 0.4, PairingKind::uniform);
   options.scenario.links = {every_link({.latency = 2ms})};
-  Ledger ledger;
+  ExchangeLog log;
   Simulator world(options, idle_peers(options));
-  world.watch(ledger);
+  world.watch(log);
   world.run(Time(5s));
-  std::vector<std::vector<float>> by_ledger = ledger.start;
-  for (const Ledger::Entry& entry : ledger.entries) {
+  std::vector<std::vector<float>> by_ledger = log.start;
+  for (const ExchangeLog::Entry& entry : log.entries) {
     for (const auto& [peer, force] : entry.forces) {
       for (std::size_t k = 0; k < by_ledger[peer].size(); ++k) {
         by_ledger[peer][k] += force.scale * (*force.values)[k];
       }
     }
   }
-  CHECK(ledger.entries.size() > 100);
+  CHECK(log.entries.size() > 100);
   CHECK(by_ledger == models(world));
 }
 

@@ -15,7 +15,7 @@
 #include "consensus/topology/pairs.hpp"
 #include "consensus/topology/spectrum.hpp"
 #include "sim/virtual/simulator.hpp"
-#include "tests/sim/ledger.hpp"
+#include "tests/sim/exchange_log.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -35,15 +35,16 @@ Simulator::Options even_world(const Topology& topology, std::size_t peers, std::
 }
 
 /// The exchanges of a run by round, in the order of the decisions.
-std::map<std::uint64_t, std::vector<Ledger::Entry>> by_round(const Ledger& ledger) {
-  std::map<std::uint64_t, std::vector<Ledger::Entry>> rounds;
-  for (const Ledger::Entry& entry : ledger.entries) rounds[entry.round].push_back(entry);
+std::map<std::uint64_t, std::vector<ExchangeLog::Entry>> by_round(const ExchangeLog& log) {
+  std::map<std::uint64_t, std::vector<ExchangeLog::Entry>> rounds;
+  for (const ExchangeLog::Entry& entry : log.entries) rounds[entry.round].push_back(entry);
   return rounds;
 }
 
-std::set<std::pair<std::size_t, std::size_t>> pairs_of(const std::vector<Ledger::Entry>& entries) {
+std::set<std::pair<std::size_t, std::size_t>> pairs_of(
+    const std::vector<ExchangeLog::Entry>& entries) {
   std::set<std::pair<std::size_t, std::size_t>> pairs;
-  for (const Ledger::Entry& entry : entries) pairs.insert({entry.initiator, entry.responder});
+  for (const ExchangeLog::Entry& entry : entries) pairs.insert({entry.initiator, entry.responder});
   return pairs;
 }
 
@@ -101,9 +102,9 @@ struct Measured {
 void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, double alpha,
              Measured& all) {
   Simulator::Options options = even_world(topology, peers, seed, alpha);
-  Ledger ledger;
+  ExchangeLog log;
   Simulator world(options, idle_peers(options));
-  world.watch(ledger);
+  world.watch(log);
   world.run(Time(6150ms));
   const Eigen::MatrixXd m = matrix_of(expected_square_of_pairs(topology, peers, seed, 4000, alpha));
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(m);
@@ -113,14 +114,15 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   all.predicted += 1 - alpha * l;
 
   const PairPlan plan(topology, peers, seed);
-  std::vector<std::vector<float>> models = ledger.start;
+  std::vector<std::vector<float>> models = log.start;
   const double first = scatter(models);
   std::size_t rounds = 0;
-  for (const auto& [round, entries] : by_round(ledger)) {
+  for (const auto& [round, entries] : by_round(log)) {
     const Eigen::MatrixXd before = around_mean(models);
     if (before.squaredNorm() < 1e-6 * first) break;  // Rounding begins to matter.
     bool whole = true;
-    for (const Ledger::Entry& entry : entries) whole = Ledger::apply(entry, models) && whole;
+    for (const ExchangeLog::Entry& entry : entries)
+      whole = ExchangeLog::apply(entry, models) && whole;
     if (!whole) break;
     REQUIRE(pairs_of(entries) == pairs_of(plan.round(round)));
     const Eigen::MatrixXd after = around_mean(models);
@@ -185,19 +187,19 @@ TEST_CASE("eight peers have one model after the three rounds of a hypercube",
       GENERATE(TopologyKind::hypercube, TopologyKind::one_peer_exponential, TopologyKind::base_k);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Simulator::Options options = even_world({.kind = kind}, 8, seed);
-    Ledger ledger;
+    ExchangeLog log;
     Simulator world(options, idle_peers(options));
-    world.watch(ledger);
+    world.watch(log);
     world.run(Time(2150ms));
     const PairPlan plan({.kind = kind}, 8, seed);
-    std::vector<std::vector<float>> models = ledger.start;
+    std::vector<std::vector<float>> models = log.start;
     const double first = scatter(models);
     INFO(to_string(kind) << ", seed " << seed);
-    for (const auto& [round, entries] : by_round(ledger)) {
+    for (const auto& [round, entries] : by_round(log)) {
       if (round > 5) break;
       REQUIRE(pairs_of(entries) == pairs_of(plan.round(round)));
       if (round == 2) CHECK(scatter(models) > 1e-3 * first);
-      for (const Ledger::Entry& entry : entries) REQUIRE(Ledger::apply(entry, models));
+      for (const ExchangeLog::Entry& entry : entries) REQUIRE(ExchangeLog::apply(entry, models));
     }
     CHECK(scatter(models) < 1e-12 * first);
   }
@@ -271,12 +273,12 @@ TEST_CASE("uniform partners are neighbours and all of them", "[sim][topology]") 
   Simulator::Options options = even_world({.kind = kind}, peers, 5);
   options.node.gossip.pairing = PairingKind::uniform;
   options.scenario.step_jitter = 0.2;
-  Ledger ledger;
+  ExchangeLog log;
   Simulator world(options, idle_peers(options));
-  world.watch(ledger);
+  world.watch(log);
   world.run(Time(30s));
   std::set<Edge> met;
-  for (const Ledger::Entry& entry : ledger.entries) {
+  for (const ExchangeLog::Entry& entry : log.entries) {
     met.insert(
         {std::min(entry.initiator, entry.responder), std::max(entry.initiator, entry.responder)});
   }
@@ -294,10 +296,10 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
     if (std::holds_alternative<TopologyUnfit>(fact)) ++unfit[peer];
     if (std::holds_alternative<TopologyFits>(fact)) ++fits[peer];
   });
-  Ledger ledger;
+  ExchangeLog log;
   Simulator world(options, idle_peers(options));
   world.watch(watch);
-  world.watch(ledger);
+  world.watch(log);
   world.run(Time(20s));  // It is declared dead some five seconds after its death.
   CHECK(unfit.size() == 7);
   CHECK(fits.empty());
@@ -307,18 +309,18 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
   for (PeerNumber peer = 0; peer < 8; ++peer) {
     if (peer != 5) CHECK(later[peer] > with_seven[peer]);
   }
-  const auto bits_apart = [](const Ledger::Entry& entry) {
+  const auto bits_apart = [](const ExchangeLog::Entry& entry) {
     return std::popcount(entry.initiator ^ entry.responder);
   };
   // Three in seven of all pairs differ in one bit alone: with free choice other pairs occur.
-  CHECK(std::ranges::any_of(ledger.entries, [&](const auto& e) { return bits_apart(e) > 1; }));
+  CHECK(std::ranges::any_of(log.entries, [&](const auto& e) { return bits_apart(e) > 1; }));
   world.run(Time(50s));
   CHECK(fits.size() >= 7);
-  const std::size_t from = ledger.entries.size();
+  const std::size_t from = log.entries.size();
   world.run(Time(60s));
-  CHECK(ledger.entries.size() > from + 50);
-  for (std::size_t i = from; i < ledger.entries.size(); ++i) {
-    CHECK(bits_apart(ledger.entries[i]) == 1);
+  CHECK(log.entries.size() > from + 50);
+  for (std::size_t i = from; i < log.entries.size(); ++i) {
+    CHECK(bits_apart(log.entries[i]) == 1);
   }
 }
 

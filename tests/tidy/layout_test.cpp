@@ -42,6 +42,7 @@ const std::vector<Folder> layout = {
      {"Eigen/"},
      true},
     {"consensus/generation/", {"consensus/message/"}, {}, true},
+    {"consensus/ledger/", {"consensus/message/"}, {}, true},
     {"consensus/allreduce/",
      {"consensus/transfer/", "consensus/compression/"},
      {"Eigen/", "emmintrin.h"},

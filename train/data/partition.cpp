@@ -93,7 +93,7 @@ std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, con
   check(peers > 0 && data.size() >= peers, "there is at least one sample for each peer");
   const bool labelled = data.classes > 0 && data.predictions == 1;
   std::vector<Indices> shards;
-  if (spec.kind == PartitionKind::shared) {
+  if (spec.kind == PartitionKind::shared || spec.kind == PartitionKind::leased) {
     shards.assign(peers, all_indices(data.size()));
   } else if (spec.kind == PartitionKind::dirichlet && labelled) {
     shards = dirichlet(spec.alpha, data, peers, rng);

@@ -12,9 +12,10 @@
 namespace gv {
 
 /// One list of sample indices for each peer. A pure function, so every peer computes the same lists
-/// and takes its own. Every sample goes to exactly one peer, except with `shared`, where every peer
-/// has all samples. There must be at least as many samples as peers; then every peer gets at least
-/// one. Data without classes, or with several labels in a sample, are divided as iid.
+/// and takes its own. Every sample goes to exactly one peer, except with `shared` and `leased`,
+/// where every peer has all samples. There must be at least as many samples as peers; then every
+/// peer gets at least one. Data without classes, or with several labels in a sample, are divided as
+/// iid.
 std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, const DataSet& data,
                                                   std::size_t peers, Rng rng);
 

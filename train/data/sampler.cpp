@@ -10,12 +10,14 @@
 
 namespace gv {
 
-Sampler::Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed, std::uint64_t peer)
+Sampler::Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed,
+                 std::optional<std::uint64_t> peer)
     : shard_(std::move(shard)), seed_(seed), peer_(peer) {
   check(shard_->size() > 0, "a sampler has samples to draw");
 }
 
 std::uint64_t Sampler::begin_of(std::uint64_t position, std::size_t size) const {
+  if (!peer_) return position;
   const std::uint64_t used = position % shard_->size();
   const bool fits = used == 0 || used + size <= shard_->size();
   return fits ? position : position - used + shard_->size();
@@ -23,10 +25,12 @@ std::uint64_t Sampler::begin_of(std::uint64_t position, std::size_t size) const 
 
 std::uint64_t Sampler::after(std::uint64_t position, std::size_t size) const {
   if (size == 0) return position;
+  if (!peer_) return position + size;
   return begin_of(position, size) + std::min(size, shard_->size());
 }
 
 std::uint64_t Sampler::after_batches(std::uint64_t count, std::size_t size) const {
+  if (!peer_) return count * size;
   const std::uint64_t per_epoch = std::max<std::uint64_t>(1, shard_->size() / size);
   return count / per_epoch * shard_->size() + count % per_epoch * size;
 }
@@ -36,10 +40,26 @@ const std::vector<std::uint32_t>& Sampler::order(std::uint64_t epoch) {
     epoch_ = epoch;
     order_.resize(shard_->size());
     std::iota(order_.begin(), order_.end(), 0u);
-    Rng rng = Rng(seed_).fork("order").fork(peer_).fork(epoch);
+    Rng rng = Rng(seed_).fork("order").fork(*peer_).fork(epoch);
     rng.shuffle(std::span(order_));
   }
   return order_;
+}
+
+/// The sample of that number in a batch that begins there.
+std::uint64_t Sampler::sample_at(std::uint64_t begin, std::size_t number) {
+  if (peer_) {
+    const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
+    return samples[(begin % shard_->size() + number) % samples.size()];
+  }
+  const std::uint64_t position = begin + number;
+  const std::uint64_t epoch = position / shard_->size();
+  if (epoch_ != epoch) {
+    epoch_ = epoch;
+    const std::uint64_t key = Rng(seed_).fork("leased order").fork(epoch).next();
+    shared_order_.emplace(shard_->size(), key);
+  }
+  return shared_order_->at(position % shard_->size());
 }
 
 Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
@@ -60,10 +80,8 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
   buffer.inputs.resize(size * width);
   buffer.labels.resize(size * labels);
   buffer.targets.resize(size * targets);
-  const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
-  const std::size_t first = begin % shard_->size();
   for (std::size_t i = 0; i < size; ++i) {
-    const std::uint32_t sample = samples[(first + i) % samples.size()];
+    const std::uint64_t sample = sample_at(begin, i);
     shard_->read(sample, std::span(buffer.inputs).subspan(i * width, width));
     std::copy_n(shard_->labels.begin() + static_cast<std::ptrdiff_t>(sample * labels), labels,
                 buffer.labels.begin() + static_cast<std::ptrdiff_t>(i * labels));

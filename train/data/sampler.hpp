@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/batch.hpp"
+#include "train/data/permutation.hpp"
 #include "train/data_set.hpp"
 
 namespace gv {
@@ -19,9 +20,14 @@ namespace gv {
 /// every epoch). The orders are a pure function of (seed, peer, epoch), so a batch is a pure
 /// function of (seed, peer, position, size) and can be requested at any position, in any order. A
 /// batch larger than the shard is an epoch of its own and repeats samples.
+///
+/// With leased data, all peers have one order of all samples for each epoch, nothing is skipped,
+/// and a batch may reach into the next epoch.
 class Sampler {
  public:
-  Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed, std::uint64_t peer);
+  /// `peer`: nullopt if data are leased.
+  Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed,
+          std::optional<std::uint64_t> peer);
 
   /// The next `size` samples (at least one) at or after `position`. The views stay valid during the
   /// next call of batch() or prefetch(), but not the one after it.
@@ -50,14 +56,16 @@ class Sampler {
   std::uint64_t begin_of(std::uint64_t position, std::size_t size) const;
   Gathered& gather(std::uint64_t begin, std::size_t size);
   const std::vector<std::uint32_t>& order(std::uint64_t epoch);
+  std::uint64_t sample_at(std::uint64_t begin, std::size_t number);
 
   std::shared_ptr<const DataSet> shard_;
   std::uint64_t seed_;
-  std::uint64_t peer_;
+  std::optional<std::uint64_t> peer_;
   std::array<Gathered, 2> gathered_;
   std::size_t newest_ = 0;
   std::optional<std::uint64_t> epoch_;
   std::vector<std::uint32_t> order_;
+  std::optional<KeyedPermutation> shared_order_;  ///< Of `epoch_`, if data are leased.
 };
 
 }  // namespace gv

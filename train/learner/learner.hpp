@@ -151,6 +151,10 @@ class Learner {
   /// rate.
   virtual void set_progress(double /*fraction*/) {}
 
+  /// Data are leased: the samples of the next steps are those from this position on, counted
+  /// through all passes over all data in an order that is the same at all peers.
+  virtual void read_from(std::uint64_t /*position*/) {}
+
   /// The next task may come at any time, so the learner may prepare for it now.
   virtual void prefetch() {}
 

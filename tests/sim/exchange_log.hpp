@@ -46,7 +46,7 @@ double scatter(const Models& models) {
 
 /// Records every exchange, in the order of the decisions, and every force as it was added, so that
 /// the models between any two exchanges can be computed afterwards.
-class Ledger : public Watcher {
+class ExchangeLog : public Watcher {
  public:
   struct Entry {
     PeerNumber initiator = 0;

@@ -1,0 +1,397 @@
+// Takes leases, compares them with those of others, and counts what is done.
+#include "consensus/ledger/ledger.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+namespace gv {
+namespace {
+
+/// What a peer has done is believed up to this many times the fastest measured pace.
+constexpr double faster_max = 4;
+/// A peer whose pace is not known after this long has none.
+constexpr Duration pace_known_after = std::chrono::seconds(10);
+/// A chunk counts as done after this long, even if no other peer has taken our model since.
+constexpr Duration kept_alone_after = std::chrono::seconds(10);
+/// Rule 4: idle for so long, and for the time of two chunks.
+constexpr Duration idle_max = std::chrono::seconds(3);
+/// Rule 3: a helper is done at least this much sooner, and two chunks' time.
+constexpr double helps_for_s = 1;
+/// A peer takes as much as it trains in this time, or in this multiple of late_s() if longer.
+constexpr double stretch_s = 4;
+constexpr double stretch_words = 4;
+/// Up to this many peers hear at once what a peer tells. Among more it takes some rounds of probes.
+constexpr std::size_t told_at_once = 32;
+/// A helper lets each peer with a smaller id go first for so long, but not all of them together.
+constexpr Duration waits_for_each = std::chrono::milliseconds(50);
+constexpr Duration waits_max = std::chrono::seconds(1);
+/// An idle peer looks again this often.
+constexpr Duration looks_every = std::chrono::milliseconds(50);
+
+/// True if the first of two leases on the same chunk holds.
+bool holds(const Lease& a, PeerId peer_a, const Lease& b, PeerId peer_b) {
+  return a.helps != b.helps ? a.helps : peer_a < peer_b;
+}
+
+std::uint64_t chunks_in(const std::vector<Lease>& leases) {
+  std::uint64_t sum = 0;
+  for (const Lease& lease : leases) sum += lease.chunks.count;
+  return sum;
+}
+
+}  // namespace
+
+void Ledger::restore(const LedgerEntry& entry) {
+  whole_ = vouched_ = std::min(entry.whole, options_.chunks);
+  for (const ChunkRange& range : entry.done) {
+    const std::uint64_t end = std::min(range.end(), options_.chunks);
+    mine_.add(std::max(range.begin, whole_), end);
+    done_.add(std::max(range.begin, whole_), end);
+  }
+}
+
+/// The time until all have heard our word, about.
+double Ledger::late_s() const {
+  const auto peers = static_cast<double>(living());
+  return living() <= told_at_once ? 0.1 : std::log2(peers) + 3;
+}
+
+/// The time in which we train what we take at once.
+double Ledger::take_s() const { return std::max(stretch_s, stretch_words * late_s()); }
+
+std::uint64_t Ledger::living() const {
+  std::uint64_t peers = 1;
+  for (const auto& [peer, other] : others_) peers += other.lives;
+  return peers;
+}
+
+// ---- What others tell ----
+
+/// Chunks of its leases that it has probably not done yet.
+double Ledger::Other::remaining(Time now) const {
+  const auto taken = static_cast<double>(chunks_in(entry.leases));
+  return std::max(0.0, taken - pace * seconds(now - told_at));
+}
+
+void Ledger::hear(Time now, std::span<const LedgerReport> reports, double fastest) {
+  for (auto& [peer, other] : others_) other.lives = false;
+  for (const LedgerReport& report : reports) {
+    const auto [found, is_new] = others_.try_emplace(report.peer);
+    Other& other = found->second;
+    if (is_new) other.heard_at = other.told_at = now;
+    other.allowance += faster_max * fastest * seconds(now - other.heard_at);
+    other.heard_at = now;
+    other.pace = report.pace;
+    other.lives = report.lives;
+    if (is_new || other.entry != *report.entry) {
+      other.entry = *report.entry;
+      other.told_at = now;
+    }
+    believe(other);
+  }
+  learn_whole();
+  yield_leases();
+  while (!trained_.empty() && now >= trained_.front().at + kept_alone_after) {
+    keep(trained_.front());
+    trained_.pop_front();
+    is_news_ |= is_idle();
+  }
+}
+
+/// Rule 1: takes over what the peer says that it has done, as far as it can have done that.
+void Ledger::believe(Other& other) {
+  for (const ChunkRange& range : other.entry.done) {
+    const std::uint64_t end = std::min(range.end(), options_.chunks);
+    std::uint64_t next = done_.first_missing(std::max(range.begin, whole_));
+    while (next < end && other.allowance >= 1) {
+      const std::uint64_t gap_end = done_.first_present(next, end);
+      const auto most = static_cast<std::uint64_t>(other.allowance);
+      const std::uint64_t believed = std::min({most, gap_end - next, end - next});
+      done_.add(next, next + believed);
+      other.allowance -= static_cast<double>(believed);
+      next = done_.first_missing(next + believed);
+    }
+  }
+}
+
+/// Rule 2.
+void Ledger::learn_whole() {
+  whole_ = done_.first_missing(whole_);
+  std::vector<std::uint64_t> told{whole_};
+  for (const auto& [peer, other] : others_) {
+    if (other.lives) told.push_back(std::min(other.entry.whole, options_.chunks));
+  }
+  const auto nth = told.begin() + static_cast<std::ptrdiff_t>(told.size() / 3);
+  std::ranges::nth_element(told, nth, std::greater());
+  vouched_ = std::max(vouched_, *nth);
+  whole_ = done_.first_missing(std::max(whole_, vouched_));
+  done_.remove(0, whole_);
+  mine_.remove(0, vouched_);
+}
+
+/// Gives up what we have taken and not begun, and what others have done or have a better right to.
+void Ledger::yield_leases() {
+  std::deque<Lease> left;
+  for (const Lease& lease : ahead_) {
+    ChunkSet chunks;
+    chunks.add(std::max(lease.chunks.begin, whole_), lease.chunks.end());
+    for (const ChunkRange& range : done_.ranges(done_.size())) {
+      chunks.remove(range.begin, range.end());
+    }
+    for (const auto& [peer, other] : others_) {
+      if (!other.lives) continue;
+      for (const Lease& theirs : other.entry.leases) {
+        if (!holds(lease, options_.self, theirs, peer)) {
+          chunks.remove(theirs.chunks.begin, theirs.chunks.end());
+        }
+      }
+    }
+    for (const ChunkRange& range : chunks.ranges(chunks.size()))
+      left.push_back({range, lease.helps});
+  }
+  is_news_ |= left != ahead_;
+  ahead_ = std::move(left);
+}
+
+// ---- Our own work ----
+
+std::uint64_t Ledger::ahead() const {
+  std::uint64_t sum = 0;
+  for (const Lease& lease : ahead_) sum += lease.chunks.count;
+  return sum;
+}
+
+/// What we have taken, begun or trained, and is not done.
+ChunkSet Ledger::own() const {
+  ChunkSet all;
+  for (const Lease& lease : ahead_) all.add(lease.chunks.begin, lease.chunks.end());
+  for (const Trained& trained : trained_) all.add(trained.chunk, trained.chunk + 1);
+  if (current_) all.add(current_->chunk, current_->chunk + 1);
+  return all;
+}
+
+std::optional<LedgerWork> Ledger::next(Time now, double pace) {
+  if (!current_) {
+    // Others hear of what comes next before we begin it.
+    if (static_cast<double>(ahead()) < 1 + pace * take_s() / 2) take(now, pace);
+    if (ahead_.empty()) {
+      if (!idle_since_) idle_since_ = now;
+      looks_again_at_ = now + looks_every;
+      return std::nullopt;
+    }
+    Lease& lease = ahead_.front();
+    current_ = {.chunk = lease.chunks.begin++, .helps = lease.helps};
+    if (--lease.chunks.count == 0) ahead_.pop_front();
+    idle_since_.reset();
+  }
+  return under_way();
+}
+
+std::optional<LedgerWork> Ledger::under_way() const {
+  if (!current_) return std::nullopt;
+  return LedgerWork{.first_step = current_->chunk * options_.steps + current_->made,
+                    .steps = steps_of(current_->chunk) - current_->made};
+}
+
+void Ledger::made(Time now, std::uint64_t steps, std::uint64_t step) {
+  if (!current_) return;
+  current_->made += steps;
+  if (current_->made < steps_of(current_->chunk)) return;
+  trained_.push_back({.chunk = current_->chunk, .step = step, .at = now});
+  ++counts_.trained;
+  current_.reset();
+}
+
+void Ledger::keep(const Trained& trained) {
+  const bool is_known = trained.chunk < whole_ || done_.contains(trained.chunk);
+  counts_.repeated += is_known;
+  if (trained.chunk >= vouched_) mine_.add(trained.chunk, trained.chunk + 1);
+  if (!is_known) done_.add(trained.chunk, trained.chunk + 1);
+  whole_ = done_.first_missing(whole_);
+}
+
+void Ledger::kept(std::uint64_t step) {
+  std::deque<Trained> left;
+  for (const Trained& trained : trained_) {
+    if (trained.step <= step) {
+      keep(trained);
+    } else {
+      left.push_back(trained);
+    }
+  }
+  // Peers that wait for the last chunks must hear of them.
+  is_news_ |= left.size() < trained_.size() && is_idle();
+  trained_ = std::move(left);
+}
+
+void Ledger::lose() {
+  counts_.lost += trained_.size();
+  is_news_ |= !trained_.empty() || current_;
+  trained_.clear();
+  current_.reset();
+}
+
+void Ledger::give_up_leases() {
+  is_news_ |= !ahead_.empty();
+  ahead_.clear();
+}
+
+/// As many chunks as we train in a stretch. Towards the end of the work fewer, but not so few that
+/// others hear of them too late.
+std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
+  const auto most = static_cast<std::uint64_t>(pace * take_s());
+  const auto least = static_cast<std::uint64_t>(pace * late_s());
+  const std::uint64_t share = std::max(least, free / (2 * living()));
+  return std::max<std::uint64_t>(1, std::min(most, share));
+}
+
+/// Chunks that we leave to peers with smaller ids, which may take something at this moment.
+std::uint64_t Ledger::room_for_others(std::uint64_t free) const {
+  std::uint64_t room = 0;
+  for (const auto& [peer, other] : others_) {
+    if (peer > options_.self) break;
+    if (other.lives) room += stretch(other.pace, free);
+  }
+  return room;
+}
+
+void Ledger::take(Time now, double pace) {
+  if (ahead() + trained_.size() >= held_max || ahead_.size() + 2 >= ledger_leases_max) return;
+  // What we have done must fit into what we tell. If it does not, a gap has stayed open for long.
+  const bool is_full = mine_.size() + 2 >= ledger_ranges_max;
+  const bool finds_work = !is_full && (take_free(pace) || (may_help(now) && help(now, pace)));
+  if (finds_work) takes_any_ = false;
+  if (finds_work || !ahead_.empty()) return;
+  const double idle_s = seconds(idle_max) + (pace > 0 ? 2 / pace : 0);
+  const bool is_long_idle = idle_since_ && seconds(now - *idle_since_) >= idle_s;
+  takes_any_ = takes_any_ || is_full || is_long_idle;
+  if (takes_any_) take_any(pace);
+}
+
+void Ledger::lease(std::uint64_t begin, std::uint64_t count, bool helps) {
+  count = std::min(count, held_max - trained_.size() - ahead());
+  ahead_.push_back({.chunks = {begin, count}, .helps = helps});
+  counts_.helped += helps ? count : 0;
+  is_news_ = true;
+}
+
+bool Ledger::take_free(double pace) {
+  ChunkSet busy = done_;
+  for (const auto& [peer, other] : others_) {
+    if (!other.lives) continue;
+    for (const Lease& theirs : other.entry.leases) {
+      busy.add(theirs.chunks.begin, theirs.chunks.end());
+    }
+  }
+  const ChunkSet mine = own();
+  for (const ChunkRange& range : mine.ranges(mine.size())) busy.add(range.begin, range.end());
+  const std::uint64_t free = options_.chunks - whole_ - busy.count(whole_, options_.chunks);
+  return take_gap(busy, stretch(pace, free), false);
+}
+
+/// True if we have nothing to do, and for longer than peers with smaller ids, so that not all take
+/// the same chunk.
+bool Ledger::may_help(Time now) const {
+  if (!ahead_.empty()) return false;
+  Duration waits{};
+  for (const auto& [peer, other] : others_) {
+    if (peer < options_.self && other.lives && waits < waits_max) waits += waits_for_each;
+  }
+  return waits == Duration{} || (idle_since_ && now >= *idle_since_ + waits);
+}
+
+/// Rule 3.
+bool Ledger::help(Time now, double pace) {
+  const Other* slowest = nullptr;
+  double longest_s = helps_for_s + (pace > 0 ? 2 / pace : 0);
+  for (const auto& [peer, other] : others_) {
+    if (!other.lives || other.entry.leases.empty()) continue;
+    if (other.pace <= 0 && now < other.told_at + pace_known_after) continue;
+    const double needs_s = other.pace > 0 ? other.remaining(now) / other.pace : 1e9;
+    if (needs_s <= longest_s) continue;
+    slowest = &other;
+    longest_s = needs_s;
+  }
+  if (slowest == nullptr) return false;
+  ChunkSet theirs;
+  for (const Lease& lease : slowest->entry.leases) {
+    theirs.add(std::max(lease.chunks.begin, whole_), lease.chunks.end());
+  }
+  for (const ChunkRange& range : done_.ranges(done_.size()))
+    theirs.remove(range.begin, range.end());
+  const ChunkSet mine = own();
+  for (const ChunkRange& range : mine.ranges(mine.size())) theirs.remove(range.begin, range.end());
+  for (const auto& [peer, other] : others_) {  // Others may help as well.
+    if (!other.lives) continue;
+    for (const Lease& lease : other.entry.leases) {
+      if (lease.helps) theirs.remove(lease.chunks.begin, lease.chunks.end());
+    }
+  }
+  if (theirs.empty()) return false;
+  const ChunkRange last = theirs.ranges(theirs.size()).back();
+  const std::uint64_t count = std::min((last.count + 1) / 2, stretch(pace, options_.chunks));
+  lease(last.end() - count, count, true);
+  return true;
+}
+
+/// Rule 4.
+void Ledger::take_any(double pace) {
+  ChunkSet known = done_;
+  const ChunkSet mine = own();
+  for (const ChunkRange& range : mine.ranges(mine.size())) known.add(range.begin, range.end());
+  take_gap(known, stretch(pace, options_.chunks), true);
+}
+
+/// Takes chunks that are not in `busy`, at most this many, behind those that we leave to others.
+bool Ledger::take_gap(const ChunkSet& busy, std::uint64_t most, bool helps) {
+  const std::uint64_t free = options_.chunks - whole_ - busy.count(whole_, options_.chunks);
+  if (free == 0) return false;
+  std::uint64_t room = room_for_others(free);
+  if (room >= free) room = 0;
+  std::uint64_t at = busy.first_missing(whole_);
+  std::uint64_t end = busy.first_present(at, options_.chunks);
+  while (room >= end - at) {
+    room -= end - at;
+    at = busy.first_missing(end);
+    end = busy.first_present(at, options_.chunks);
+  }
+  lease(at + room, std::min(most, end - at - room), helps);
+  return true;
+}
+
+// ---- What we tell ----
+
+LedgerEntry Ledger::entry() const {
+  LedgerEntry entry{.whole = whole_, .done = mine_.ranges(ledger_ranges_max), .leases = {}};
+  ChunkSet plain;
+  ChunkSet helping;
+  for (const Lease& lease : ahead_) {
+    (lease.helps ? helping : plain).add(lease.chunks.begin, lease.chunks.end());
+  }
+  for (const Trained& trained : trained_) plain.add(trained.chunk, trained.chunk + 1);
+  if (current_) (current_->helps ? helping : plain).add(current_->chunk, current_->chunk + 1);
+  for (const ChunkSet* set : {&plain, &helping}) {
+    for (const ChunkRange& range : set->ranges(ledger_leases_max - entry.leases.size())) {
+      entry.leases.push_back({range, set == &helping});
+    }
+  }
+  return entry;
+}
+
+double Ledger::estimate(Time now) const {
+  double sum = static_cast<double>(done()) + static_cast<double>(trained_.size());
+  if (current_) {
+    sum += static_cast<double>(current_->made) / static_cast<double>(steps_of(current_->chunk));
+  }
+  for (const auto& [peer, other] : others_) {
+    if (!other.lives) continue;
+    sum += static_cast<double>(chunks_in(other.entry.leases)) - other.remaining(now);
+  }
+  return std::min(sum, static_cast<double>(options_.chunks));
+}
+
+}  // namespace gv

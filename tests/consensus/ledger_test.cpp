@@ -1,0 +1,301 @@
+// The ledger of leased data, alone and among peers that hear of each other late.
+#include "consensus/ledger/ledger.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t chunk_steps = 16;
+constexpr Duration tick = 5ms;
+
+PeerId id_of(std::size_t peer) { return PeerId{peer + 1}; }
+
+/// Peers that train by a ledger each, in ticks of 5 ms. A peer's word reaches each other after
+/// `late`; it is sent when it is news, and once a second. Each exchanges models now and then.
+class Swarm {
+ public:
+  Swarm(std::vector<double> paces, std::uint64_t chunks, Duration late = 50ms)
+      : chunks_(chunks), late_(late) {
+    for (std::size_t peer = 0; peer < paces.size(); ++peer) {
+      peers_.push_back({.ledger = ledger_of(peer), .pace = paces[peer]});
+    }
+  }
+
+  /// Runs until all live peers know that all is done. Returns the seconds that took.
+  double run(double most_s = 2000) {
+    while (!is_over() && seconds(now_.time_since_epoch()) < most_s) step();
+    REQUIRE(is_over());
+    for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) REQUIRE(trained_.contains(chunk));
+    return seconds(now_.time_since_epoch());
+  }
+  void run_until(double at_s) {
+    while (seconds(now_.time_since_epoch()) < at_s) step();
+  }
+
+  void set_pace(std::size_t peer, double pace) { peers_[peer].pace = pace; }
+  void set_side(std::size_t peer, int side) { peers_[peer].side = side; }
+  void kill(std::size_t peer) { peers_[peer].lives = false; }
+  void join(double pace) { peers_.push_back({.ledger = ledger_of(peers_.size()), .pace = pace}); }
+  /// Replaces what a peer tells.
+  void lie(std::size_t peer, LedgerEntry entry) { lies_[peer] = std::move(entry); }
+
+  std::uint64_t trainings() const {
+    std::uint64_t sum = 0;
+    for (const auto& [chunk, times] : trained_) sum += times;
+    return sum;
+  }
+  /// Trainings beyond the first of each chunk.
+  std::uint64_t repeats() const { return trainings() - trained_.size(); }
+  std::uint64_t told() const { return told_; }
+  const Ledger& ledger(std::size_t peer) const { return peers_[peer].ledger; }
+  const std::map<std::uint64_t, std::uint64_t>& trained() const { return trained_; }
+
+ private:
+  struct Peer {
+    Ledger ledger;
+    double pace = 0;  ///< Steps a second.
+    bool lives = true;
+    int side = 0;
+    double work = 0;
+    std::uint64_t step = 0;
+    Time told_at{};
+    Time exchanged_at{};
+    std::map<std::size_t, LedgerEntry> heard{};
+  };
+  struct Word {
+    Time at{};
+    std::size_t from = 0;
+    LedgerEntry entry;
+  };
+
+  Ledger ledger_of(std::size_t peer) const {
+    return Ledger(
+        {.self = id_of(peer), .chunks = chunks_, .steps = chunk_steps, .last_steps = chunk_steps});
+  }
+
+  bool is_over() const {
+    return std::ranges::all_of(peers_, [this](const Peer& peer) {
+      return !peer.lives || lies_.contains(static_cast<std::size_t>(&peer - peers_.data())) ||
+             peer.ledger.is_complete();
+    });
+  }
+
+  void step() {
+    now_ += tick;
+    for (std::size_t number = 0; number < peers_.size(); ++number) {
+      if (peers_[number].lives) act(number);
+    }
+    while (!words_.empty() && words_.front().at <= now_) {
+      const Word word = words_.front();
+      words_.erase(words_.begin());
+      for (std::size_t number = 0; number < peers_.size(); ++number) {
+        const bool reaches = number != word.from && peers_[number].side == peers_[word.from].side;
+        if (reaches) peers_[number].heard[word.from] = word.entry;
+      }
+    }
+  }
+
+  void hear(Peer& peer) {
+    std::vector<LedgerReport> reports;
+    double fastest = 0;
+    for (const auto& [number, entry] : peer.heard) {
+      const Peer& other = peers_[number];
+      const double pace = other.pace / chunk_steps;
+      const bool lives = other.lives && other.side == peer.side;
+      reports.push_back({.peer = id_of(number), .entry = &entry, .pace = pace, .lives = lives});
+      fastest = std::max(fastest, pace);
+    }
+    peer.ledger.hear(now_, reports, std::max(fastest, peer.pace / chunk_steps));
+  }
+
+  void act(std::size_t number) {
+    Peer& peer = peers_[number];
+    hear(peer);
+    if (!lies_.contains(number)) {
+      peer.work += peer.pace * seconds(tick);
+      while (peer.work >= 1) {
+        peer.work -= 1;
+        const auto part = peer.ledger.next(now_, peer.pace / chunk_steps);
+        if (!part) break;
+        const std::uint64_t chunk = part->first_step / chunk_steps;
+        peer.ledger.made(now_, 1, ++peer.step);
+        if (part->steps == 1) ++trained_[chunk];
+      }
+    }
+    if (now_ >= peer.exchanged_at + 200ms) {
+      peer.exchanged_at = now_;
+      peer.ledger.kept(peer.step);
+    }
+    if (peer.ledger.is_news() || now_ >= peer.told_at + 1s) {
+      peer.told_at = now_;
+      ++told_;
+      const auto lie = lies_.find(number);
+      LedgerEntry entry = lie != lies_.end() ? lie->second : peer.ledger.entry();
+      REQUIRE(entry.problem().empty());
+      words_.push_back({now_ + late_, number, std::move(entry)});
+    }
+  }
+
+  std::uint64_t chunks_;
+  Duration late_;
+  Time now_{};
+  std::vector<Peer> peers_;
+  std::vector<Word> words_;
+  std::map<std::size_t, LedgerEntry> lies_;
+  std::map<std::uint64_t, std::uint64_t> trained_;  ///< How often each chunk was.
+  std::uint64_t told_ = 0;
+};
+
+double ideal_s(const std::vector<double>& paces, std::uint64_t chunks) {
+  double sum = 0;
+  for (const double pace : paces) sum += pace;
+  return static_cast<double>(chunks * chunk_steps) / sum;
+}
+
+}  // namespace
+
+TEST_CASE("a set of chunks joins and cuts ranges as a plain set does", "[unit]") {
+  Rng draws(5);
+  ChunkSet ranges;
+  std::set<std::uint64_t> plain;
+  for (int turn = 0; turn < 3000; ++turn) {
+    const std::uint64_t begin = draws.below(60);
+    const std::uint64_t end = begin + draws.below(12);
+    const bool adds = draws.chance(0.5);
+    adds ? ranges.add(begin, end) : ranges.remove(begin, end);
+    for (std::uint64_t chunk = begin; chunk < end; ++chunk) {
+      adds ? (void)plain.insert(chunk) : (void)plain.erase(chunk);
+    }
+    const std::uint64_t from = draws.below(80);
+    std::uint64_t missing = from;
+    while (plain.contains(missing)) ++missing;
+    const auto present = plain.lower_bound(from);
+    REQUIRE(ranges.contains(from) == plain.contains(from));
+    REQUIRE(ranges.first_missing(from) == missing);
+    REQUIRE(ranges.first_present(from, 99) == (present == plain.end() ? 99 : *present));
+    REQUIRE(ranges.count(from, from + 9) ==
+            static_cast<std::uint64_t>(std::distance(present, plain.lower_bound(from + 9))));
+    std::uint64_t sum = 0;
+    std::uint64_t last_end = 0;
+    for (const ChunkRange& range : ranges.ranges(1000)) {
+      REQUIRE((sum == 0 || range.begin > last_end));
+      sum += range.count;
+      last_end = range.end();
+    }
+    REQUIRE(sum == plain.size());
+  }
+}
+
+TEST_CASE("peers of unlike pace train every chunk, nearly all of them once", "[unit]") {
+  for (const auto& paces : std::vector<std::vector<double>>{{100, 100, 100, 100},
+                                                            {100, 100, 100, 10},
+                                                            {100, 3},
+                                                            {100},
+                                                            {400, 200, 100, 50, 25, 12, 6}}) {
+    Swarm swarm(paces, 600);
+    const double took = swarm.run();
+    INFO(paces.size() << " peers, the last at " << paces.back() << ": " << swarm.repeats()
+                      << " repeats, " << took / ideal_s(paces, 600) << " of the ideal time");
+    CHECK(took <= 1.1 * ideal_s(paces, 600) + 1);
+    CHECK(swarm.repeats() <= 6);
+  }
+}
+
+TEST_CASE("words that arrive late cost repeats, but never a chunk", "[unit]") {
+  for (const Duration late : {200ms, 500ms, 1000ms}) {
+    Swarm swarm(std::vector<double>(10, 64), 2400, late);
+    const double took = swarm.run();
+    INFO(seconds(late) << " s late: " << swarm.repeats() << " repeats");
+    CHECK(took <= 1.1 * ideal_s(std::vector<double>(10, 64), 2400) + 1);
+    CHECK(swarm.repeats() <= (late < 1s ? 2400 / 25 : 2400 / 10));
+  }
+}
+
+TEST_CASE("the others train what a peer had taken that died, fell asleep or became slow",
+          "[unit]") {
+  for (const double pace : {-1.0, 0.0, 10.0}) {
+    Swarm swarm({100, 100, 100, 100}, 1200);
+    swarm.run_until(20);
+    pace < 0 ? swarm.kill(1) : swarm.set_pace(1, pace);
+    const double took = swarm.run();
+    INFO("pace " << pace << ": " << swarm.repeats() << " repeats");
+    // What was done in 20 s, and then by the others.
+    CHECK(took <= 1.1 * (20 + (1200 * 16 - 20 * 400) / (300 + std::max(pace, 0.0))) + 1);
+    CHECK(swarm.repeats() <= 60);
+  }
+}
+
+TEST_CASE("halves that are cut off from each other each do all, and then know what is done",
+          "[unit]") {
+  Swarm swarm({100, 100, 100, 100}, 2400);
+  swarm.run_until(20);
+  for (const std::size_t peer : {0, 1}) swarm.set_side(peer, 1);
+  swarm.run_until(50);
+  for (const std::size_t peer : {0, 1}) swarm.set_side(peer, 0);
+  const double took = swarm.run();
+  INFO(swarm.repeats() << " repeats");
+  CHECK(took <= 1.3 * ideal_s({100, 100, 100, 100}, 2400));
+  CHECK(swarm.repeats() <= 30 * 200 / chunk_steps + 50);
+}
+
+TEST_CASE("a newcomer takes its part at once", "[unit]") {
+  Swarm swarm({100, 100, 100}, 1200);
+  swarm.run_until(20);
+  swarm.join(100);
+  const double took = swarm.run();
+  CHECK(took <= 1.05 * (20 + (1200 * 16 - 20 * 300) / 400.0));
+  CHECK(swarm.repeats() <= 24);
+}
+
+TEST_CASE("a peer that lies about chunks is believed at four times the fastest pace at most",
+          "[unit]") {
+  Swarm swarm({100, 100, 100, 100}, 1200);
+  // It has done all, it says, and trains nothing.
+  swarm.lie(3, {.whole = 1200, .done = {{0, 1200}}, .leases = {}});
+  swarm.run_until(4);
+  std::uint64_t believed = 0;
+  for (std::uint64_t chunk = 0; chunk < 1200; ++chunk) believed += !swarm.trained().contains(chunk);
+  CHECK(swarm.ledger(0).done() < 4 * (3 + 4) * 100 / chunk_steps + 10);
+  CHECK_FALSE(swarm.ledger(0).is_complete());
+  // All that peers held for done without it was trained.
+  CHECK(swarm.trained().size() > 60);
+}
+
+TEST_CASE("one that takes chunks and never trains them holds up nobody for long", "[unit]") {
+  Swarm swarm({100, 100, 100, 100}, 600);
+  swarm.lie(3, {.whole = 0, .done = {}, .leases = {{{0, 150}, true}, {{400, 100}, true}}});
+  const double took = swarm.run();
+  INFO(took << " s");
+  CHECK(took <= 600 * 16 / 300.0 + 12);
+}
+
+TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
+  Ledger ledger({.self = PeerId{1}, .chunks = 10, .steps = 4, .last_steps = 2});
+  ledger.restore({.whole = 3, .done = {{5, 2}, {9, 40}}, .leases = {}});
+  CHECK(ledger.done() == 6);
+  CHECK(ledger.entry().done == std::vector<ChunkRange>{{5, 2}, {9, 1}});
+  // Alone, it trains what is left, in order.
+  std::vector<std::uint64_t> trained;
+  Time now{};
+  std::uint64_t step = 0;
+  while (const auto part = ledger.next(now += 1s, 1)) {
+    trained.push_back(part->first_step / 4);
+    ledger.made(now, part->steps, step += part->steps);
+    ledger.kept(step);
+  }
+  CHECK(trained == std::vector<std::uint64_t>{3, 4, 7, 8});
+  CHECK(ledger.is_complete());
+}
+
+}  // namespace gv

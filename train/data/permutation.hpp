@@ -1,0 +1,27 @@
+// A random order of numbers that is computed and not stored.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace gv {
+
+/// The numbers below `size` in an order that depends on the key. A Feistel network of six rounds
+/// permutes the numbers below the next power of four, and is applied again until the result is
+/// below `size`, fewer than four times on average (Black and Rogaway 2002, cycle walking).
+class KeyedPermutation {
+ public:
+  /// `size`: 1 to 2^62.
+  KeyedPermutation(std::uint64_t size, std::uint64_t key);
+
+  std::uint64_t size() const { return size_; }
+  /// The number at that place in the order, which is below size().
+  std::uint64_t at(std::uint64_t place) const;
+
+ private:
+  std::uint64_t size_;
+  int half_bits_ = 1;
+  std::array<std::uint64_t, 6> keys_{};
+};
+
+}  // namespace gv
