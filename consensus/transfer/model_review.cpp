@@ -2,7 +2,9 @@
 #include "consensus/transfer/model_review.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 #include <variant>
 
 namespace gv {
@@ -27,6 +29,7 @@ void ModelReview::begin(Time now, const TransferId& id, std::span<const float> m
                    .witnesses = {},
                    .unasked = {},
                    .met = {},
+                   .not_ready = {},
                    .meets_until = meets_until,
                    .again_at = now + options_.again_after,
                    .until = now + options_.patience};
@@ -68,6 +71,7 @@ void ModelReview::drop(PeerId peer) {
   std::erase_if(review_->witnesses,
                 [&](const Witness& known) { return known.peer == peer && !known.answer; });
   std::erase(review_->unasked, peer);
+  std::erase(review_->not_ready, peer);
 }
 
 void ModelReview::receive(PeerId from, const Message& message) {
@@ -77,8 +81,9 @@ void ModelReview::receive(PeerId from, const Message& message) {
   if (witness == review_->witnesses.end()) return;
   if (const auto* answer = std::get_if<SketchReply>(&message)) {
     if (!witness->answer && !is_decided()) witness->answer = *answer;
-  } else if (std::holds_alternative<Refuse>(message)) {
+  } else if (const auto* refuse = std::get_if<Refuse>(&message)) {
     drop(from);
+    if (refuse->reason == Reason::not_ready) review_->not_ready.push_back(from);
   }
 }
 
@@ -95,6 +100,10 @@ void ModelReview::tick(Time now, Effects& out) {
   }
   if (now < review_->again_at) return;
   review_->again_at = now + options_.again_after;
+  // While there is no other witness, one that had only just begun is asked again.
+  if (is_alone()) {
+    std::ranges::move(std::exchange(review_->not_ready, {}), std::back_inserter(review_->unasked));
+  }
   ask(out);
 }
 

@@ -33,11 +33,11 @@ inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 /// the norm of its model is sound too. An unrelated model of that norm is about 1.4 times as far.
 ///
 /// A peer that has no model to compare or is gone is no witness; the next in order is asked
-/// instead. If there are too few by the time that a review is given, the source is believed within
-/// `norm_cap` times the norm of our own model, where that is known: the source may be the only
-/// other peer, but a hostile one may also only have been the first to say hello. A single witness
-/// can lie as well as the source can: the model is then refused, and the next source fares no
-/// better.
+/// instead, and the first again if there is no other. If there are too few by the time that a
+/// review is given, the source is believed within `norm_cap` times the norm of our own model, where
+/// that is known: the source may be the only other peer, but a hostile one may also only have been
+/// the first to say hello. A single witness can lie as well as the source can: the model is then
+/// refused, and the next source fares no better.
 class ModelReview {
  public:
   struct Options {
@@ -89,7 +89,9 @@ class ModelReview {
   std::optional<Verdict> take(Time now);
 
   /// Number of witnesses kept.
-  std::size_t held() const { return review_ ? review_->unasked.size() + review_->met.size() : 0; }
+  std::size_t held() const {
+    return review_ ? review_->unasked.size() + review_->not_ready.size() + review_->met.size() : 0;
+  }
 
  private:
   struct Witness {
@@ -103,6 +105,7 @@ class ModelReview {
     std::vector<Witness> witnesses;  ///< Those asked, without those that cannot answer.
     std::vector<PeerId> unasked;     ///< The first is asked next.
     std::set<PeerId> met;            ///< All that were witnesses at any time.
+    std::vector<PeerId> not_ready;   ///< Those that had no model yet when we asked them.
     std::size_t round = 1;
     Time meets_until{};
     Time again_at{};

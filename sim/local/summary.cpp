@@ -179,17 +179,15 @@ void print_ledger(const Result& result) {
   std::uint64_t chunks = 0;
   std::uint64_t done = 0;
   std::uint64_t trained = 0;
-  std::uint64_t repeated = 0;
   for (const FinishedPeer& peer : result.peers) {
     chunks = std::max(chunks, number(peer.result, "ledger", "chunks"));
     done = std::max(done, number(peer.result, "ledger", "done"));
     trained += number(peer.result, "ledger", "trained");
-    repeated += number(peer.result, "ledger", "repeated");
   }
   // In lockstep and in rounds no peer takes chunks.
   if (chunks == 0) return;
-  fmt::print("ledger       {} of {} chunks done; {} trained, {} of them again\n", done, chunks,
-             trained, repeated);
+  fmt::print("ledger       {} of {} chunks done, and {} trained again\n", done, chunks,
+             trained - std::min(trained, done));
 }
 
 /// Prints what the peers have done for the swarm's budget, and how many of them end with one model.

@@ -267,4 +267,17 @@ TEST_CASE("a witness that cannot answer is not waited for, and strangers are non
   CHECK(judged.problem() == Reason::none);
 }
 
+TEST_CASE("a single witness that has only just begun is asked again until it has a model",
+          "[unit]") {
+  Judged judged(Model(elements, 0.18F), {near});  // Of about the same norm.
+  judged.review.receive(near, Refuse{judged.id, Reason::not_ready});
+  CHECK_FALSE(judged.problem());
+  judged.out = {};
+  judged.review.tick(Time{} + std::chrono::milliseconds(500), judged.out);
+  REQUIRE(judged.out.messages.size() == 1);
+  CHECK(judged.out.messages[0].to == near);
+  judged.answer(near, trained(), 0.1F);
+  CHECK(judged.problem(Time{} + std::chrono::seconds(1)) == Reason::doubtful);
+}
+
 }  // namespace gv

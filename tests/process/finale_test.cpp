@@ -1,4 +1,5 @@
 // A budget that belongs to the swarm, in real processes: all end together with one model.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -122,6 +123,30 @@ TEST_CASE("in rounds and in lockstep real peers end with one model as well", "[p
   CHECK_FALSE(model.empty());
   CHECK(final_model(swarm, 2) == model);
   CHECK(final_model(swarm, 3) == model);
+}
+
+TEST_CASE("real peers train what one had taken that is killed", "[process]") {
+  std::string leased = together;
+  leased.insert(leased.find("[data.generated]"), "partition = \"leased\"\n");
+  Swarm swarm(4, leased);
+  swarm.start_all();
+  REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
+  swarm.kill(1);
+  for (const std::size_t number : {0, 2, 3}) CHECK(ends_cleanly(swarm, number));
+  const std::string model = final_model(swarm, 0);
+  CHECK_FALSE(model.empty());
+  CHECK(final_model(swarm, 2) == model);
+  CHECK(final_model(swarm, 3) == model);
+  // The first to know that all is done ends, and the others may end with it.
+  std::uint64_t done = 0;
+  std::uint64_t chunks = 0;
+  for (const std::size_t number : {0, 2, 3}) {
+    const auto result = nlohmann::json::parse(bytes_of(swarm.folder(number) / "result.json"));
+    done = std::max(done, result["ledger"].value("done", std::uint64_t{0}));
+    chunks = result["ledger"].value("chunks", std::uint64_t{0});
+  }
+  CHECK(chunks == 20000 / 16);
+  CHECK(done == chunks);
 }
 
 }  // namespace gv
