@@ -37,6 +37,10 @@ constexpr std::array kind_texts = {
              "[run]\nmode = \"allreduce\"\n[allreduce]\ntop_k_per_512 = 32\n", 700},
     KindText{"mixing", "[run]\nmode = \"mixing\"\n"},
     KindText{"mixing of differences", "[run]\nmode = \"mixing\"\nalgorithm = \"choco\"\n"},
+    KindText{
+        "gossip of leased data",
+        "[run]\nmode = \"gossip\"\n[data]\npartition = \"leased\"\n[gossip]\nperiod_steps = 2\n",
+        40, true},
     KindText{"pipeline", "[run]\nmode = \"pipeline\"\n[pipeline]\nstages = 2\n"},
 };
 
@@ -45,6 +49,7 @@ PeerKind made(const KindText& text) {
   const ParsedConfig parsed = parse_config_text(text.config, text.name);
   for (const Problem& problem : parsed.problems) check(false, to_string(problem));
   world.config = parsed.config;
+  world.config.run.steps = 1'000'000;
   world.config.train.schedule.learning_rate = 0.05;
   world.config.checkpoint.every_steps = 20;
   world.scenario.peers = swarm_peers;
