@@ -22,11 +22,12 @@ void append_run(Settings& all) {
   run.only_with("run.steps", "steps = 0 (or no steps at all)",
                 [](const Config& c) { return c.run.steps == 0; })
       .add("epochs", GV_FIELD(run.epochs), {0, 100000, true},
-           "passes of a peer over its own shard; in a pipeline, and with budget = \"swarm\", a "
-           "pass is as many samples as the training data have");
+           "passes over all training data, by all peers together; with budget = \"peer\" those of "
+           "a peer over its own shard");
   run.add("steps", GV_FIELD(run.steps), {0, 1e12},
-          "local steps of each peer, or runs of a pipeline, instead of epochs; 0 = by epochs. With "
-          "budget = \"swarm\" the peers make run.peers times as many together");
+          "instead of epochs: steps of each peer if all are alike, so that all make run.peers "
+          "times as many together; with budget = \"peer\" exactly those of each; in a pipeline its "
+          "runs. 0 = by epochs");
   std::vector<std::pair<std::string, ModeKind>> modes;
   for (const ModeName& mode : mode_names()) modes.emplace_back(mode.name, mode.kind);
   run.agreed().choice(
