@@ -195,7 +195,10 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void set_update_factor(double factor) override { factor_ = factor; }
-  void set_progress(double fraction) override { progress_ = fraction; }
+  void set_progress(double fraction) override {
+    progress_ = fraction;
+    progress_at_ = step_;
+  }
   void read_from(std::uint64_t position) override { move_to(step_, position); }
 
   /// Gathers the batch of the next step, assuming it is as large as the last. Does not change any
@@ -214,10 +217,13 @@ class Trainer final : public Learner, public Tunable {
     Model model;
   };
 
-  /// The schedule's position at this step of ours.
+  /// The schedule's position at this step of ours. Until it is told of more progress, the swarm is
+  /// assumed to be as quick as if all peers were alike.
   double position_at(std::uint64_t step) const {
-    return spec_.follows_swarm ? progress_ * static_cast<double>(spec_.steps)
-                               : static_cast<double>(step);
+    if (!spec_.follows_swarm) return static_cast<double>(step);
+    const auto all = static_cast<double>(spec_.steps);
+    const auto since = static_cast<double>(step - std::min(step, progress_at_));
+    return std::min(all, progress_ * all + since);
   }
 
   Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
@@ -265,12 +271,13 @@ class Trainer final : public Learner, public Tunable {
   std::shared_ptr<const DataSet> shard_;
   std::optional<Hogwild> hogwild_;  ///< Set if several threads make the steps of run_steps().
   std::uint64_t step_ = 0;
-  std::uint64_t position_ = 0;  ///< Position in the sampler's order.
-  std::size_t drawn_ = 0;       ///< Number of samples in the last gradient, until its update.
-  std::size_t batch_size_;      ///< Number of samples in the last gradient.
-  std::size_t whole_batch_;     ///< Number of samples in the last update.
-  double factor_ = 1;           ///< Factor on every update.
-  double progress_ = 0;         ///< Of the swarm.
+  std::uint64_t position_ = 0;     ///< Position in the sampler's order.
+  std::size_t drawn_ = 0;          ///< Number of samples in the last gradient, until its update.
+  std::size_t batch_size_;         ///< Number of samples in the last gradient.
+  std::size_t whole_batch_;        ///< Number of samples in the last update.
+  double factor_ = 1;              ///< Factor on every update.
+  double progress_ = 0;            ///< Of the swarm, when we were last told.
+  std::uint64_t progress_at_ = 0;  ///< Our step then.
   std::optional<Validation> validation_;
 };
 

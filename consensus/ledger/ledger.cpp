@@ -17,9 +17,9 @@ constexpr double faster_max = 4;
 constexpr Duration pace_known_after = std::chrono::seconds(10);
 /// A chunk counts as done after this long, even if no other peer has taken our model since.
 constexpr Duration kept_alone_after = std::chrono::seconds(10);
-/// Rule 4: idle for so long, and for the time of two chunks.
+/// Rule 4 needs an idle peer to have waited for this and for the time of two chunks.
 constexpr Duration idle_max = std::chrono::seconds(3);
-/// Rule 3: a helper is done at least this much sooner, and two chunks' time.
+/// Rule 3 needs the slow peer to take longer than this and the time of two chunks of ours.
 constexpr double helps_for_s = 1;
 /// A peer takes as much as it trains in this time, or in this multiple of late_s() if longer.
 constexpr double stretch_s = 4;
@@ -35,6 +35,23 @@ constexpr Duration looks_every = std::chrono::milliseconds(50);
 /// True if the first of two leases on the same chunk holds.
 bool holds(const Lease& a, PeerId peer_a, const Lease& b, PeerId peer_b) {
   return a.helps != b.helps ? a.helps : peer_a < peer_b;
+}
+
+/// True if no range of the entry reaches beyond the last chunk. A sound peer's never does.
+bool fits(const LedgerEntry& entry, std::uint64_t chunks) {
+  const auto is_within = [chunks](const ChunkRange& range) { return range.end() <= chunks; };
+  return std::ranges::all_of(entry.done, is_within) &&
+         std::ranges::all_of(entry.leases, is_within, &Lease::chunks);
+}
+
+void add(const ChunkSet& chunks, ChunkSet& to) {
+  for (const ChunkRange& range : chunks.ranges(chunks.size())) to.add(range.begin, range.end());
+}
+
+void remove(const ChunkSet& chunks, ChunkSet& from) {
+  for (const ChunkRange& range : chunks.ranges(chunks.size())) {
+    from.remove(range.begin, range.end());
+  }
 }
 
 std::uint64_t chunks_in(const std::vector<Lease>& leases) {
@@ -80,6 +97,7 @@ double Ledger::Other::remaining(Time now) const {
 void Ledger::hear(Time now, std::span<const LedgerReport> reports, double fastest) {
   for (auto& [peer, other] : others_) other.lives = false;
   for (const LedgerReport& report : reports) {
+    if (!fits(*report.entry, options_.chunks)) continue;
     const auto [found, is_new] = others_.try_emplace(report.peer);
     Other& other = found->second;
     if (is_new) other.heard_at = other.told_at = now;
@@ -105,7 +123,7 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double fastes
 /// Rule 1: takes over what the peer says that it has done, as far as it can have done that.
 void Ledger::believe(Other& other) {
   for (const ChunkRange& range : other.entry.done) {
-    const std::uint64_t end = std::min(range.end(), options_.chunks);
+    const std::uint64_t end = range.end();
     std::uint64_t next = done_.first_missing(std::max(range.begin, whole_));
     while (next < end && other.allowance >= 1) {
       const std::uint64_t gap_end = done_.first_present(next, end);
@@ -139,9 +157,7 @@ void Ledger::yield_leases() {
   for (const Lease& lease : ahead_) {
     ChunkSet chunks;
     chunks.add(std::max(lease.chunks.begin, whole_), lease.chunks.end());
-    for (const ChunkRange& range : done_.ranges(done_.size())) {
-      chunks.remove(range.begin, range.end());
-    }
+    remove(done_, chunks);
     for (const auto& [peer, other] : others_) {
       if (!other.lives) continue;
       for (const Lease& theirs : other.entry.leases) {
@@ -287,8 +303,7 @@ bool Ledger::take_free(double pace) {
       busy.add(theirs.chunks.begin, theirs.chunks.end());
     }
   }
-  const ChunkSet mine = own();
-  for (const ChunkRange& range : mine.ranges(mine.size())) busy.add(range.begin, range.end());
+  add(own(), busy);
   const std::uint64_t free = options_.chunks - whole_ - busy.count(whole_, options_.chunks);
   return take_gap(busy, stretch(pace, free), false);
 }
@@ -321,10 +336,8 @@ bool Ledger::help(Time now, double pace) {
   for (const Lease& lease : slowest->entry.leases) {
     theirs.add(std::max(lease.chunks.begin, whole_), lease.chunks.end());
   }
-  for (const ChunkRange& range : done_.ranges(done_.size()))
-    theirs.remove(range.begin, range.end());
-  const ChunkSet mine = own();
-  for (const ChunkRange& range : mine.ranges(mine.size())) theirs.remove(range.begin, range.end());
+  remove(done_, theirs);
+  remove(own(), theirs);
   for (const auto& [peer, other] : others_) {  // Others may help as well.
     if (!other.lives) continue;
     for (const Lease& lease : other.entry.leases) {
@@ -341,8 +354,7 @@ bool Ledger::help(Time now, double pace) {
 /// Rule 4.
 void Ledger::take_any(double pace) {
   ChunkSet known = done_;
-  const ChunkSet mine = own();
-  for (const ChunkRange& range : mine.ranges(mine.size())) known.add(range.begin, range.end());
+  add(own(), known);
   take_gap(known, stretch(pace, options_.chunks), true);
 }
 

@@ -124,7 +124,7 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   // model. After that only this process knows the bits of its checkpoint.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = work_.is_on() ? work_.options().resumed : step * options_.batch,
+       .samples = std::max(work_.options().resumed, step * options_.batch),
        .lineage =
            hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
                         step == 0 || options_.averages_models ? 0 : hash_combine(step, session_))});

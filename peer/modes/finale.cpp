@@ -7,15 +7,12 @@
 
 #include "base/check.hpp"
 #include "peer/modes/allreduce.hpp"
-#include "peer/modes/generations.hpp"
 
 namespace gv {
 namespace {
 
 /// Peers that train on are waited for no longer. They download the mean.
 constexpr Duration waits_for_others = std::chrono::seconds(10);
-/// A peer that has not got a mean in this many generations ends with its own model.
-constexpr std::uint64_t attempts_max = 16;
 /// Reports of other peers are added up at most this often, because that takes a pass over all.
 constexpr Duration hears_every = std::chrono::milliseconds(20);
 
@@ -78,8 +75,7 @@ bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const M
 
 bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, Membership& members,
                     Effects& out, std::vector<Job>& jobs) {
-  const bool may_begin = !mean_ && is_ending_ && course.phase() != Phase::done;
-  if (may_begin && is_still && !course.is_leaving()) {
+  if (!mean_ && is_ending_ && is_still && !course.is_leaving()) {
     // The others begin without a peer that is not still, but not at once.
     if (course.phase() != Phase::finishing) {
       still_since_ = now;
@@ -89,14 +85,6 @@ bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, M
   }
   if (!mean_) return false;
   mean_->tick(now, members, out, jobs);
-  const Generations& tried = *mean_->generations();
-  const bool is_in_vain = tried.count() > attempts_max && tried.operations() == 0;
-  if (is_in_vain && course.phase() != Phase::done && mean_->course().jobs_under_way() == 0) {
-    mean_.reset();
-    course.enter(now, Phase::done, mode, members, out);
-    out.tell(FinaleMissed{});
-    return false;
-  }
   if (mean_->phase() != Phase::done || course.phase() == Phase::done) return true;
   course.enter(now, Phase::done, mode, members, out);
   if (mean_->step() >= last_step()) {

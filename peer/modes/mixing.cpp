@@ -81,7 +81,7 @@ void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   // Models differ, so a version only says how far a peer is, and that it belongs to this run.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = finale_.is_on() ? course_.options().work.resumed : step * options_.batch,
+       .samples = std::max(course_.options().work.resumed, step * options_.batch),
        .lineage = hash_combine(course_.options().run_seed, course_.options().layout_hash)});
   follow_budget(now);
 }
@@ -172,12 +172,12 @@ void MixingMode::look_after_generation(Time now, Effects& out) {
 
 /// Something is wrong: ends the generation for all.
 void MixingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  if (finale_.is_ending()) return;  // We have left, and a round whose messages are there remains.
   if (generations_.disturb(now, blamed, out)) abandon();
 }
 
 void MixingMode::peer_gone(Time now, PeerId peer, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->peer_gone(now, peer, out);
-  if (finale_.is_ending()) return;
   if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
 }
 
@@ -405,7 +405,6 @@ std::span<std::byte> MixingMode::place(PeerId from, const TransferId& id, std::u
 
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->lane_lost(now, peer, out);
-  if (finale_.is_ending()) return;
   // Lanes to a peer that we refuse are closed, and nobody waits for what would have come.
   if (!is_in_step(options_.rule) && generations_.agreement().refuses(peer)) return;
   const Generation* generation = generations_.current();

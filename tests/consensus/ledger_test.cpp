@@ -280,6 +280,16 @@ TEST_CASE("one that takes chunks and never trains them holds up nobody for long"
   CHECK(took <= 600 * 16 / 300.0 + 12);
 }
 
+TEST_CASE("ranges beyond the last chunk are not believed, and nobody trains them", "[unit]") {
+  Swarm swarm({100, 100, 100, 100}, 600);
+  swarm.lie(3, {.whole = chunk_number_max,
+                .done = {{590, 100}, {chunk_number_max, chunk_number_max}},
+                .leases = {{{595, 100}, true}, {{chunk_number_max, 100}, false}}});
+  const double took = swarm.run();
+  CHECK(took <= 600 * 16 / 300.0 + 6);
+  CHECK(swarm.trained().rbegin()->first == 599);
+}
+
 TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
   Ledger ledger({.self = PeerId{1}, .chunks = 10, .steps = 4, .last_steps = 2});
   ledger.restore({.whole = 3, .done = {{5, 2}, {9, 40}}, .leases = {}});

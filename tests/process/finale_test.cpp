@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/process/swarm.hpp"
 
@@ -66,6 +67,16 @@ bool ends_cleanly(Swarm& swarm, std::size_t number) {
   return ending.signal == 0 && ending.exit_code == 0;
 }
 
+/// True if the peers end cleanly and have written the same bytes.
+bool end_with_one_model(Swarm& swarm, const std::vector<std::size_t>& peers) {
+  bool are_clean = true;
+  for (const std::size_t number : peers) are_clean &= ends_cleanly(swarm, number);
+  const std::string model = final_model(swarm, peers.front());
+  return are_clean && !model.empty() && std::ranges::all_of(peers, [&](std::size_t number) {
+           return final_model(swarm, number) == model;
+         });
+}
+
 }  // namespace
 
 TEST_CASE("real peers stop together, also a slow one, and write the same bytes", "[process]") {
@@ -79,10 +90,7 @@ TEST_CASE("real peers stop together, also a slow one, and write the same bytes",
     swarm.signal(3, SIGCONT);
     swarm.status(3);
   }
-  for (const std::size_t number : {0, 1, 2, 3}) CHECK(ends_cleanly(swarm, number));
-  const std::string model = final_model(swarm, 0);
-  CHECK_FALSE(model.empty());
-  for (const std::size_t number : {1, 2, 3}) CHECK(final_model(swarm, number) == model);
+  CHECK(end_with_one_model(swarm, {0, 1, 2, 3}));
   std::uint64_t trained = 0;
   for (const std::size_t number : {0, 1, 2, 3}) {
     const auto done = swarm.events(number, "finale_done");
@@ -103,11 +111,7 @@ TEST_CASE("real peers end with one model after one is killed and another started
   swarm.kill(2);
   REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.4; }, 60s));
   swarm.start(2);
-  for (const std::size_t number : {0, 2, 3}) CHECK(ends_cleanly(swarm, number));
-  const std::string model = final_model(swarm, 0);
-  CHECK_FALSE(model.empty());
-  CHECK(final_model(swarm, 2) == model);
-  CHECK(final_model(swarm, 3) == model);
+  CHECK(end_with_one_model(swarm, {0, 2, 3}));
   CHECK(final_model(swarm, 1).empty());
 }
 
@@ -118,11 +122,7 @@ TEST_CASE("in rounds and in lockstep real peers end with one model as well", "[p
   swarm.start_all();
   REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
   swarm.kill(1);
-  for (const std::size_t number : {0, 2, 3}) CHECK(ends_cleanly(swarm, number));
-  const std::string model = final_model(swarm, 0);
-  CHECK_FALSE(model.empty());
-  CHECK(final_model(swarm, 2) == model);
-  CHECK(final_model(swarm, 3) == model);
+  CHECK(end_with_one_model(swarm, {0, 2, 3}));
 }
 
 TEST_CASE("real peers train what one had taken that is killed", "[process]") {
@@ -132,11 +132,7 @@ TEST_CASE("real peers train what one had taken that is killed", "[process]") {
   swarm.start_all();
   REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
   swarm.kill(1);
-  for (const std::size_t number : {0, 2, 3}) CHECK(ends_cleanly(swarm, number));
-  const std::string model = final_model(swarm, 0);
-  CHECK_FALSE(model.empty());
-  CHECK(final_model(swarm, 2) == model);
-  CHECK(final_model(swarm, 3) == model);
+  CHECK(end_with_one_model(swarm, {0, 2, 3}));
   // The first to know that all is done ends, and the others may end with it.
   std::uint64_t done = 0;
   std::uint64_t chunks = 0;

@@ -323,4 +323,21 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
   }
 }
 
+TEST_CASE("the swarm's schedule goes on within a task from the progress it was told of", "[unit]") {
+  const auto shard = images(200);
+  TrainerSpec spec = spec_of(mlp({8}, 10), OptimizerKind::momentum);
+  const auto plain = built_in_learner(spec, shard);
+  plain->run_steps(60);
+  spec.follows_swarm = true;
+  const auto told = built_in_learner(spec, shard);
+  for (const double progress : {0.0, 0.2, 0.4}) {
+    told->set_progress(progress);
+    told->run_steps(20);
+  }
+  CHECK(copied(told->parameters()) == copied(plain->parameters()));
+  // Progress that others have made as well counts at once.
+  told->set_progress(0.9);
+  CHECK(told->learning_rate() < 0.5 * plain->learning_rate());
+}
+
 }  // namespace gv
