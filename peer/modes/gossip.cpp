@@ -31,6 +31,9 @@ PairExchange::Options exchange_options(const CourseOptions& course, const Gossip
   PairExchange::Options exchange = options.exchange;
   exchange.layout_hash = course.layout_hash;
   exchange.elements = course.elements;
+  // Other settings make other lengths. The clip bounds what a long model does to others, and a copy
+  // is judged by its loss.
+  if (options.population.is_on()) exchange.norm_cap = 0;
   return exchange;
 }
 
@@ -49,7 +52,7 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
               .elements = course.elements + options_.population.rest_elements()}),
       reviews_{.session = session, .last = reviews_from},
       review_({.layout_hash = course.layout_hash,
-               .norm_cap = static_cast<double>(options_.exchange.norm_cap)}),
+               .norm_cap = exchange_options(course, options_).norm_cap}),
       review_draws_(rng_.fork("review")),
       server_({.layout_hash = course.layout_hash}),
       population_(options_.population, rng_),
@@ -402,7 +405,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
-  // Where nobody else could have our model, what it has learnt is as safe as it can be.
+  // Where no other peer could have our model, what it has learnt is as safe as it can be.
   if (options_.alpha == 0 || members.view().size() < 2) ledger->kept(step_);
   const SnapshotPtr& snapshot = exchange_.snapshot();
   if (ledger->is_idle() && ledger->has_unkept() && snapshot && snapshot->step >= step_ &&
@@ -455,7 +458,9 @@ void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
 std::uint64_t GossipMode::leased_steps(Time now, std::uint64_t steps) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr) return steps;
+  const bool was_idle = ledger->is_idle();
   const auto part = ledger->next(now, finale_.work().chunks_per_second());
+  if (was_idle && part) finale_.work().train(now);  // Idle time is no part of our pace.
   return part ? std::min(steps, part->steps) : 0;
 }
 

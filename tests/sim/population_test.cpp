@@ -122,6 +122,17 @@ TEST_CASE("lineages are a forest", "[sim]") {
   CHECK(roots == 8);
 }
 
+TEST_CASE("a peer of a population copies a better one whose model is much longer", "[sim]") {
+  Simulator::Options options = population_world(2, 1024);
+  REQUIRE(options.node.gossip.exchange.norm_cap == 10);
+  // The optimum has a norm of 32. The slow peer's model begins at zero and hardly moves.
+  Simulator world(options, learners(options, {1e-6, 0.2}));
+  PopulationTally tally;
+  world.watch(tally);
+  world.run(Time(20s));
+  CHECK(tally.copies(0) > 0);
+}
+
 TEST_CASE("a population of equals copies nothing", "[sim]") {
   Simulator::Options options = population_world(6);
   Simulator world(options, [&](std::size_t peer) {
