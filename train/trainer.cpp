@@ -135,7 +135,10 @@ class Trainer final : public Learner, public Tunable {
     move_to(step_ + steps, position_after_.value_or(position_));
   }
 
-  void go_on_at(std::uint64_t step) override { move_to(step, position_); }
+  void go_on_at(std::uint64_t step) override {
+    move_to(step, position_);
+    progress_at_ = step;
+  }
 
   /// The sampler continues where `step` batches of the usual size would have left it.
   void adopt(std::span<const float> parameters, std::uint64_t step) override {
@@ -143,6 +146,7 @@ class Trainer final : public Learner, public Tunable {
     std::ranges::copy(parameters, parameters_.begin());
     optimizer_.reset();
     move_to(step, sampler_.after_batches(step, spec_.batch));
+    progress_at_ = step;
   }
 
   void adopt_model(std::span<const float> parameters, std::uint64_t step) override {
@@ -250,6 +254,7 @@ class Trainer final : public Learner, public Tunable {
   /// with our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
     std::ranges::copy(others, parameters_.begin());
+    progress_at_ = new_step;
     if (new_step <= step_) {
       move_to(new_step, position_);
       return;

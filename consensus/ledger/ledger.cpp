@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 namespace gv {
@@ -21,11 +19,10 @@ constexpr Duration kept_alone_after = std::chrono::seconds(10);
 constexpr Duration idle_max = std::chrono::seconds(3);
 /// Rule 3 needs the slow peer to take longer than this and the time of two chunks of ours.
 constexpr double helps_for_s = 1;
-/// A peer takes as much as it trains in this time, or in this multiple of late_s() if longer.
-constexpr double stretch_s = 4;
-constexpr double stretch_words = 4;
-/// Up to this many peers hear at once what a peer tells. Among more it takes some rounds of probes.
-constexpr std::size_t told_at_once = 32;
+/// A peer takes as much as it trains in this time, and less towards the end of the work, but no
+/// less than in the time in which others hear of it.
+constexpr double take_s = 4;
+constexpr double hear_s = 0.1;
 /// A helper lets each peer with a smaller id go first for so long, but not all of them together.
 constexpr Duration waits_for_each = std::chrono::milliseconds(50);
 constexpr Duration waits_max = std::chrono::seconds(1);
@@ -48,9 +45,12 @@ void add(const ChunkSet& chunks, ChunkSet& to) {
   for (const ChunkRange& range : chunks.ranges(chunks.size())) to.add(range.begin, range.end());
 }
 
-void remove(const ChunkSet& chunks, ChunkSet& from) {
-  for (const ChunkRange& range : chunks.ranges(chunks.size())) {
-    from.remove(range.begin, range.end());
+/// Adds those of the range that are not in `done`.
+void add_missing(const ChunkRange& range, const ChunkSet& done, ChunkSet& to) {
+  for (std::uint64_t at = done.first_missing(range.begin); at < range.end();) {
+    const std::uint64_t end = std::min(done.first_present(at, range.end()), range.end());
+    to.add(at, end);
+    at = done.first_missing(end);
   }
 }
 
@@ -71,15 +71,6 @@ void Ledger::restore(const LedgerEntry& entry) {
   }
 }
 
-/// The time until all have heard our word, about.
-double Ledger::late_s() const {
-  const auto peers = static_cast<double>(living());
-  return living() <= told_at_once ? 0.1 : std::log2(peers) + 3;
-}
-
-/// The time in which we train what we take at once.
-double Ledger::take_s() const { return std::max(stretch_s, stretch_words * late_s()); }
-
 std::uint64_t Ledger::living() const {
   std::uint64_t peers = 1;
   for (const auto& [peer, other] : others_) peers += other.lives;
@@ -94,14 +85,25 @@ double Ledger::Other::remaining(Time now) const {
   return std::max(0.0, taken - pace * seconds(now - told_at));
 }
 
-void Ledger::hear(Time now, std::span<const LedgerReport> reports, double fastest) {
+void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) {
   for (auto& [peer, other] : others_) other.lives = false;
+  // No peer's own pace counts for what is believed of it.
+  const LedgerReport* fastest = nullptr;
+  for (const LedgerReport& report : reports) {
+    if (fastest == nullptr || report.pace > fastest->pace) fastest = &report;
+  }
+  double second = pace;
+  for (const LedgerReport& report : reports) {
+    if (&report != fastest) second = std::max(second, report.pace);
+  }
   for (const LedgerReport& report : reports) {
     if (!fits(*report.entry, options_.chunks)) continue;
     const auto [found, is_new] = others_.try_emplace(report.peer);
     Other& other = found->second;
     if (is_new) other.heard_at = other.told_at = now;
-    other.allowance += faster_max * fastest * seconds(now - other.heard_at);
+    const double most = &report == fastest ? second : std::max(second, fastest->pace);
+    other.allowance = std::min(other.allowance + faster_max * most * seconds(now - other.heard_at),
+                               static_cast<double>(options_.chunks));
     other.heard_at = now;
     other.pace = report.pace;
     other.lives = report.lives;
@@ -156,8 +158,8 @@ void Ledger::yield_leases() {
   std::deque<Lease> left;
   for (const Lease& lease : ahead_) {
     ChunkSet chunks;
-    chunks.add(std::max(lease.chunks.begin, whole_), lease.chunks.end());
-    remove(done_, chunks);
+    add_missing(lease.chunks, done_, chunks);
+    chunks.remove(0, whole_);
     for (const auto& [peer, other] : others_) {
       if (!other.lives) continue;
       for (const Lease& theirs : other.entry.leases) {
@@ -193,7 +195,7 @@ ChunkSet Ledger::own() const {
 std::optional<LedgerWork> Ledger::next(Time now, double pace) {
   if (!current_) {
     // Others hear of what comes next before we begin it.
-    if (static_cast<double>(ahead()) < 1 + pace * take_s() / 2) take(now, pace);
+    if (static_cast<double>(ahead()) < 1 + pace * take_s / 2) take(now, pace);
     if (ahead_.empty()) {
       if (!idle_since_) idle_since_ = now;
       looks_again_at_ = now + looks_every;
@@ -259,8 +261,8 @@ void Ledger::give_up_leases() {
 /// As many chunks as we train in a stretch. Towards the end of the work fewer, but not so few that
 /// others hear of them too late.
 std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
-  const auto most = static_cast<std::uint64_t>(pace * take_s());
-  const auto least = static_cast<std::uint64_t>(pace * late_s());
+  const auto most = static_cast<std::uint64_t>(pace * take_s);
+  const auto least = static_cast<std::uint64_t>(pace * hear_s);
   const std::uint64_t share = std::max(least, free / (2 * living()));
   return std::max<std::uint64_t>(1, std::min(most, share));
 }
@@ -285,7 +287,7 @@ void Ledger::take(Time now, double pace) {
   const double idle_s = seconds(idle_max) + (pace > 0 ? 2 / pace : 0);
   const bool is_long_idle = idle_since_ && seconds(now - *idle_since_) >= idle_s;
   takes_any_ = takes_any_ || is_full || is_long_idle;
-  if (takes_any_) take_any(pace);
+  if (takes_any_) take_any(pace, is_full);
 }
 
 void Ledger::lease(std::uint64_t begin, std::uint64_t count, bool helps) {
@@ -305,7 +307,10 @@ bool Ledger::take_free(double pace) {
   }
   add(own(), busy);
   const std::uint64_t free = options_.chunks - whole_ - busy.count(whole_, options_.chunks);
-  return take_gap(busy, stretch(pace, free), false);
+  if (free == 0) return false;
+  const std::uint64_t room = room_for_others(free);
+  take_gap(busy, room < free ? room : 0, stretch(pace, free), false);
+  return true;
 }
 
 /// True if we have nothing to do, and for longer than peers with smaller ids, so that not all take
@@ -333,11 +338,10 @@ bool Ledger::help(Time now, double pace) {
   }
   if (slowest == nullptr) return false;
   ChunkSet theirs;
-  for (const Lease& lease : slowest->entry.leases) {
-    theirs.add(std::max(lease.chunks.begin, whole_), lease.chunks.end());
-  }
-  remove(done_, theirs);
-  remove(own(), theirs);
+  for (const Lease& lease : slowest->entry.leases) add_missing(lease.chunks, done_, theirs);
+  theirs.remove(0, whole_);
+  const ChunkSet mine = own();
+  for (const ChunkRange& range : mine.ranges(mine.size())) theirs.remove(range.begin, range.end());
   for (const auto& [peer, other] : others_) {  // Others may help as well.
     if (!other.lives) continue;
     for (const Lease& lease : other.entry.leases) {
@@ -351,19 +355,17 @@ bool Ledger::help(Time now, double pace) {
   return true;
 }
 
-/// Rule 4.
-void Ledger::take_any(double pace) {
+/// Rule 4. If we have no room left for what we have done, we close the first gap.
+void Ledger::take_any(double pace, bool is_full) {
   ChunkSet known = done_;
   add(own(), known);
-  take_gap(known, stretch(pace, options_.chunks), true);
+  const std::uint64_t free = options_.chunks - whole_ - known.count(whole_, options_.chunks);
+  const std::uint64_t room = is_full ? 0 : room_for_others(free);
+  if (free > 0) take_gap(known, room < free ? room : 0, stretch(pace, options_.chunks), true);
 }
 
-/// Takes chunks that are not in `busy`, at most this many, behind those that we leave to others.
-bool Ledger::take_gap(const ChunkSet& busy, std::uint64_t most, bool helps) {
-  const std::uint64_t free = options_.chunks - whole_ - busy.count(whole_, options_.chunks);
-  if (free == 0) return false;
-  std::uint64_t room = room_for_others(free);
-  if (room >= free) room = 0;
+/// Takes chunks that are not in `busy`, at most `most`, behind the first `room` of these.
+void Ledger::take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t most, bool helps) {
   std::uint64_t at = busy.first_missing(whole_);
   std::uint64_t end = busy.first_present(at, options_.chunks);
   while (room >= end - at) {
@@ -372,21 +374,22 @@ bool Ledger::take_gap(const ChunkSet& busy, std::uint64_t most, bool helps) {
     end = busy.first_present(at, options_.chunks);
   }
   lease(at + room, std::min(most, end - at - room), helps);
-  return true;
 }
 
 // ---- What we tell ----
 
 LedgerEntry Ledger::entry() const {
   LedgerEntry entry{.whole = whole_, .done = mine_.ranges(ledger_ranges_max), .leases = {}};
+  // What comes next matters most to the others, if not all ranges fit.
   ChunkSet plain;
   ChunkSet helping;
+  ChunkSet trained;
   for (const Lease& lease : ahead_) {
     (lease.helps ? helping : plain).add(lease.chunks.begin, lease.chunks.end());
   }
-  for (const Trained& trained : trained_) plain.add(trained.chunk, trained.chunk + 1);
   if (current_) (current_->helps ? helping : plain).add(current_->chunk, current_->chunk + 1);
-  for (const ChunkSet* set : {&plain, &helping}) {
+  for (const Trained& one : trained_) trained.add(one.chunk, one.chunk + 1);
+  for (const ChunkSet* set : {&plain, &helping, &trained}) {
     for (const ChunkRange& range : set->ranges(ledger_leases_max - entry.leases.size())) {
       entry.leases.push_back({range, set == &helping});
     }

@@ -35,17 +35,17 @@ struct LedgerWork {
 /// One peer's view of which chunks of the swarm's data are trained, and its own part in them.
 ///
 /// All passes over the data are one sequence of chunks, of some steps each. Each peer takes
-/// *leases* on the next few chunks that nobody has done or taken, as many as it trains in some
-/// seconds, and tells the others before it needs them. So the work follows each peer's pace, and
-/// nobody deals it. It leaves room for what peers with smaller ids may take at the same moment. If
+/// *leases* on the next few chunks that no peer has done or taken, as many as it trains in some
+/// seconds, and tells the others before it needs them. So the work follows each peer's pace,
+/// without a dealer. It leaves room for what peers with smaller ids may take at the same moment. If
 /// two take the same chunk all the same, the one with the smaller id keeps it. A chunk is *done*
 /// once its peer has exchanged models since, so that it is not lost with the peer. A dead peer's
 /// leases are free.
 ///
 /// Rules that keep it from standing still or from repeating work:
-/// 1. A peer's word about a chunk counts only for what it has done itself, and only as fast as
-///    four times the fastest measured pace. So a lie about others' work is not believed, and one
-///    about its own is limited.
+/// 1. A peer's word that it has done a chunk is believed as fast as four times the highest pace
+///    measured at other peers. So a lie is limited. What it says of others' work counts only by
+///    rule 2.
 /// 2. "All chunks below n are done" is a fact of its own: the largest n that more than a third of
 ///    the live peers tell. A peer tells what it has done until they know it.
 /// 3. A peer that has nothing to do helps the one that needs longest: it takes chunks from the end
@@ -64,15 +64,14 @@ class Ledger {
     std::uint64_t last_steps = 1;  ///< Of the last chunk.
   };
   /// Most chunks that a peer has taken or not exchanged yet.
-  static constexpr std::uint64_t held_max = 256;
+  static constexpr std::uint64_t held_max = leased_chunks_max - 1;
 
   explicit Ledger(const Options& options) : options_(options) {}
   /// Goes on from what our checkpoint says that we had done.
   void restore(const LedgerEntry& entry);
 
-  /// Takes over what the others tell. `fastest`: the highest pace that we have measured, in chunks
-  /// a second.
-  void hear(Time now, std::span<const LedgerReport> reports, double fastest);
+  /// Takes over what the others tell. `pace`: our own chunks a second; 0: not known.
+  void hear(Time now, std::span<const LedgerReport> reports, double pace);
 
   // ---- Our own work ----
 
@@ -82,9 +81,9 @@ class Ledger {
   std::optional<LedgerWork> under_way() const;
   /// We have made this many steps of the work that next() named. `step` is that of our model.
   void made(Time now, std::uint64_t steps, std::uint64_t step);
-  /// Another peer has our model as of that step, or nobody else is there to have it.
+  /// Another peer has our model as of that step, or there is no other that could have it.
   void kept(std::uint64_t step);
-  /// Our model was replaced: what nobody else had is lost.
+  /// Our model was replaced: what no other peer had is lost.
   void lose();
   /// We were away: the others have taken over what we had taken.
   void give_up_leases();
@@ -142,8 +141,6 @@ class Ledger {
   };
 
   std::uint64_t living() const;
-  double late_s() const;
-  double take_s() const;
   void believe(Other& other);
   void learn_whole();
   void yield_leases();
@@ -151,8 +148,8 @@ class Ledger {
   bool take_free(double pace);
   bool may_help(Time now) const;
   bool help(Time now, double pace);
-  void take_any(double pace);
-  bool take_gap(const ChunkSet& busy, std::uint64_t most, bool helps);
+  void take_any(double pace, bool is_full);
+  void take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t most, bool helps);
   void lease(std::uint64_t begin, std::uint64_t count, bool helps);
   std::uint64_t stretch(double pace, std::uint64_t free) const;
   std::uint64_t room_for_others(std::uint64_t free) const;

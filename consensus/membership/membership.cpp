@@ -12,9 +12,9 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t push_pull_members = 128;  ///< In one message: well below 64 KiB.
-constexpr std::size_t introductions_max = 32;   ///< Peers told at once that we are alive.
-constexpr std::size_t relays_max = 64;          ///< Indirect probes done for others at a time.
+constexpr std::size_t push_pull_members = 64;  ///< In one message: below 64 KiB, ledgers included.
+constexpr std::size_t introductions_max = 32;  ///< Peers told at once that we are alive.
+constexpr std::size_t relays_max = 64;         ///< Indirect probes done for others at a time.
 constexpr int greetings_max = 6;  ///< On a new link; the last wait is 32 probe periods.
 
 }  // namespace

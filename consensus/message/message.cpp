@@ -10,9 +10,6 @@
 namespace gv {
 namespace {
 
-/// The most chunks that a peer has taken or trained and not passed on, and one under way.
-constexpr std::uint64_t leased_chunks_max = 257;
-
 /// Empty if there are at most `most`.
 std::string too_many(std::size_t count, std::size_t most, const char* what) {
   if (count <= most) return "";

@@ -99,6 +99,8 @@ inline constexpr std::uint64_t chunk_number_max = std::uint64_t{1} << 48;
 /// The most ranges of done chunks and the most leases in an entry, so that messages stay small.
 inline constexpr std::size_t ledger_ranges_max = 32;
 inline constexpr std::size_t ledger_leases_max = 8;
+/// The most chunks that a peer has taken or trained and not passed on, one under way included.
+inline constexpr std::uint64_t leased_chunks_max = 257;
 
 /// What a peer tells about chunks of leased data (see Ledger).
 struct LedgerEntry {

@@ -82,8 +82,9 @@ void ModelReview::receive(PeerId from, const Message& message) {
   if (const auto* answer = std::get_if<SketchReply>(&message)) {
     if (!witness->answer && !is_decided()) witness->answer = *answer;
   } else if (const auto* refuse = std::get_if<Refuse>(&message)) {
+    const bool begins = refuse->reason == Reason::not_ready && !witness->answer;
     drop(from);
-    if (refuse->reason == Reason::not_ready) review_->not_ready.push_back(from);
+    if (begins) review_->not_ready.push_back(from);
   }
 }
 

@@ -157,7 +157,15 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
 
 std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data) {
   if (!has_swarm_budget(config)) return 0;
-  if (config.run.steps > 0) return config.run.steps * config.train.batch * config.run.peers;
+  if (config.run.steps > 0) {
+    const double samples = static_cast<double>(config.run.steps) *
+                           static_cast<double>(config.train.batch) *
+                           static_cast<double>(config.run.peers);
+    constexpr std::uint64_t most = std::uint64_t{1} << 62;
+    return samples < static_cast<double>(most)
+               ? config.run.steps * config.train.batch * config.run.peers
+               : most;
+  }
   return static_cast<std::uint64_t>(
       std::max(1.0, std::round(config.run.epochs * static_cast<double>(all_data))));
 }

@@ -41,6 +41,13 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
          .reason = "\"" + parsed.config.run.algorithm + "\" does not work in rounds",
          .remedy = "`grapevine algorithms` shows which do"});
   }
+  if (switched.problems.empty() && running.data.partition.kind == PartitionKind::leased &&
+      !is_in_step(parsed.config.mixing.rule)) {
+    switched.problems.push_back(
+        {.place = "mixing.staleness",
+         .reason = "peers that mix without waiting do not know what part of leased data is theirs",
+         .remedy = "take a rule that waits"});
+  }
   switched.rule = parsed.config.mixing.rule;
   switched.period = parsed.config.mixing.period_steps;
   return switched;

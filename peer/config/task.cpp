@@ -319,7 +319,7 @@ Task task_of(const Config& config, const Learner& learner) {
   if (has_swarm_budget(config) && config.run.steps == 0) {
     task.problems.push_back(
         {"run.epochs", "only the built-in data sets say how many samples all peers have together",
-         "write run.steps: the steps of each peer if all were alike"});
+         "write run.steps, the steps of each peer if all were alike, or budget = \"peer\""});
   }
   if (config.data.partition.kind == PartitionKind::leased) {
     task.problems.push_back({"data.partition",

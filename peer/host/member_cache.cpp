@@ -17,7 +17,7 @@ namespace gv {
 namespace {
 
 constexpr std::size_t lines_max = 4096;
-constexpr std::size_t line_bytes_max = 4096;  ///< Our own lines have at most about 1200.
+constexpr std::size_t line_bytes_max = 4096;  ///< Our own lines have at most about 1400.
 constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
 
 std::string to_line(const Member& member) {

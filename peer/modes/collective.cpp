@@ -100,10 +100,12 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   // data, samples that were another's part may be ours now.
   const bool has_other_samples =
       options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share_);
-  if (!gradient_.valid || has_other_samples || (gradient_.samples != share_ && !sum_.local)) {
+  const bool is_another = sum_.local ? gradient_.steps != steps_ : gradient_.samples != share_;
+  if (!gradient_.valid || has_other_samples || is_another) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),
                  .samples = share_,
+                 .steps = steps_,
                  .first = first_sample(),
                  .begin = plan_.elements + lanes,
                  .job = 0,

@@ -95,6 +95,7 @@ class Collective {
   struct Gradient {
     Vector values;
     std::uint32_t samples = 0;
+    std::uint64_t steps = 0;  ///< Local steps in it.
     std::uint64_t first = 0;  ///< As first_sample().
     std::size_t begin = 0;    ///< Values are final from this element on.
     std::uint64_t job = 0;    ///< Job that computes it; 0: not asked for yet.

@@ -43,7 +43,11 @@ Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
   options_.agreement.first_ballot = first_ballot_of_mean;
 }
 
-std::uint64_t Finale::last_step() const { return work_.options().budget + 2; }
+std::uint64_t Finale::last_step() const {
+  // A version has at most 10^12 steps, and no peer makes nearly as many.
+  constexpr std::uint64_t most = 1'000'000'000'000;
+  return std::min(work_.options().budget + 2, most);
+}
 
 bool Finale::is_due(Time now, const Membership& members) {
   if (!heard_ || now >= *heard_ + hears_every) {

@@ -320,6 +320,9 @@ void MixingMode::go_on(Time now, Effects& out) {
   ModelVersion after = before;
   after.step += steps;
   after.samples += steps * samples_together();
+  if (finale_.is_on() && !is_in_step(options_.rule)) {
+    after.samples = std::max(before.samples, finale_.work().counted());
+  }
   generations_.agreement().set_version(after);
   follow_budget(now);
   generations_.operation_done(now, before.step, steps, out);

@@ -96,17 +96,21 @@ void SwarmWork::hear(Time now, const Membership& members) {
   }
   for (auto& [peer, other] : others_) other.trains = other.lives = false;
   members.for_each_other([&](const Member& member) { hear(now, member); });
-  if (ledger_) {
-    hear_ledgers(now, members);
-  } else {
-    take_total(now);
-  }
+  if (ledger_) return hear_ledgers(now, members);
+  const std::uint64_t before = base_;
+  take_total(now);
+  if (base_ == before) return;
+  // The total contains what we have not believed of the others' counts yet.
+  members.for_each_other([&](const Member& member) {
+    if (!member.progress.work) return;
+    Other& other = others_.at(member.id);
+    other.told = std::max(other.told, member.progress.work->samples);
+  });
 }
 
 void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   const auto chunk = static_cast<double>(options_.batch * options_.chunk_steps);
   std::vector<LedgerReport> reports;
-  double fastest = pace_.per_second();
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !member.progress.work->ledger) return;
     const Other& other = others_.at(member.id);
@@ -117,9 +121,8 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
          .entry = &*member.progress.work->ledger,
          .pace = other.pace.per_second() / chunk,
          .lives = other.lives && (phase == Phase::joining || phase == Phase::training)});
-    fastest = std::max(fastest, other.pace.per_second());
   });
-  ledger_->hear(now, reports, fastest / chunk);
+  ledger_->hear(now, reports, chunks_per_second());
 }
 
 void SwarmWork::hear(Time now, const Member& member) {

@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// The same for peers that agree on the parts of each, so that nobody has to take any.
+/// The same for peers that agree on the part of each, so that none has to take any.
 SwarmWorkOptions without_ledger(SwarmWorkOptions options);
 
 /// A mean of the newest ten seconds of a growing count, with exponentially falling weights.
