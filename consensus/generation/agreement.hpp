@@ -60,6 +60,9 @@ class Agreement {
   const std::vector<StageHolding>& holdings() const { return own_.holdings; }
   /// In a pipeline: from now on we take no part and hand over the stages that we hold.
   void set_leaving() { own_.leaves = true; }
+  /// Says whether the time of the run is over by our clock, so that training should end with the
+  /// version of the next generation.
+  void set_ends(bool ends) { own_.ends = ends; }
   /// The generation that began without us because we leave, in which assignments may name us as a
   /// source, or because we refuse one of its peers. Null before it is decided.
   const Generation* last_generation() const {

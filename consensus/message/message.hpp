@@ -117,6 +117,7 @@ struct WorkDone {
   std::uint64_t samples = 0;  ///< That this process of it has trained on.
   std::uint64_t data = 0;     ///< Size of its shard.
   std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
+  std::uint64_t ran_ms = 0;   ///< For how long the swarm has trained, where that ends the run.
   std::optional<LedgerEntry> ledger;  ///< Where data are leased.
 
   friend bool operator==(const WorkDone&, const WorkDone&) = default;
@@ -377,6 +378,7 @@ struct Answer {
   std::vector<LinkReport> links;       ///< Measured links from it; at most `link_reports_max`.
   std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
   bool leaves = false;                 ///< It takes no part and leaves once others have taken over.
+  bool ends = false;                   ///< The time of the run is over, by its clock.
   SettingsRevision revision;           ///< The newest that it has heard of.
 
   std::string problem() const;
@@ -402,6 +404,7 @@ struct Generation {
   std::vector<PeerId> sources;
   std::vector<std::uint32_t> shares;  ///< Samples of each rank in a collective.
   ModelVersion version;               ///< The version from which all peers continue.
+  bool ends = false;                  ///< Training ends with that version.
   /// The all-reduce algorithm, as a number that only the mode understands.
   std::uint8_t algorithm = 0;
   PeerId slowest_from{};                     ///< The beginning of the slowest link in use.

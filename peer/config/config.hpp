@@ -40,6 +40,7 @@ struct RunConfig {
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
   BudgetKind budget = BudgetKind::swarm;  ///< See has_swarm_budget.
+  Duration wall{};  ///< Of the swarm: end after so long, if the budget lasts longer; 0: never.
   /// The folder below which events, metrics and checkpoints are written.
   std::string folder = "runs";
   std::uint64_t events_mib = 256;  ///< The most disk space that a peer's event log may take.

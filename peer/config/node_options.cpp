@@ -39,9 +39,9 @@ SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
           .data = peer.data,
           .all_data = peer.all_data,
           .weigh_max = weighs ? config.gossip.weigh_max : 1,
-          .resumed = peer.swarm_samples,
+          .wall = config.run.wall,
           .chunk_steps = is_leased ? chunk_steps(config) : 0,
-          .resumed_ledger = peer.ledger};
+          .resumed = peer.swarm};
 }
 
 CourseOptions course_options(const Config& config, const Layout& layout, const PeerFacts& peer) {

@@ -40,9 +40,7 @@ struct PeerFacts {
   std::uint64_t steps = 1;  ///< The peer's budget of steps. Not used if the budget is the swarm's.
   std::uint64_t data = 0;   ///< Samples of the peer's shard.
   std::uint64_t all_data = 0;  ///< Samples of all shards; 0: not known.
-  /// Samples of all peers when the checkpoint was written, where the budget is the swarm's.
-  std::uint64_t swarm_samples = 0;
-  LedgerEntry ledger;  ///< What the checkpoint says about chunks of leased data.
+  SwarmNote swarm;             ///< What the checkpoint says about the swarm's work.
   /// Number of peers to wait for at the start. Counts if it is larger than the config's.
   std::size_t wait_for = 1;
   /// Number of processors of the machine; 0 means that sums never wait for one.

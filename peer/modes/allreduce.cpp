@@ -28,6 +28,11 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
+/// The clocks of peers differ by less than this, so that the first ballot about the end succeeds.
+constexpr Duration ends_ahead = std::chrono::seconds(1);
+/// Another ballot about the end is asked for only after this time.
+constexpr Duration end_asked_every = std::chrono::seconds(1);
+
 /// The bytes of a sum, as a number of floats. Sparse sums vary in size; dense ones are the largest.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
   const auto compressor = options.compressor(course.elements);
@@ -119,16 +124,29 @@ ModeReport AllReduceMode::report(const Membership& members) const {
 
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
-  work_.begin(now);
+  work_.begin(now, joins_others);
   // Equal versions must mean equal bits. Before the first collective all peers have the seed's
   // model. After that only this process knows the bits of its checkpoint.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = std::max(work_.options().resumed, step * options_.batch),
+       .samples = std::max(work_.options().resumed.samples, step * options_.batch),
        .lineage =
            hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
                         step == 0 || options_.averages_models ? 0 : hash_combine(step, session_))});
   follow_budget(now);
+}
+
+/// Asks for a ballot about the end once the time of the run is over.
+void AllReduceMode::follow_clock(Time now, const Membership& members) {
+  if (!work_.is_on() || course_.phase() == Phase::done) return;
+  const bool trains = course_.phase() == Phase::training;
+  work_.follow_clock(now, trains, members);
+  if (!trains) return;
+  generations_.agreement().set_ends(work_.is_time_over(now, ends_ahead));
+  if (work_.is_time_over(now) && now >= end_asked_at_ + end_asked_every) {
+    end_asked_at_ = now;
+    generations_.renew();
+  }
 }
 
 /// The version says how much of the swarm's budget is used up.
@@ -138,7 +156,7 @@ void AllReduceMode::follow_budget(Time now) {
   work_.agree_on(now, version.samples);
   const std::uint64_t together =
       std::max<std::uint64_t>(operation_.samples_of_step(), options_.batch);
-  course_.set_steps(version.step + work_.steps_left_of(together));
+  course_.set_steps(ended_at_.value_or(version.step + work_.steps_left_of(together)));
 }
 
 void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -147,6 +165,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
     choose_site(members);
   }
   generations_.join(now, course_, out);
+  follow_clock(now, members);
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
   if (change.left) abandon();
@@ -216,6 +235,8 @@ void AllReduceMode::choose_site(const Membership& members) {
 
 void AllReduceMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   operation_.enter(generation);
+  ended_at_ = generation.ends ? std::optional(generation.version.step) : std::nullopt;
+  generations_.agreement().set_ends(generation.ends);
   follow_budget(now);
   audit_.begin(generation.order);
   audit_due_.reset();
@@ -483,7 +504,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   }
   // After each job the learner knows the progress that belongs to its model.
   if (work_.is_on() && (changes || gradient || saves)) {
-    job.add(task::FollowSwarm{work_.progress(now), 1, work_.counted()});
+    job.add(task::FollowSwarm{work_.progress(now), 1, work_.note()});
   }
   if (gradient && options_.is_leased) {
     gradient->from = generations_.agreement().version().samples + operation_.first_sample();

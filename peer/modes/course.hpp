@@ -21,10 +21,10 @@ struct SwarmWorkOptions {
   std::uint64_t data = 0;      ///< Samples of our shard.
   std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
   double weigh_max = 4;        ///< The largest factor on our updates; 1: always 1.
-  std::uint64_t resumed = 0;   ///< Samples of all peers when our checkpoint was written.
+  Duration wall{};             ///< End when all have trained for so long, if sooner; 0: never.
   /// Steps of a chunk; 0: data are not leased, each peer has its own.
   std::uint64_t chunk_steps = 0;
-  LedgerEntry resumed_ledger;  ///< What our checkpoint says about chunks.
+  SwarmNote resumed;  ///< What our checkpoint says.
 };
 
 /// How a peer begins, saves and ends in every mode.

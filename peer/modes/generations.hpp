@@ -58,6 +58,8 @@ class Generations {
   /// `is_planned`: generations are planned from measured speeds, so a later one may be better.
   bool is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out);
   bool is_rebalance_due() const { return rebalance_due_; }
+  /// The generation that runs, if any, should end for another one in any case.
+  void renew() { rebalance_due_ = true; }
   /// Peers for which an operation waits in vain; nullopt if all is well, empty if only data were
   /// lost. `waiting`: we have given our part and wait for other peers; `progress` changes whenever
   /// something arrives.

@@ -118,7 +118,7 @@ void GossipMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   step_ = step;
   meets_until_ = now + meeting;
-  finale_.work().begin(now);
+  finale_.work().begin(now, joins_others);
   trigger_.begin_at(step);
 }
 
@@ -426,7 +426,7 @@ void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) 
 bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
-                      !course_.is_leaving() && finale_.is_due(now, members);
+                      !course_.is_leaving() && finale_.is_due(now, false, members);
   if (finale_.ends(is_due, step_, course_, members, out)) {
     exchange_.set_snapshot(nullptr, 0);
     has_snapshot_ = false;
@@ -447,8 +447,7 @@ void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
   if (finale_.is_on()) {
     SwarmWork& work = finale_.work();
     const Ledger* ledger = work.ledger();
-    job.add(task::FollowSwarm{work.progress(now), work.factor(), work.counted(),
-                              ledger != nullptr ? std::optional(ledger->entry()) : std::nullopt});
+    job.add(task::FollowSwarm{work.progress(now), work.factor(), work.note()});
     if (ledger != nullptr) take.from = ledger->under_way()->first_step * work.options().batch;
   }
   job.add(take);

@@ -77,11 +77,11 @@ MixingCounts MixingMode::counts() const {
 
 void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
-  finale_.work().begin(now);
+  finale_.work().begin(now, joins_others);
   // Models differ, so a version only says how far a peer is, and that it belongs to this run.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = std::max(course_.options().work.resumed, step * options_.batch),
+       .samples = std::max(course_.options().work.resumed.samples, step * options_.batch),
        .lineage = hash_combine(course_.options().run_seed, course_.options().layout_hash)});
   follow_budget(now);
 }
@@ -122,12 +122,9 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 /// begun, and no other work is left.
 bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
-  bool is_due = false;
-  if (course_.phase() == Phase::training && !finale_.is_ending() && !course_.is_leaving()) {
-    is_due = is_in_step(options_.rule)
-                 ? finale_.work().is_used_up() || finale_.has_ended_for_a_third(members)
-                 : finale_.is_due(now, members);
-  }
+  const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
+                      !course_.is_leaving() &&
+                      finale_.is_due(now, is_in_step(options_.rule), members);
   if (finale_.ends(is_due, step(), course_, members, out)) {
     generations_.leave_for_good(now, Phase::done, out);
     // A round whose messages are all there is still mixed.
@@ -527,7 +524,7 @@ void MixingMode::begin_round(Time now, Job& job) {
   job.add(task::BeginRound{round_});
   if (finale_.is_on()) {
     SwarmWork& work = finale_.work();
-    job.add(task::FollowSwarm{work.progress(now), 1, work.counted()});
+    job.add(task::FollowSwarm{work.progress(now), 1, work.note()});
   }
   if (options_.rule.order == MixOrder::combine_then_adapt) {
     job.add(messages);

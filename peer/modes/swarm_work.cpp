@@ -26,8 +26,18 @@ constexpr Duration meeting = std::chrono::seconds(2);
 constexpr double behind_s = 10;
 /// A count grows at most this many times as fast as paces that we have measured.
 constexpr double faster_max = 4;
+/// The reported times are compared this often. In between they grow as ours does.
+constexpr Duration clock_heard_every = std::chrono::seconds(1);
 /// Announcements of all peers together while a budget is used up.
 constexpr std::uint64_t announcements = 100;
+
+/// The largest value that more than a third of the reports reach.
+template <class Value>
+Value vouched(std::vector<Value> reports) {
+  const auto nth = reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 3);
+  std::ranges::nth_element(reports, nth, std::greater());
+  return *nth;
+}
 
 }  // namespace
 
@@ -37,7 +47,7 @@ SwarmWorkOptions without_ledger(SwarmWorkOptions options) {
 }
 
 SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
-    : options_(options), base_(options.resumed) {
+    : options_(options), base_(options.resumed.samples), ran_(options.resumed.ran) {
   if (options.chunk_steps == 0 || options.budget == 0) return;
   const std::uint64_t steps = (options.budget + options.batch - 1) / options.batch;
   const std::uint64_t chunks = (steps + options.chunk_steps - 1) / options.chunk_steps;
@@ -45,14 +55,29 @@ SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
                                   .chunks = chunks,
                                   .steps = options.chunk_steps,
                                   .last_steps = steps - (chunks - 1) * options.chunk_steps});
-  ledger_->restore(options.resumed_ledger);
+  const SwarmNote& resumed = options.resumed;
+  const bool are_our_chunks = resumed.chunk_samples == options.batch * options.chunk_steps;
+  if (resumed.ledger && are_our_chunks) ledger_->restore(*resumed.ledger);
+}
+
+void SwarmWork::begin(Time now, bool joins_others) {
+  began_ = counted_ = now;
+  knows_clock_ = !joins_others || ran_ > Duration{};
 }
 
 WorkDone SwarmWork::own() const {
   return {.samples = samples_,
           .data = options_.data,
           .counted = counted(),
+          .ran_ms = static_cast<std::uint64_t>(ran_ / std::chrono::milliseconds(1)),
           .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt};
+}
+
+SwarmNote SwarmWork::note() const {
+  return {.samples = counted(),
+          .ran = ran_,
+          .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt,
+          .chunk_samples = options_.batch * options_.chunk_steps};
 }
 
 double SwarmWork::chunks_per_second() const {
@@ -174,12 +199,44 @@ void SwarmWork::take_total(Time now) {
   for (const auto& [peer, other] : others_) {
     if (other.lives) totals.push_back(other.total);
   }
-  const auto nth = totals.begin() + static_cast<std::ptrdiff_t>(totals.size() / 3);
-  std::ranges::nth_element(totals, nth, std::greater());
-  const std::uint64_t vouched = std::min(*nth, options_.budget);
-  if (static_cast<double>(vouched) > static_cast<double>(own) + behind_s * pace()) {
-    base_ += vouched - own;
+  const std::uint64_t total = std::min(vouched(std::move(totals)), options_.budget);
+  if (static_cast<double>(total) > static_cast<double>(own) + behind_s * pace()) {
+    base_ += total - own;
   }
+}
+
+void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
+  if (options_.wall == Duration{}) return;
+  if (!trains_since_) {
+    if (!trains) return;
+    trains_since_ = now - options_.resumed.ran;
+  }
+  if (now >= began_ + meeting && now >= clock_heard_ + clock_heard_every) {
+    clock_heard_ = now;
+    take_clock(now, members);
+  }
+  if (knows_clock_) ran_ = now - *trains_since_;
+}
+
+/// Takes over a longer time that others vouch for.
+void SwarmWork::take_clock(Time now, const Membership& members) {
+  const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
+  std::vector<Duration> times;
+  if (knows_clock_) times.push_back(now - *trains_since_);
+  members.for_each_other([&](const Member& member) {
+    const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
+    if (!member.progress.work || !lives) return;
+    // Other newcomers do not know it yet.
+    const std::uint64_t ran_ms = std::min(member.progress.work->ran_ms, wall_ms);
+    if (ran_ms > 0) times.push_back(std::chrono::milliseconds(ran_ms));
+  });
+  knows_clock_ = true;
+  if (!times.empty()) trains_since_ = std::min(*trains_since_, now - vouched(std::move(times)));
+}
+
+bool SwarmWork::is_time_over(Time now, Duration ahead) const {
+  return options_.wall > Duration{} && trains_since_ &&
+         now + ahead >= *trains_since_ + options_.wall;
 }
 
 std::uint64_t SwarmWork::counted() const {
@@ -288,6 +345,7 @@ void SwarmWork::add_to(ModeReport& report) const {
                                          {"counted", counted()},
                                          {"own", samples_},
                                          {"samples_per_second", together},
+                                         {"ran_s", seconds(ran_)},
                                          {"factor", factor()}}});
   report.metrics.push_back(
       {"work_counted", gauge, "Samples that all peers are known to have trained.", done});
@@ -296,8 +354,13 @@ void SwarmWork::add_to(ModeReport& report) const {
   report.columns.push_back({"work", fmt::format("{:.1f} %", 100 * share)});
   report.line += fmt::format("  work {:.1f} %", 100 * share);
   std::string left;
-  if (together > 0 && done < budget)
-    left = fmt::format(", about {:.3g} s left", (budget - done) / together);
+  if (together > 0 && done < budget) {
+    double left_s = (budget - done) / together;
+    if (options_.wall > Duration{}) {
+      left_s = std::min(left_s, std::max(0.0, seconds(options_.wall - ran_)));
+    }
+    left = fmt::format(", about {:.3g} s left", left_s);
+  }
   report.details.push_back(fmt::format("work {:.1f} %: {:.4g} of {:.4g} k samples, {:.3g} k/s{}",
                                        100 * share, done / 1000, budget / 1000, together / 1000,
                                        left));

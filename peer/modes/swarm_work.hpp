@@ -43,6 +43,10 @@ class RecentPace {
 /// So each peer multiplies its updates by its share of the data over its share of the steps, up to
 /// a limit.
 ///
+/// Where the run also ends after some time, each peer measures by its own clock how long it has
+/// trained, and reports that. A newcomer takes over the longest time that more than a third of the
+/// live peers reach, so all end together.
+///
 /// Peers that work in step agree on their version, which says how many samples all have trained.
 /// They add up nothing, and progress is the same at all of them. Pure.
 class SwarmWork {
@@ -52,10 +56,12 @@ class SwarmWork {
   bool is_on() const { return options_.budget > 0; }
   const SwarmWorkOptions& options() const { return options_; }
 
-  /// Our process has begun.
-  void begin(Time now) { began_ = counted_ = now; }
+  /// Our process has begun. `joins_others`: they may have trained before.
+  void begin(Time now, bool joins_others);
   /// Training begins: from now on our own pace is measured.
   void train(Time now) { counted_ = now; }
+  /// Follows for how long the swarm has trained, where that ends the run. `trains`: we do.
+  void follow_clock(Time now, bool trains, const Membership& members);
   /// We have made this many more steps, of a batch each.
   void count(Time now, std::uint64_t steps) { count_samples(now, steps * options_.batch); }
   void count_samples(Time now, std::uint64_t samples);
@@ -68,6 +74,8 @@ class SwarmWork {
   bool is_agreed() const { return agreed_.has_value(); }
   /// What we report.
   WorkDone own() const;
+  /// What a checkpoint of now should say.
+  SwarmNote note() const;
   /// Which chunks are done and taken; null if data are not leased.
   Ledger* ledger() { return ledger_ ? &*ledger_ : nullptr; }
   const Ledger* ledger() const { return ledger_ ? &*ledger_ : nullptr; }
@@ -91,6 +99,8 @@ class SwarmWork {
   bool is_used_up() const {
     return ledger_ ? ledger_->is_complete() : counted() >= options_.budget;
   }
+  /// True if the swarm has trained for as long as the run may take. `ahead`: or will have so soon.
+  bool is_time_over(Time now, Duration ahead = {}) const;
   /// Samples a second of all peers that train.
   double pace() const;
   /// The factor on our updates, in (0, weigh_max].
@@ -117,6 +127,7 @@ class SwarmWork {
   void hear(Time now, const Member& member);
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
+  void take_clock(Time now, const Membership& members);
   double believed_most(Time now, PeerId peer, const Other& other) const;
 
   SwarmWorkOptions options_;
@@ -124,6 +135,10 @@ class SwarmWork {
   std::uint64_t announced_ = 0;  ///< As of the last news.
   std::uint64_t base_ = 0;       ///< Trained by all before we counted.
   Time began_{};
+  std::optional<Time> trains_since_;  ///< When the swarm began to train, on our clock.
+  Duration ran_{};                    ///< For how long it has trained, as of follow_clock().
+  bool knows_clock_ = false;  ///< We need not ask others for how long it has trained.
+  Time clock_heard_{};
   Time counted_{};
   Time heard_{};
   RecentPace pace_;

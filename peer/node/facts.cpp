@@ -164,15 +164,14 @@ FactText text(const TrainingBegan& f) {
           .numbers = numbers("step", f.step, "peers", f.peers)};
 }
 FactText text(const BudgetDone& f) {
-  return {.info = {"budget_done", "the budget is done at step {step}",
+  return {.info = {"budget_done", "training is done at step {step}",
                    "The peer stays for a while to serve others.", ""},
           .numbers = numbers("step", f.step)};
 }
 FactText text(const FinaleBegan& f) {
   return {
       .info = {"finale_began",
-               "the swarm's budget is used up after {samples} samples: this peer stops at step "
-               "{step}",
+               "training ends after {samples} samples of all peers: this peer stops at step {step}",
                "It waits until all live peers have stopped, then their models are averaged.", ""},
       .numbers = numbers("step", f.step, "samples", f.samples)};
 }

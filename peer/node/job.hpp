@@ -62,6 +62,14 @@ struct StageEnd {
   std::vector<MixMessage> arrived;     ///< Messages to mix.
 };
 
+/// What a checkpoint says about the work of the whole swarm.
+struct SwarmNote {
+  std::uint64_t samples = 0;          ///< Trained by all peers; 0: not known.
+  Duration ran{};                     ///< For how long the swarm has trained.
+  std::optional<LedgerEntry> ledger;  ///< The peer's own part in leased data.
+  std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
+};
+
 namespace task {
 
 // ---- Of a whole model ----
@@ -109,8 +117,7 @@ struct AddForces {
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;
-  std::uint64_t counted = 0;          ///< Samples of all peers, for a checkpoint.
-  std::optional<LedgerEntry> ledger;  ///< Our part in leased data, for a checkpoint.
+  SwarmNote note;
 };
 
 /// Take optimiser steps; where a replica mixes, those of the round that it has begun.

@@ -70,11 +70,8 @@ class Replica {
   /// otherwise returns an empty string.
   virtual std::string restore(ReplicaPart part) = 0;
 
-  /// FollowSwarm::counted of the newest such task, or of the checkpoint it went on from; 0: none.
-  virtual std::uint64_t swarm_samples() const { return 0; }
-  /// Our part in leased data, as in the checkpoint that we were restored from or as of the last
-  /// job.
-  virtual LedgerEntry ledger() const { return {}; }
+  /// That of the newest FollowSwarm, or of the checkpoint that it went on from.
+  virtual SwarmNote swarm_note() const { return {}; }
 
   /// Prepares for the next job, which may come at any time.
   virtual void prefetch() {}

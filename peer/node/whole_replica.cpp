@@ -13,6 +13,7 @@
 #include "base/wide.hpp"
 #include "consensus/compression/compressors.hpp"
 #include "peer/node/hyperparameters.hpp"
+#include "peer/node/swarm_note.hpp"
 
 namespace gv {
 namespace {
@@ -25,11 +26,6 @@ constexpr std::string_view mixing_prefix = "mixing_";
 constexpr std::string_view gradient_prefix = "gradient_";
 /// The note that holds the conservation checksum.
 constexpr const char* checksum_note = "conservation_checksum";
-/// The note that holds the number of samples that all peers have trained.
-constexpr const char* swarm_note = "swarm_samples";
-/// The note that says which chunks of leased data are done: all below a number, and ranges as pairs
-/// of begin and count.
-constexpr const char* ledger_note = "ledger";
 
 GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
                         float scale) {
@@ -55,26 +51,6 @@ Named take(std::string_view prefix, OptimizerState& state) {
   }
   std::ranges::reverse(taken);
   return taken;
-}
-
-std::string to_note(const LedgerEntry& ledger) {
-  std::string note = std::to_string(ledger.whole);
-  for (const ChunkRange& range : ledger.done) {
-    note += " " + std::to_string(range.begin) + " " + std::to_string(range.count);
-  }
-  return note;
-}
-
-/// nullopt if the text is no such note.
-std::optional<LedgerEntry> ledger_in(const std::string& note) {
-  std::istringstream text(note);
-  LedgerEntry ledger;
-  if (!(text >> ledger.whole)) return std::nullopt;
-  for (ChunkRange range; text >> range.begin >> range.count;) ledger.done.push_back(range);
-  const bool is_sound =
-      ledger.problem().empty() &&
-      std::ranges::all_of(ledger.done, [](auto range) { return range.problem().empty(); });
-  return is_sound ? std::optional(std::move(ledger)) : std::nullopt;
 }
 
 }  // namespace
@@ -121,9 +97,8 @@ std::vector<ReplicaPart> WholeReplica::parts() const {
   for (const std::int64_t lane : checksum_) {
     checksum += (checksum.empty() ? "" : " ") + std::to_string(lane);
   }
-  std::map<std::string, std::string> notes{{checksum_note, std::move(checksum)}};
-  if (swarm_samples_ > 0) notes[swarm_note] = std::to_string(swarm_samples_);
-  if (ledger_) notes[ledger_note] = to_note(*ledger_);
+  Notes notes{{checksum_note, std::move(checksum)}};
+  write(swarm_note_, notes);
   return {{.stage = {},
            .layout = &learner_->layout(),
            .parameters = learner_->parameters(),
@@ -157,9 +132,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   ConservationChecksum checksum{};
   for (std::int64_t& lane : checksum) text >> lane;
   if (text) checksum_ = checksum;
-  std::istringstream counted(part.notes[swarm_note]);
-  if (!(counted >> swarm_samples_)) swarm_samples_ = 0;
-  ledger_ = ledger_in(part.notes[ledger_note]);
+  swarm_note_ = swarm_note_in(part.notes);
   return problem;
 }
 
@@ -347,8 +320,7 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::FollowSwarm& task) {
         learner_->set_progress(task.progress);
         learner_->set_update_factor(task.factor);
-        swarm_samples_ = task.counted;
-        ledger_ = task.ledger;
+        swarm_note_ = task.note;
       },
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
       [&](const task::ComputeGradient& task) {

@@ -36,8 +36,7 @@ class WholeReplica final : public Replica {
   std::span<const float> parameters() const override { return learner_->parameters(); }
   ConservationChecksum checksum() const override { return checksum_; }
 
-  std::uint64_t swarm_samples() const override { return swarm_samples_; }
-  LedgerEntry ledger() const override { return ledger_.value_or(LedgerEntry()); }
+  SwarmNote swarm_note() const override { return swarm_note_; }
   std::vector<ReplicaPart> parts() const override;
   std::string restore(ReplicaPart part) override;
 
@@ -72,8 +71,7 @@ class WholeReplica final : public Replica {
   std::optional<Mixer<float>> mixer_;
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
-  std::uint64_t swarm_samples_ = 0;
-  std::optional<LedgerEntry> ledger_;                    ///< Our part in leased data.
+  SwarmNote swarm_note_;
   std::shared_ptr<const GradientCompressor> asked_for_;  ///< The newest that a gradient named.
   std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of `asked_for_`.
   GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until `asked_for_` is known.

@@ -178,13 +178,17 @@ void draw_ring(Rng rng, DrawnWorld& world) {
 }
 
 /// In half of the worlds without a pipeline the budget is the swarm's, and mostly used up before
-/// the end.
+/// the end. In a quarter of these time may be over sooner.
 void draw_budget(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.5)) return;
   world.config.run.budget = BudgetKind::swarm;
   world.config.gossip.weighs_by_data = rng.chance(0.7);
   const double steps = seconds(world.scenario.until) / seconds(world.scenario.step);
   world.config.run.steps = static_cast<std::uint64_t>(1 + steps * between(rng, 0.1, 1.2));
+  Rng clock = rng.fork("clock");
+  if (clock.chance(0.25)) {
+    world.config.run.wall = from_seconds(between(clock, 0.2, 0.9) * seconds(world.scenario.until));
+  }
   const bool may_lease =
       world.config.run.mode != ModeKind::mixing || is_in_step(world.config.mixing.rule);
   if (!may_lease || !rng.chance(0.5)) return;

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
 
 #include "base/fingerprint.hpp"
 #include "peer/modes/swarm_work.hpp"
@@ -11,6 +14,8 @@
 namespace gv {
 namespace {
 
+/// A ballot about the end counts clocks that reach it so soon.
+constexpr Duration clocks_apart = std::chrono::seconds(1);
 /// Reports are at most about this old.
 constexpr double lag_s = 10;
 
@@ -61,6 +66,29 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
     fail(world, "one end", fmt::format("peer-{} has another mean than its peers", peer));
   }
   peers_[peer].has_mean = true;
+}
+
+void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
+                                  const NodeEffects& effects) {
+  if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  for (const Fact& fact : effects.facts) {
+    if (std::holds_alternative<TrainingBegan>(fact) && !began_) began_ = world.now();
+    const bool ends =
+        std::holds_alternative<FinaleBegan>(fact) || std::holds_alternative<BudgetDone>(fact);
+    if (ends && !std::exchange(is_first_checked_, true)) check_first_end(world, peer);
+  }
+}
+
+/// "no end before its time": the first peer to end knows that the budget is used up, or the time of
+/// the run is over.
+void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) {
+  const SwarmWork& work = *work_of(world, peer);
+  const Duration wall = work.options().wall;
+  const bool is_time = wall > Duration{} && began_ && world.now() + clocks_apart >= *began_ + wall;
+  if (work.is_used_up() || is_time || world.hostile_count() > 0) return;
+  fail(world, "no end before its time",
+       fmt::format("peer-{} ends after {} of {} samples", peer, work.counted(),
+                   work.options().budget));
 }
 
 void FinaleInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -18,6 +19,7 @@ class FinaleInvariants : public Checker {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
@@ -35,12 +37,15 @@ class FinaleInvariants : public Checker {
   std::map<PeerNumber, PeerRecord> peers_;
   std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
   void check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger);
+  void check_first_end(const Simulator& world, PeerNumber peer);
 
   std::vector<bool> steps_trained_;  ///< Of leased data, by any peer.
   std::uint64_t whole_ = 0;          ///< Chunks that were found to be trained.
   std::uint64_t trained_ = 0;        ///< Steps of all peers, repeated ones included.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
+  std::optional<Time> began_;     ///< When the first peer began to train.
+  bool is_first_checked_ = false;
 };
 
 }  // namespace gv

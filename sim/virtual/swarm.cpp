@@ -127,12 +127,16 @@ bool loses_blocks(const Scenario& scenario) {
                              [](const LinkRule& link) { return link.quality.loss > 0; });
 }
 
-/// A sound peer that is about to end with the common model.
+/// A sound peer that is about to end with the common model, or should be by its clock.
 std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number) || peer.state != PeerState::up) continue;
-    if (peer.node->mode().phase() == Phase::finishing) return number;
+    const Mode& mode = peer.node->mode();
+    const SwarmWork* work = mode.swarm_work();
+    const bool is_late = mode.phase() == Phase::training && work != nullptr &&
+                         work->is_time_over(world.now());
+    if (mode.phase() == Phase::finishing || is_late) return number;
   }
   return std::nullopt;
 }
@@ -156,7 +160,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
       late = finishing_peer(world);
     }
     if (late) {
-      return stuck(world, "the end comes", fmt::format("peer-{} is still finishing", *late));
+      return stuck(world, "the end comes", fmt::format("peer-{} has not ended", *late));
     }
     std::erase_if(up, [&](PeerNumber number) { return world.peer(number).state != PeerState::up; });
   }

@@ -57,8 +57,7 @@ void Simulator::World::start(PeerNumber number) {
   NodeOptions node = options.node;
   node.course.wait_for_peers = first ? wait_for : 1;
   if (!options.steps.empty()) node.course.steps = options.steps[number];
-  node.course.work.resumed = peer.work->swarm_samples();
-  node.course.work.resumed_ledger = peer.work->ledger();
+  node.course.work.resumed = peer.work->swarm_note();
   if (!options.data.empty()) node.course.work.data = options.data[number];
   peer.node =
       std::make_unique<Node>(Member{.id = id_of(number),

@@ -40,6 +40,7 @@ Generation generation(const GenerationId& id, const ModelVersion& version) {
           .sources = {PeerId{1}, PeerId{1}},
           .shares = {16, 48},
           .version = version,
+          .ends = true,
           .algorithm = 2,
           .slowest_from = PeerId{2},
           .slowest = {.to = PeerId{1}, .latency_s = 1e-3F, .bytes_per_second = 5e6F},
@@ -49,7 +50,7 @@ Generation generation(const GenerationId& id, const ModelVersion& version) {
 
 Progress progress_with_work() {
   const LedgerEntry ledger{1, {{2, 3}}, {{{5, 6}, true}}};
-  return {1234567, marker, Phase::done, {}, WorkDone{7, 8, 9, ledger}};
+  return {1234567, marker, Phase::done, {}, WorkDone{.samples = 7, .data = 8, .counted = 9, .ran_ms = 10, .ledger = ledger}};
 }
 
 /// One frame of every kind with every field set. Adjacent fields of one type are named, so that
@@ -107,7 +108,8 @@ std::vector<Frame> one_of_each() {
                    .links = {{.to = PeerId{1}, .latency_s = 1e-4F, .bytes_per_second = 1e9F},
                              {.to = PeerId{3}}},
                    .holdings = {{.stage = 2, .carried = true, .version = version}, {.stage = 3}},
-                   .leaves = true}}),
+                   .leaves = true,
+                   .ends = true}}),
       Message(Preempted{ballot}),
       Message(Install{generation(ballot, version), {1, 2, 3}}),
       Message(EndGeneration{ballot, {PeerId{5}, PeerId{6}}}),

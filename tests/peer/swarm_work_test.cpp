@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "consensus/membership/statement.hpp"
+#include "peer/node/swarm_note.hpp"
 #include "tests/signers.hpp"
 
 namespace gv {
@@ -23,7 +24,7 @@ struct Counting {
       : work(self, options),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = 3},
                 roster(others), {}, signer_of(self), Rng(1)) {
-    work.begin(now);
+    work.begin(now, true);
   }
 
   static std::vector<PeerId> roster(std::size_t others) {
@@ -233,6 +234,65 @@ TEST_CASE("updates are longer where steps are fewer than a peer's share of the d
   // Twice the data: 2/5 of them by 1/4 of the steps.
   CHECK(factor_at(10, 2000, 4) == Approx(8.0 / 5).epsilon(0.01));
   CHECK(factor_at(1, 1000, 1) == 1);
+}
+
+TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") {
+  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
+  const auto follow = [&](Duration passed) {
+    swarm.work.follow_clock(swarm.now += passed, true, swarm.members);
+  };
+  follow(0s);
+  // Another newcomer and one peer that has trained before say hello. In the first two seconds a
+  // hostile peer could be the only one.
+  swarm.report(PeerId{2}, {.samples = 100});
+  swarm.report(PeerId{3}, {.samples = 9000, .ran_ms = 40'000});
+  follow(1s);
+  CHECK(swarm.work.own().ran_ms == 0);
+  follow(1s);
+  CHECK(swarm.work.own().ran_ms == 40'000);
+  follow(19s);
+  CHECK_FALSE(swarm.work.is_time_over(swarm.now));
+  CHECK(swarm.work.is_time_over(swarm.now, 1s));
+  follow(1s);
+  CHECK(swarm.work.is_time_over(swarm.now));
+}
+
+TEST_CASE("a single false clock neither ends the run nor turns ours back", "[unit]") {
+  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s}, 4);
+  swarm.work.follow_clock(swarm.now, true, swarm.members);
+  for (int second = 1; second <= 10; ++second) {
+    swarm.now += 1s;
+    const auto ran_ms = static_cast<std::uint64_t>(1000 * second);
+    swarm.report(PeerId{2}, {.ran_ms = ran_ms});
+    swarm.report(PeerId{3}, {.ran_ms = second % 2 == 0 ? 1U : ~std::uint64_t{0}});
+    swarm.report(PeerId{4}, {.ran_ms = ran_ms});
+    swarm.work.follow_clock(swarm.now, true, swarm.members);
+  }
+  CHECK(swarm.work.own().ran_ms == 10'000);
+}
+
+TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the same size", "[unit]") {
+  SwarmNote note{.samples = 500, .ran = 50s, .ledger = LedgerEntry{}, .chunk_samples = 160};
+  note.ledger->whole = 3;
+  Notes notes;
+  write(note, notes);
+  const SwarmNote read = swarm_note_in(notes);
+  CHECK(read.ran == 50s);
+  CHECK(read.samples == 500);
+  const SwarmWorkOptions options{
+      .budget = 100000, .batch = batch, .wall = 60s, .chunk_steps = 16, .resumed = read};
+  Counting same(options);
+  CHECK(same.work.ledger()->whole() == 3);
+  same.work.follow_clock(same.now, true, same.members);
+  same.work.follow_clock(same.now += 10s, true, same.members);
+  CHECK(same.work.is_time_over(same.now));
+  CHECK(same.work.note().ran == 60s);
+  SwarmWorkOptions other = options;
+  other.chunk_steps = 8;
+  CHECK(Counting(other).work.ledger()->whole() == 0);
+  notes["swarm_ledger"] = "3 5";
+  notes["swarm_ran_ms"] = "-1";
+  CHECK_NOTHROW(swarm_note_in(notes));
 }
 
 }  // namespace gv

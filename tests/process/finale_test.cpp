@@ -145,4 +145,16 @@ TEST_CASE("real peers train what one had taken that is killed", "[process]") {
   CHECK(done == chunks);
 }
 
+TEST_CASE("real peers end together when the time of the run is over", "[process]") {
+  for (const std::string mode : {"gossip", "allreduce"}) {
+    std::string config = mode == "gossip" ? together : together_in(mode);
+    config.replace(config.find("steps = 5000"), 12, "steps = 1000000000\nwall_s = 3.0");
+    Swarm swarm(3, config);
+    INFO(mode);
+    swarm.start_all();
+    CHECK(end_with_one_model(swarm, {0, 1, 2}));
+    CHECK(swarm.events(0, "finale_done").size() == 1);
+  }
+}
+
 }  // namespace gv

@@ -270,6 +270,38 @@ TEST_CASE("slow peers stop with one that does nearly all of the work", "[sim]") 
   CHECK(end.downloads == 0);
 }
 
+TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
+  const Way way =
+      GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  Simulator::Options options = world_of(5, 100'000, way);
+  options.wait_for = 4;
+  options.node.course.work.wall = 10s;
+  INFO("way " << static_cast<int>(way));
+  SECTION("without faults") {
+    Ending end(options);
+    end.run();
+    CHECK(end.done.size() == 4);
+    CHECK(end.models({0, 1, 2, 3}) == 1);
+    for (const auto& [peer, at] : end.done) {
+      CHECK(at > Time(9s));
+      CHECK(at < Time(12s));
+    }
+  }
+  SECTION("also with one that has come late") {
+    Ending end(with(options, fault(FaultKind::join, 6s, just(4))));
+    end.run();
+    CHECK(end.models({0, 1, 2, 3, 4}) == 1);
+    CHECK(end.done.at(4) < Time(12s));
+  }
+  SECTION("also if one dies just then") {
+    const int tenths = GENERATE(range(96, 106));
+    INFO("killed at " << tenths / 10.0 << " s");
+    Ending end(with(options, fault(FaultKind::kill, tenths * 100ms, just(0))));
+    end.run();
+    CHECK(end.models({1, 2, 3}) == 1);
+  }
+}
+
 TEST_CASE("a swarm of one ends with its own model", "[sim]") {
   Ending end(world_of(1, 300));
   end.run();
