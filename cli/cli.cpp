@@ -30,6 +30,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_launch(app);
   add_sim(app);
   add_status(app);
+  add_ledger(app);
   add_switch(app);
   add_topology(app);
   add_algorithms(app);

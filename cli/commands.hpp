@@ -17,6 +17,7 @@ void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_keygen(CLI::App& app);
 void add_launch(CLI::App& app);
+void add_ledger(CLI::App& app);
 void add_merge(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_sim(CLI::App& app);

@@ -27,6 +27,7 @@
 #include "sim/virtual/curves.hpp"
 #include "sim/virtual/hostile.hpp"
 #include "sim/virtual/hostile_tally.hpp"
+#include "sim/virtual/ledger_tally.hpp"
 #include "sim/virtual/pipeline_tally.hpp"
 #include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/saboteur.hpp"
@@ -231,6 +232,7 @@ class Run {
   Tally tally_;
   HostileTally hostile_tally_{hostile_};
   PipelineTally runs_;
+  LedgerTally ledger_;
   PopulationTally population_;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = Clock::now();
@@ -356,6 +358,7 @@ int Run::run() {
                    .data = work_->data()},
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);
+  world.watch(ledger_);
   if (config_.population.is_on()) world.watch(population_);
   if (!hostile_.empty()) world.watch(hostile_tally_);
   if (stages_ > 0) world.watch(runs_);
@@ -492,6 +495,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   line("virtual time", fmt::format("{:.2f} s in {:.2f} s ({:.0f} times real)", last.time_s, wall,
                                    last.time_s / std::max(wall, 1e-9)));
   line("steps", fmt::format("{} by all peers", tally_.steps()));
+  if (ledger_.samples() > 0) line("ledger", ledger_.text());
   if (stages_ > 0) print_runs(world.options().node.pipeline);
   if (config_.population.is_on()) print_population(peers);
   if (config_.run.mode == ModeKind::gossip) print_exchanges();

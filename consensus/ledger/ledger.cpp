@@ -86,7 +86,7 @@ double Ledger::Other::remaining(Time now) const {
 }
 
 void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) {
-  for (auto& [peer, other] : others_) other.lives = false;
+  for (auto& [peer, other] : others_) other.lived = std::exchange(other.lives, false);
   // No peer's own pace counts for what is believed of it.
   const LedgerReport* fastest = nullptr;
   for (const LedgerReport& report : reports) {
@@ -114,6 +114,7 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) 
     believe(other);
   }
   learn_whole();
+  count_freed();
   yield_leases();
   while (!trained_.empty() && now >= trained_.front().at + kept_alone_after) {
     keep(trained_.front());
@@ -133,6 +134,7 @@ void Ledger::believe(Other& other) {
       const std::uint64_t believed = std::min({most, gap_end - next, end - next});
       done_.add(next, next + believed);
       other.allowance -= static_cast<double>(believed);
+      other.credited += believed;
       next = done_.first_missing(next + believed);
     }
   }
@@ -151,6 +153,24 @@ void Ledger::learn_whole() {
   whole_ = done_.first_missing(std::max(whole_, vouched_));
   done_.remove(0, whole_);
   mine_.remove(0, vouched_);
+}
+
+/// Counts what peers had taken that have died or left since we looked last. A peer that knows all
+/// to be done has left nothing open.
+void Ledger::count_freed() {
+  if (is_complete()) return;
+  for (const auto& [peer, other] : others_) {
+    if (!other.lived || other.lives || other.entry.whole >= options_.chunks) continue;
+    counts_.freed += open_chunks(other).count(whole_, options_.chunks);
+  }
+}
+
+/// What the other peer has taken and is not known to be done.
+ChunkSet Ledger::open_chunks(const Other& other) const {
+  ChunkSet open;
+  for (const Lease& lease : other.entry.leases) add_missing(lease.chunks, done_, open);
+  open.remove(0, whole_);
+  return open;
 }
 
 /// Gives up what we have taken and not begun, and what others have done or have a better right to.
@@ -337,9 +357,7 @@ bool Ledger::help(Time now, double pace) {
     longest_s = needs_s;
   }
   if (slowest == nullptr) return false;
-  ChunkSet theirs;
-  for (const Lease& lease : slowest->entry.leases) add_missing(lease.chunks, done_, theirs);
-  theirs.remove(0, whole_);
+  ChunkSet theirs = open_chunks(*slowest);
   const ChunkSet mine = own();
   for (const ChunkRange& range : mine.ranges(mine.size())) theirs.remove(range.begin, range.end());
   for (const auto& [peer, other] : others_) {  // Others may help as well.
@@ -395,6 +413,29 @@ LedgerEntry Ledger::entry() const {
     }
   }
   return entry;
+}
+
+Ledger::Part Ledger::own_part() const {
+  const std::uint64_t not_done = counts_.repeated + counts_.lost + trained_.size();
+  return {.done = counts_.trained - not_done, .leased = own().count(whole_, options_.chunks)};
+}
+
+Ledger::Part Ledger::part_of(PeerId peer) const {
+  const auto found = others_.find(peer);
+  if (found == others_.end()) return {};
+  const Other& other = found->second;
+  return {.done = other.credited,
+          .leased = other.lives ? open_chunks(other).count(whole_, options_.chunks) : 0};
+}
+
+std::uint64_t Ledger::leased() const {
+  ChunkSet all;
+  const ChunkSet mine = own();
+  for (const ChunkRange& range : mine.ranges(mine.size())) add_missing(range, done_, all);
+  for (const auto& [peer, other] : others_) {
+    if (other.lives) add(open_chunks(other), all);
+  }
+  return all.count(whole_, options_.chunks);
 }
 
 double Ledger::estimate(Time now) const {

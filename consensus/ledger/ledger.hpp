@@ -112,8 +112,19 @@ class Ledger {
     std::uint64_t repeated = 0;  ///< Those that turned out to be done already.
     std::uint64_t lost = 0;      ///< Those lost with our model.
     std::uint64_t helped = 0;    ///< Those taken over from others.
+    std::uint64_t freed = 0;     ///< Chunks of others, free again because their peer died or left.
   };
   const Counts& counts() const { return counts_; }
+  /// One peer's part in the work, as far as we know.
+  struct Part {
+    std::uint64_t done = 0;    ///< Chunks that are done because of this peer, each for one peer.
+    std::uint64_t leased = 0;  ///< Chunks that it has taken, begun or trained, and not done.
+  };
+  Part own_part() const;
+  /// The part of another peer; nothing if we have not heard it.
+  Part part_of(PeerId peer) const;
+  /// Chunks that live peers have taken, begun or trained, and that are not known to be done.
+  std::uint64_t leased() const;
   /// Chunks that we have taken and not begun.
   std::uint64_t ahead() const;
   const Options& options() const { return options_; }
@@ -126,6 +137,8 @@ class Ledger {
     double allowance = 0;  ///< Chunks that we may still believe that it has done.
     double pace = 0;
     bool lives = false;
+    bool lived = false;          ///< It lived when we last looked.
+    std::uint64_t credited = 0;  ///< Chunks that we hold to be done because of its word.
 
     double remaining(Time now) const;
   };
@@ -144,6 +157,7 @@ class Ledger {
   void believe(Other& other);
   void learn_whole();
   void yield_leases();
+  void count_freed();
   void take(Time now, double pace);
   bool take_free(double pace);
   bool may_help(Time now) const;
@@ -154,6 +168,7 @@ class Ledger {
   std::uint64_t stretch(double pace, std::uint64_t free) const;
   std::uint64_t room_for_others(std::uint64_t free) const;
   ChunkSet own() const;
+  ChunkSet open_chunks(const Other& other) const;
   void keep(const Trained& trained);
   std::uint64_t steps_of(std::uint64_t chunk) const {
     return chunk + 1 == options_.chunks ? options_.last_steps : options_.steps;

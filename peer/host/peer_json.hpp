@@ -3,6 +3,9 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/printable.hpp"
 
 namespace gv {
 
@@ -17,12 +20,28 @@ void restore_numbers(Json& json) {
   }
 }
 
+/// Makes all texts of the document safe to print, because they may come from other peers.
+template <class Json>
+void make_printable(Json& json) {
+  if (json.is_string()) json = printable(json.template get_ref<const std::string&>());
+  if (!json.is_structured()) return;
+  for (auto& part : json) make_printable(part);
+}
+
 /// Parses JSON from a peer. The result is_discarded() if the input is not JSON.
 template <class Json, class Input>
 Json parse_peer_json(Input&& input) {
   Json json = Json::parse(input, nullptr, false);
   if (!json.is_discarded()) restore_numbers(json);
   return json;
+}
+
+/// The first line about a peer: its name, id and phase.
+template <class Json>
+std::string peer_line(const Json& document) {
+  const Json self = document.value("self", Json::object());
+  return "peer " + self.value("name", "") + "  " + self.value("id", "") + "  " +
+         document.value("phase", "");
 }
 
 }  // namespace gv

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -58,16 +59,18 @@ nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
           {"validation_loss", trial->validation_loss}};
 }
 
-/// Adds the mode's sections. A section without a name goes into the document itself.
-void add_mode(const ModeReport& mode, nlohmann::ordered_json& json) {
-  for (const ReportSection& section : mode.sections) {
-    nlohmann::ordered_json& part = section.name.empty() ? json : json[std::string(section.name)];
-    if (!section.name.empty()) part = nlohmann::ordered_json::object();
-    for (const auto& [name, figure] : section.figures) {
-      nlohmann::ordered_json& named = part[std::string(name)];
-      std::visit([&](const auto& value) { named = value; }, figure);
-    }
+/// Adds a section of the mode. One without a name goes into the document itself.
+void add_section(const ReportSection& section, nlohmann::ordered_json& json) {
+  nlohmann::ordered_json& part = section.name.empty() ? json : json[std::string(section.name)];
+  if (!section.name.empty()) part = nlohmann::ordered_json::object();
+  for (const auto& [name, figure] : section.figures) {
+    nlohmann::ordered_json& named = part[std::string(name)];
+    std::visit([&](const auto& value) { named = value; }, figure);
   }
+}
+
+void add_mode(const ModeReport& mode, nlohmann::ordered_json& json) {
+  for (const ReportSection& section : mode.sections) add_section(section, json);
   json["columns"] = nlohmann::ordered_json::array();
   for (const ReportColumn& column : mode.columns) {
     json["columns"].push_back({{"head", column.head}, {"text", column.text}});
@@ -77,6 +80,8 @@ void add_mode(const ModeReport& mode, nlohmann::ordered_json& json) {
 
 nlohmann::ordered_json members_json(const Report& report) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  std::multimap<PeerId, const ReportSection*> parts;
+  for (const ReportMember& part : report.mode.members) parts.emplace(part.id, &part.section);
   for (const auto& [member, is_self] : report.members) {
     json.push_back({{"name", member.name},
                     {"id", to_string(member.id)},
@@ -88,6 +93,8 @@ nlohmann::ordered_json members_json(const Report& report) {
                     {"steps_per_second", member.progress.steps_per_second},
                     {"address", member.address}});
     if (member.progress.trial) json.back()["trial"] = to_json(member.progress.trial);
+    const auto [begin, end] = parts.equal_range(member.id);
+    for (auto part = begin; part != end; ++part) add_section(*part->second, json.back());
   }
   return json;
 }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/printable.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/host/report.hpp"
 
@@ -24,23 +23,14 @@ std::string trial_of(const nlohmann::json& member) {
                      trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
 }
 
-/// Makes all texts of the document safe to print, because they may come from other peers.
-void make_printable(nlohmann::json& json) {
-  if (json.is_string()) json = printable(json.get_ref<const std::string&>());
-  if (!json.is_structured()) return;
-  for (nlohmann::json& element : json) make_printable(element);
-}
-
 }  // namespace
 
 std::string status_table(const std::string& document) {
   auto json = parse_peer_json<nlohmann::json>(document);
   if (json.is_discarded()) return "the peer's answer is not valid JSON\n";
   make_printable(json);
-  std::string out;
+  std::string out = peer_line(json) + '\n';
   const auto self = json.value("self", nlohmann::json::object());
-  out += fmt::format("peer {}  {}  {}\n", self.value("name", ""), self.value("id", ""),
-                     json.value("phase", ""));
   out += fmt::format("  listening on {}  advertised as {}  lanes on {}\n",
                      self.value("listening", "nothing (dials out only)"),
                      self.value("advertised", "nothing"), self.value("lanes", "nothing"));

@@ -110,7 +110,7 @@ ModeReport GossipMode::report(const Membership& members) const {
           fmt::format("spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided",
                       spread, all.committed, all.refused, all.aborted, all.undecided)}};
   if (population_.is_on()) population_.add_to(report);
-  if (finale_.is_on()) finale_.work().add_to(report);
+  if (finale_.is_on()) finale_.work().add_to(members, report);
   return report;
 }
 

@@ -88,7 +88,7 @@ ModeReport MixingMode::report(const Membership& members) const {
       .line = fmt::format("rounds {}  with {}  losses {}", all.rounds, order_.size(), all.losses),
       .details = details(in, out)};
   generations_.add_to(report.metrics);
-  if (finale_.is_on()) finale_.work().add_to(report);
+  if (finale_.is_on()) finale_.work().add_to(members, report);
   return report;
 }
 

@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/ids.hpp"
+
 namespace gv {
 
 /// A value of a report.
@@ -20,6 +22,12 @@ using Figure = std::variant<std::uint64_t, double, std::string, std::vector<std:
 struct ReportSection {
   std::string_view name;
   std::vector<std::pair<std::string_view, Figure>> figures;
+};
+
+/// A part of one member's entry in that document.
+struct ReportMember {
+  PeerId id{};
+  ReportSection section;
 };
 
 /// A figure for Prometheus; `grapevine_` is put before its name.
@@ -40,6 +48,7 @@ struct ReportColumn {
 /// One mode's report at one moment. Counts are since the start.
 struct ModeReport {
   std::vector<ReportSection> sections;
+  std::vector<ReportMember> members;
   std::vector<ReportMetric> metrics;
   std::vector<ReportColumn> columns;
   std::string line;                  ///< The end of a line of progress.

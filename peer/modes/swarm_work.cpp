@@ -1,13 +1,10 @@
 // Counts samples, estimates progress between reports, and weighs updates.
 #include "peer/modes/swarm_work.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -156,7 +153,7 @@ void SwarmWork::hear(Time now, const Member& member) {
   const auto [entry, is_new] = others_.try_emplace(member.id);
   Other& other = entry->second;
   if (is_new) {
-    other.told = work.samples;
+    other.told = other.before = work.samples;
     other.first = other.counted = now;
   }
   // A suspected peer has its say, or a hostile one could take it from all others.
@@ -284,96 +281,31 @@ double SwarmWork::pace() const {
   return pace;
 }
 
-double SwarmWork::factor_wanted() const {
-  auto data = static_cast<double>(options_.data);
+SwarmWork::Together SwarmWork::together() const {
+  Together all{.data = static_cast<double>(options_.data), .pace = pace()};
   for (const auto& [peer, other] : others_) {
     if (!other.trains) continue;
     if (other.pace.per_second() <= 0) {
       // Its pace is not known yet, or it reports none.
-      if (heard_ - other.first < known_for) return 1;
+      if (heard_ - other.first < known_for) return {};
       continue;
     }
-    data += static_cast<double>(other.data);
+    all.data += static_cast<double>(other.data);
   }
-  const double own = pace_.per_second();
-  if (data <= 0 || options_.data == 0 || own <= 0) return 1;
-  return (static_cast<double>(options_.data) / data) / (own / pace());
+  return all;
+}
+
+double SwarmWork::factor_wanted(std::uint64_t data, double pace, const Together& all) {
+  if (all.data <= 0 || data == 0 || pace <= 0) return 1;
+  return (static_cast<double>(data) / all.data) / (pace / all.pace);
+}
+
+double SwarmWork::factor_wanted() const {
+  return factor_wanted(options_.data, pace_.per_second(), together());
 }
 
 double SwarmWork::factor() const {
-  return options_.weigh_max > 1 && !agreed_ ? std::min(options_.weigh_max, factor_wanted()) : 1;
-}
-
-namespace {
-
-void add_ledger(const Ledger& ledger, ModeReport& report) {
-  using enum ReportMetric::Kind;
-  const Ledger::Counts& counts = ledger.counts();
-  const std::uint64_t chunks = ledger.options().chunks;
-  report.sections.push_back({.name = "ledger",
-                             .figures = {{"chunks", chunks},
-                                         {"done", ledger.done()},
-                                         {"trained", counts.trained},
-                                         {"repeated", counts.repeated},
-                                         {"lost", counts.lost},
-                                         {"helped", counts.helped},
-                                         {"ahead", ledger.ahead()}}});
-  report.metrics.push_back({"chunks_done", gauge,
-                            "Chunks of leased data that are known to be done.",
-                            static_cast<double>(ledger.done())});
-  report.metrics.push_back({"chunks_trained_total", counter, "Chunks that this peer has trained.",
-                            static_cast<double>(counts.trained)});
-  report.metrics.push_back({"chunks_repeated_total", counter,
-                            "Chunks that this peer trained and another had done before.",
-                            static_cast<double>(counts.repeated)});
-  report.details.push_back(fmt::format(
-      "ledger: {} of {} chunks done; this peer trained {}, {} of them again, helped with "
-      "{}, lost {}; {} taken",
-      ledger.done(), chunks, counts.trained, counts.repeated, counts.helped, counts.lost,
-      ledger.ahead()));
-}
-
-}  // namespace
-
-void SwarmWork::add_to(ModeReport& report) const {
-  using enum ReportMetric::Kind;
-  const auto budget = static_cast<double>(options_.budget);
-  const double done = std::min(budget, static_cast<double>(counted()));
-  const double together = pace();
-  report.sections.push_back({.name = "work",
-                             .figures = {{"budget", options_.budget},
-                                         {"counted", counted()},
-                                         {"own", samples_},
-                                         {"samples_per_second", together},
-                                         {"ran_s", seconds(ran_)},
-                                         {"factor", factor()}}});
-  report.metrics.push_back(
-      {"work_counted", gauge, "Samples that all peers are known to have trained.", done});
-  report.metrics.push_back({"update_factor", gauge, "Factor on this peer's updates.", factor()});
-  const double share = done / budget;
-  report.columns.push_back({"work", fmt::format("{:.1f} %", 100 * share)});
-  report.line += fmt::format("  work {:.1f} %", 100 * share);
-  std::string left;
-  if (together > 0 && done < budget) {
-    double left_s = (budget - done) / together;
-    if (options_.wall > Duration{}) {
-      left_s = std::min(left_s, std::max(0.0, seconds(options_.wall - ran_)));
-    }
-    left = fmt::format(", about {:.3g} s left", left_s);
-  }
-  report.details.push_back(fmt::format("work {:.1f} %: {:.4g} of {:.4g} k samples, {:.3g} k/s{}",
-                                       100 * share, done / 1000, budget / 1000, together / 1000,
-                                       left));
-  if (ledger_) add_ledger(*ledger_, report);
-  const double wanted = factor_wanted();
-  if (options_.weigh_max > 1 && !agreed_) {
-    report.details.push_back(
-        wanted > options_.weigh_max
-            ? fmt::format("updates times {:.2f}; {:.2f} would be needed, so this peer's samples "
-                          "count {:.2f} of what others' do",
-                          factor(), wanted, factor() / wanted)
-            : fmt::format("updates times {:.2f}, because of this peer's data and pace", factor()));
-  }
+  return weighs() ? std::min(options_.weigh_max, factor_wanted()) : 1;
 }
 
 }  // namespace gv

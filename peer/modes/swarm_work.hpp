@@ -108,13 +108,15 @@ class SwarmWork {
   /// The factor that equal weights of all samples would need; above factor() if that is limited.
   double factor_wanted() const;
 
-  void add_to(ModeReport& report) const;
+  /// Adds what we know of the work of all and of each member.
+  void add_to(const Membership& members, ModeReport& report) const;
 
  private:
   /// Another peer.
   struct Other {
-    std::uint64_t told = 0;   ///< Its count, as far as we believe it.
-    std::uint64_t grown = 0;  ///< What we believe of its growth since we first heard it.
+    std::uint64_t before = 0;  ///< Its count when we first heard it, by its own word.
+    std::uint64_t told = 0;    ///< Its count, as far as we believe it.
+    std::uint64_t grown = 0;   ///< What we believe of its growth since we first heard it.
     std::uint64_t data = 0;
     std::uint64_t total = 0;  ///< The total that it told us last.
     Time first{};             ///< When we first heard its count.
@@ -124,11 +126,29 @@ class SwarmWork {
     bool lives = false;
   };
 
+  /// The peers that train, as far as their pace is known.
+  struct Together {
+    double data = 0;  ///< Samples of their shards; 0: a newcomer's pace is not known yet.
+    double pace = 0;  ///< Samples a second.
+  };
+
   void hear(Time now, const Member& member);
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
   void take_clock(Time now, const Membership& members);
   double believed_most(Time now, PeerId peer, const Other& other) const;
+  /// True if updates are longer or shorter by a peer's data and pace.
+  bool weighs() const { return options_.weigh_max > 1 && !agreed_; }
+  Together together() const;
+  static double factor_wanted(std::uint64_t data, double pace, const Together& all);
+  std::uint64_t samples_of(const Member& member) const;
+  std::optional<Duration> oldest_report() const;
+  void add_work(ModeReport& report) const;
+  void add_ledger(std::uint64_t samples, ModeReport& report) const;
+  void add_factor(ModeReport& report) const;
+  ReportSection section_of(const Member& member, std::uint64_t samples, double share,
+                           const Together& all) const;
+  void add_part(const Ledger::Part& part, ReportSection& section) const;
 
   SwarmWorkOptions options_;
   std::uint64_t samples_ = 0;    ///< Trained by this process.
@@ -137,7 +157,7 @@ class SwarmWork {
   Time began_{};
   std::optional<Time> trains_since_;  ///< When the swarm began to train, on our clock.
   Duration ran_{};                    ///< For how long it has trained, as of follow_clock().
-  bool knows_clock_ = false;  ///< We need not ask others for how long it has trained.
+  bool knows_clock_ = false;          ///< We need not ask others for how long it has trained.
   Time clock_heard_{};
   Time counted_{};
   Time heard_{};

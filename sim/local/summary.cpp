@@ -156,6 +156,7 @@ struct Result {
   const Score& score;         ///< The score of the mean model.
   double spread;
   double wall_s;
+  bool has_faults;  ///< True if faults were injected.
 
   bool lockstep() const { return config.run.mode != ModeKind::gossip; }
   bool is_of_swarm() const { return has_swarm_budget(config); }
@@ -173,21 +174,38 @@ struct Result {
   std::uint64_t exchanges() const { return totals.committed / 2; }
 };
 
-/// Prints how often chunks of leased data were trained.
-void print_ledger(const Result& result) {
-  if (result.config.data.partition.kind != PartitionKind::leased) return;
-  std::uint64_t chunks = 0;
-  std::uint64_t done = 0;
-  std::uint64_t trained = 0;
+/// How often the samples of leased data were trained.
+struct LedgerTotals {
+  std::uint64_t samples = 0;  ///< Of all passes. 0 if no peer took chunks.
+  std::uint64_t trained = 0;  ///< Samples that were trained at least once.
+  std::uint64_t again = 0;    ///< Trainings beyond the first of each sample.
+  bool is_complete = true;    ///< False if some process left no count, so there may be more.
+};
+
+/// Nothing in lockstep and in rounds, where no peer takes chunks.
+LedgerTotals ledger_totals(const Result& result) {
+  LedgerTotals totals{.is_complete = !result.has_faults};
+  std::uint64_t all = 0;
   for (const FinishedPeer& peer : result.peers) {
-    chunks = std::max(chunks, number(peer.result, "ledger", "chunks"));
-    done = std::max(done, number(peer.result, "ledger", "done"));
-    trained += number(peer.result, "ledger", "trained");
+    if (!peer.result.contains("ledger")) {
+      totals.is_complete = false;
+      continue;
+    }
+    const std::uint64_t done =
+        number(peer.result, "ledger", "done") * number(peer.result, "ledger", "chunk_samples");
+    totals.samples = number(peer.result, "work", "budget");
+    totals.trained = std::max(totals.trained, std::min(done, totals.samples));
+    all += number(peer.result, "work", "own");
   }
-  // In lockstep and in rounds no peer takes chunks.
-  if (chunks == 0) return;
-  fmt::print("ledger       {} of {} chunks done, and {} trained again\n", done, chunks,
-             trained - std::min(trained, done));
+  totals.again = all - std::min(all, totals.trained);
+  return totals;
+}
+
+void print_ledger(const LedgerTotals& totals) {
+  if (totals.samples == 0) return;
+  fmt::print("ledger       {} samples: trained {}, again {}{}, never {}\n", totals.samples,
+             totals.trained, totals.is_complete ? "" : "at least ", totals.again,
+             totals.samples - totals.trained);
 }
 
 /// Prints what the peers have done for the swarm's budget, and how many of them end with one model.
@@ -202,7 +220,7 @@ void print_work(const Result& result) {
     shares += fmt::format("{}{} {:.1f} %", shares.empty() ? "" : ", ", peer.name, share);
   }
   fmt::print("work         {} samples: {}\n", all, shares);
-  print_ledger(result);
+  print_ledger(ledger_totals(result));
   const OneModel one = result.one_model();
   fmt::print("one model    {} of {} peers, fingerprint {:016x}\n", one.peers, result.peers.size(),
              one.fingerprint);
@@ -271,6 +289,12 @@ Json summary_json(const Result& result, bool in_stages) {
     summary["one_model"] = {{"peers", one.peers},
                             {"fingerprint", fmt::format("{:016x}", one.fingerprint)}};
   }
+  if (const LedgerTotals totals = ledger_totals(result); totals.samples > 0) {
+    summary["ledger"] = {{"samples", totals.samples},
+                         {"trained", totals.trained},
+                         {"again", totals.again},
+                         {"again_is_complete", totals.is_complete}};
+  }
   for (const FinishedPeer& peer : result.peers) {
     summary["peers"].push_back({{"name", peer.name},
                                 {"accuracy", peer.accuracy},
@@ -330,7 +354,8 @@ bool print_summary(const Config& config, const std::string& config_text,
                       .worst = worst,
                       .score = score,
                       .spread = whole.spread,
-                      .wall_s = wall_s};
+                      .wall_s = wall_s,
+                      .has_faults = faults.has_value()};
   print_figures(result, *test.data, !stages.empty());
   if (faults) print(*faults, lockstep);
   fmt::print("model        {}\n", (folder / "mean.safetensors").string());

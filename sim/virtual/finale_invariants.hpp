@@ -44,7 +44,7 @@ class FinaleInvariants : public Checker {
   std::uint64_t trained_ = 0;        ///< Steps of all peers, repeated ones included.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
-  std::optional<Time> began_;     ///< When the first peer began to train.
+  std::optional<Time> began_;  ///< When the first peer began to train.
   bool is_first_checked_ = false;
 };
 

@@ -134,8 +134,8 @@ std::optional<PeerNumber> finishing_peer(const Simulator& world) {
     if (world.is_hostile(number) || peer.state != PeerState::up) continue;
     const Mode& mode = peer.node->mode();
     const SwarmWork* work = mode.swarm_work();
-    const bool is_late = mode.phase() == Phase::training && work != nullptr &&
-                         work->is_time_over(world.now());
+    const bool is_late =
+        mode.phase() == Phase::training && work != nullptr && work->is_time_over(world.now());
     if (mode.phase() == Phase::finishing || is_late) return number;
   }
   return std::nullopt;

@@ -318,4 +318,39 @@ TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
   CHECK(ledger.is_complete());
 }
 
+TEST_CASE("a ledger knows the part of each peer, and what is free again after a death", "[unit]") {
+  Ledger ledger({.self = PeerId{2}, .chunks = 100, .steps = 4, .last_steps = 4});
+  const LedgerEntry entry{.whole = 0, .done = {{0, 3}}, .leases = {{{3, 4}, false}}};
+  const auto hear = [&](int second, bool lives) {
+    const std::vector<LedgerReport> reports = {
+        {.peer = PeerId{1}, .entry = &entry, .pace = 1, .lives = lives}};
+    ledger.hear(Time(std::chrono::seconds(second)), reports, 1);
+  };
+  hear(0, true);
+  hear(1, true);
+  CHECK(ledger.part_of(PeerId{1}).done == 3);
+  CHECK(ledger.part_of(PeerId{1}).leased == 4);
+  CHECK(ledger.leased() == 4);
+  CHECK(ledger.part_of(PeerId{9}).done == 0);
+  // Our own: four seconds' work is taken, of which one chunk is trained and then kept.
+  REQUIRE(ledger.next(Time(1s), 1));
+  CHECK(ledger.own_part().leased == 4);
+  CHECK(ledger.leased() == 8);
+  ledger.made(Time(1s), 4, 4);
+  CHECK(ledger.own_part().done == 0);
+  CHECK(ledger.own_part().leased == 4);
+  ledger.kept(4);
+  CHECK(ledger.own_part().done == 1);
+  CHECK(ledger.own_part().leased == 3);
+  CHECK(ledger.done() == 4);
+  CHECK(ledger.counts().freed == 0);
+  // A death counts once.
+  hear(2, false);
+  hear(3, false);
+  CHECK(ledger.counts().freed == 4);
+  CHECK(ledger.part_of(PeerId{1}).done == 3);
+  CHECK(ledger.part_of(PeerId{1}).leased == 0);
+  CHECK(ledger.leased() == 3);
+}
+
 }  // namespace gv

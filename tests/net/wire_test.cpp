@@ -50,7 +50,11 @@ Generation generation(const GenerationId& id, const ModelVersion& version) {
 
 Progress progress_with_work() {
   const LedgerEntry ledger{1, {{2, 3}}, {{{5, 6}, true}}};
-  return {1234567, marker, Phase::done, {}, WorkDone{.samples = 7, .data = 8, .counted = 9, .ran_ms = 10, .ledger = ledger}};
+  return {1234567,
+          marker,
+          Phase::done,
+          {},
+          WorkDone{.samples = 7, .data = 8, .counted = 9, .ran_ms = 10, .ledger = ledger}};
 }
 
 /// One frame of every kind with every field set. Adjacent fields of one type are named, so that

@@ -12,6 +12,7 @@
 #include "base/fingerprint.hpp"
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/invariants.hpp"
+#include "sim/virtual/ledger_tally.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -271,8 +272,7 @@ TEST_CASE("slow peers stop with one that does nearly all of the work", "[sim]") 
 }
 
 TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
-  const Way way =
-      GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
   Simulator::Options options = world_of(5, 100'000, way);
   options.wait_for = 4;
   options.node.course.work.wall = 10s;
@@ -371,9 +371,14 @@ TEST_CASE("leased chunks follow each peer's pace, and nearly all are trained onc
   options.scenario.speeds.push_back({just(3), 0.1});
   Ending end(options);
   LedgerWatch ledger;
+  LedgerTally tally;
   end.world.watch(ledger);
+  end.world.watch(tally);
   end.run();
   CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(tally.samples() == 3200 * batch);
+  CHECK(tally.trained() == tally.samples());
+  CHECK(tally.again() <= 4 * 8 * batch);
   CHECK(ledger.all().chunks >= 400);
   CHECK(ledger.all().chunks <= 404);
   // 3200 steps at 155 a second.

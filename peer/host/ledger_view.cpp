@@ -1,0 +1,148 @@
+// Takes the swarm's work out of a peer's document, and formats it.
+#include "peer/host/ledger_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "peer/host/peer_json.hpp"
+#include "peer/host/peer_socket.hpp"
+
+namespace gv {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string whole_text(const Json& figure) { return std::to_string(figure.get<std::uint64_t>()); }
+std::string rate_text(const Json& figure) { return fmt::format("{:.1f}", figure.get<double>()); }
+std::string factor_text(const Json& figure) { return fmt::format("{:.2f}", figure.get<double>()); }
+std::string percent_text(const Json& figure) {
+  return fmt::format("{:.1f} %", 100 * figure.get<double>());
+}
+
+/// A figure of each member. A column that no member has is left out.
+struct Column {
+  const char* head;
+  const char* key;
+  std::string (*text)(const Json&);
+};
+
+constexpr std::array<Column, 8> ledger_columns = {{{"samples/s", "samples_per_second", rate_text},
+                                                   {"samples", "samples", whole_text},
+                                                   {"share", "share", percent_text},
+                                                   {"factor", "factor", factor_text},
+                                                   {"wanted", "factor_wanted", factor_text},
+                                                   {"data", "data", whole_text},
+                                                   {"chunks", "chunks_done", whole_text},
+                                                   {"leases", "leases", whole_text}}};
+
+/// The document's members with their figures of the common work. A member without any is left out.
+/// With leased data the size of a shard says nothing, because every peer can read all.
+Json peers_of(const Json& document) {
+  Json peers = Json::array();
+  for (const Json& member : document.value("members", Json::array())) {
+    if (!member.contains("work")) continue;
+    Json peer;
+    for (const char* key : {"name", "id", "self", "state", "phase"}) {
+      if (member.contains(key)) peer[key] = member[key];
+    }
+    peer.update(member["work"]);
+    if (document.contains("ledger")) peer.erase("data");
+    peers.push_back(std::move(peer));
+  }
+  return peers;
+}
+
+/// Samples that are known to be trained, by none of the peers as far as we know.
+std::uint64_t samples_of_unknown(const Json& document, const Json& peers) {
+  auto unknown = document["work"].value("counted", std::uint64_t{0});
+  for (const Json& peer : peers) {
+    unknown -= std::min(unknown, peer.value("samples", std::uint64_t{0}));
+  }
+  return unknown;
+}
+
+/// A section without its text for people.
+Json figures_of(const Json& document, const char* name) {
+  if (!document.contains(name)) return nullptr;
+  Json section = document[name];
+  section.erase("text");
+  return section;
+}
+
+std::string table_of(const Json& peers, std::uint64_t unknown) {
+  std::vector<Column> shown;
+  for (const Column& column : ledger_columns) {
+    const auto has_it = [&](const Json& peer) { return peer.contains(column.key); };
+    if (std::ranges::any_of(peers, has_it)) shown.push_back(column);
+  }
+  const auto row = [&](const std::string& name, const std::string& state, const Json& figures) {
+    std::string line = fmt::format("{:<16} {:<8}", name, state);
+    for (const Column& column : shown) {
+      const auto figure = figures.find(column.key);
+      line += fmt::format(" {:>12}", figure == figures.end() ? "-" : column.text(*figure));
+    }
+    return line + '\n';
+  };
+  std::string head = fmt::format("{:<16} {:<8}", "peer", "state");
+  for (const Column& column : shown) head += fmt::format(" {:>12}", column.head);
+  std::string out = head + '\n';
+  for (const Json& peer : peers) out += row(peer.value("name", ""), peer.value("state", ""), peer);
+  if (unknown > 0) out += row("others, before", "", {{"samples", unknown}});
+  return out;
+}
+
+}  // namespace
+
+std::optional<PeerDocument> document_in(const std::filesystem::path& folder) {
+  if (auto answer = ask_peer(folder)) return PeerDocument{.text = std::move(*answer)};
+  std::ifstream file(folder / "result.json");
+  if (!file) return std::nullopt;
+  return PeerDocument{.text = {std::istreambuf_iterator<char>(file), {}}, .is_running = false};
+}
+
+Problems ledger_problems(const PeerDocument& document) {
+  const Json json = parse_peer_json<Json>(document.text);
+  if (!json.is_object()) {
+    return {{"ledger", "the peer's document is not valid JSON", "look at its result.json"}};
+  }
+  if (json.contains("work")) return {};
+  return {{"run.budget", "the peers of this run have no common budget of samples to account for",
+           "write budget = \"swarm\", in mode gossip, mixing or allreduce"}};
+}
+
+std::string ledger_table(const PeerDocument& document) {
+  Json json = parse_peer_json<Json>(document.text);
+  make_printable(json);
+  const Json peers = peers_of(json);
+  std::string out = peer_line(json);
+  out += document.is_running ? "\n" : "; it does not run any more\n";
+  for (const char* name : {"work", "ledger"}) {
+    if (json.contains(name)) out += fmt::format("  {}\n", json[name].value("text", ""));
+  }
+  return out + '\n' + table_of(peers, samples_of_unknown(json, peers));
+}
+
+std::string ledger_json(const PeerDocument& document) {
+  const Json json = parse_peer_json<Json>(document.text);
+  const Json self = json.value("self", Json::object());
+  Json out;
+  out["peer"] = {{"name", self.value("name", "")},
+                 {"id", self.value("id", "")},
+                 {"phase", json.value("phase", "")}};
+  out["running"] = document.is_running;
+  out["work"] = figures_of(json, "work");
+  out["ledger"] = figures_of(json, "ledger");
+  out["peers"] = peers_of(json);
+  out["samples_of_unknown"] = samples_of_unknown(json, out["peers"]);
+  return out.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace gv

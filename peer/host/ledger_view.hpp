@@ -1,0 +1,33 @@
+// The swarm's common work as one peer knows it: how much is done, and by which peer.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/problems.hpp"
+
+namespace gv {
+
+/// What a peer says of itself (see report_json()).
+struct PeerDocument {
+  std::string text;
+  bool is_running = true;  ///< False: the peer has ended, and the text is from its result.json.
+};
+
+/// Asks the peer that runs in `folder`. If none answers, reads what the last one left there at its
+/// end. nullopt: there is neither.
+std::optional<PeerDocument> document_in(const std::filesystem::path& folder);
+
+/// Why the document has no common work to show; empty if it has.
+Problems ledger_problems(const PeerDocument& document);
+
+/// The totals and a table of members, for people. The document must have no ledger_problems(), here
+/// and below.
+std::string ledger_table(const PeerDocument& document);
+
+/// The same as one JSON object: `peer`, `running`, `work`, `ledger` (null if data are not leased),
+/// `peers`, and `samples_of_unknown`, which no peer of the table is known to have trained.
+std::string ledger_json(const PeerDocument& document);
+
+}  // namespace gv

@@ -1,0 +1,214 @@
+// What a peer says of the swarm's budget: totals, chunks of leased data, and a part for each
+// member.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "peer/modes/swarm_work.hpp"
+
+namespace gv {
+namespace {
+
+void add_factors(double factor, double wanted, ReportSection& section) {
+  section.figures.emplace_back("factor", factor);
+  section.figures.emplace_back("factor_wanted", wanted);
+}
+
+void add_metrics(const Ledger& ledger, std::uint64_t leased, ModeReport& report) {
+  using enum ReportMetric::Kind;
+  const Ledger::Counts& counts = ledger.counts();
+  const auto add = [&](std::string_view name, ReportMetric::Kind kind, std::string_view help,
+                       std::uint64_t value) {
+    report.metrics.push_back({name, kind, help, static_cast<double>(value)});
+  };
+  add("chunks_done", gauge, "Chunks of leased data that are known to be done.", ledger.done());
+  add("chunks_leased", gauge, "Chunks that live peers are known to have taken and not done.",
+      leased);
+  add("chunks_trained_total", counter, "Chunks that this peer has trained.", counts.trained);
+  add("chunks_repeated_total", counter,
+      "Chunks that this peer trained and another had done before.", counts.repeated);
+  add("chunks_lost_total", counter, "Chunks that this peer trained and lost with its model.",
+      counts.lost);
+  add("chunks_helped_total", counter, "Chunks that this peer took over from slower peers.",
+      counts.helped);
+  add("chunks_freed_total", counter,
+      "Chunks that were free again because the peer that had taken them died or left.",
+      counts.freed);
+}
+
+}  // namespace
+
+/// Samples that the other peer has trained in all its processes that we have heard, by its word.
+std::uint64_t SwarmWork::samples_of(const Member& member) const {
+  const std::uint64_t told = member.progress.work ? member.progress.work->samples : 0;
+  const auto found = others_.find(member.id);
+  if (found == others_.end() || agreed_) return told;
+  return std::max(told, found->second.before + found->second.grown);
+}
+
+/// How old the oldest report of a peer that trains was when we last looked. nullopt: no peer
+/// reports, or none has to.
+std::optional<Duration> SwarmWork::oldest_report() const {
+  std::optional<Duration> oldest;
+  if (agreed_) return oldest;
+  for (const auto& [peer, other] : others_) {
+    if (other.trains) oldest = std::max(oldest.value_or(Duration{}), heard_ - other.counted);
+  }
+  return oldest;
+}
+
+/// Adds the totals.
+void SwarmWork::add_work(ModeReport& report) const {
+  using enum ReportMetric::Kind;
+  const auto budget = static_cast<double>(options_.budget);
+  const double done = std::min(budget, static_cast<double>(counted()));
+  const double share = done / budget;
+  const double together = pace();
+  ReportSection section{.name = "work",
+                        .figures = {{"budget", options_.budget},
+                                    {"counted", counted()},
+                                    {"own", samples_},
+                                    {"samples_per_second", together},
+                                    {"factor", factor()}}};
+  std::string text = fmt::format("work {:.1f} %: ", 100 * share);
+  if (options_.all_data > 0) {
+    const auto pass = static_cast<double>(options_.all_data);
+    section.figures.emplace_back("passes_done", done / pass);
+    section.figures.emplace_back("passes", budget / pass);
+    text += fmt::format("{:.3g} of {:.3g} passes, ", done / pass, budget / pass);
+  }
+  text += fmt::format("{:.4g} of {:.4g} k samples, {:.3g} k/s", done / 1000, budget / 1000,
+                      together / 1000);
+  std::optional<double> left_s;
+  if (together > 0 && done < budget) left_s = (budget - done) / together;
+  if (options_.wall > Duration{}) {
+    section.figures.emplace_back("ran_s", seconds(ran_));
+    const double clock_s = std::max(0.0, seconds(options_.wall - ran_));
+    left_s = std::min(left_s.value_or(clock_s), clock_s);
+  }
+  if (left_s) {
+    section.figures.emplace_back("seconds_left", *left_s);
+    text += fmt::format(", about {:.3g} s left", *left_s);
+  }
+  if (const auto oldest = oldest_report()) {
+    section.figures.emplace_back("oldest_report_s", seconds(*oldest));
+    text += fmt::format(", oldest report {:.1f} s old", seconds(*oldest));
+  }
+  section.figures.emplace_back("text", text);
+  report.sections.push_back(std::move(section));
+  report.metrics.push_back(
+      {"work_counted", gauge, "Samples that all peers are known to have trained.", done});
+  report.metrics.push_back({"update_factor", gauge, "Factor on this peer's updates.", factor()});
+  report.columns.push_back({"work", fmt::format("{:.1f} %", 100 * share)});
+  report.line += fmt::format("  work {:.1f} %", 100 * share);
+  report.details.push_back(std::move(text));
+}
+
+/// Adds what we know of chunks. `samples`: trained by all members.
+void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
+  const Ledger& ledger = *ledger_;
+  const Ledger::Counts& counts = ledger.counts();
+  const std::uint64_t chunks = ledger.options().chunks;
+  const std::uint64_t leased = ledger.leased();
+  const std::uint64_t to_do = chunks - ledger.done() - leased;
+  const std::uint64_t chunk = options_.batch * options_.chunk_steps;
+  // All other samples were trained for a second time, or are lost with a model.
+  const std::uint64_t once = (ledger.done() + leased) * chunk;
+  const std::uint64_t again = samples - std::min(samples, once);
+  std::string text = fmt::format("ledger: {} of {} chunks done, {} under way, {} to do",
+                                 ledger.done(), chunks, leased, to_do);
+  if (again > 0) text += fmt::format(", about {} samples trained again", again);
+  text += fmt::format(
+      "; {} freed by lost peers; this peer trained {}, {} of them again, helped with {}, lost {}",
+      counts.freed, counts.trained, counts.repeated, counts.helped, counts.lost);
+  report.sections.push_back({.name = "ledger",
+                             .figures = {{"chunks", chunks},
+                                         {"chunk_samples", chunk},
+                                         {"done", ledger.done()},
+                                         {"leased", leased},
+                                         {"to_do", to_do},
+                                         {"samples_again", again},
+                                         {"freed", counts.freed},
+                                         {"trained", counts.trained},
+                                         {"repeated", counts.repeated},
+                                         {"lost", counts.lost},
+                                         {"helped", counts.helped},
+                                         {"ahead", ledger.ahead()},
+                                         {"text", text}}});
+  add_metrics(ledger, leased, report);
+  report.details.push_back(std::move(text));
+}
+
+/// Adds a line about the factor on our updates.
+void SwarmWork::add_factor(ModeReport& report) const {
+  const double wanted = factor_wanted();
+  report.details.push_back(
+      wanted > options_.weigh_max
+          ? fmt::format("updates times {:.2f}; {:.2f} would be needed, so this peer's samples "
+                        "count {:.2f} of what others' do",
+                        factor(), wanted, factor() / wanted)
+          : fmt::format("updates times {:.2f}, because of this peer's data and pace", factor()));
+}
+
+void SwarmWork::add_part(const Ledger::Part& part, ReportSection& section) const {
+  section.figures.emplace_back("chunks_done", part.done);
+  section.figures.emplace_back("leases", part.leased);
+}
+
+/// The part of another member.
+ReportSection SwarmWork::section_of(const Member& member, std::uint64_t samples, double share,
+                                    const Together& all) const {
+  ReportSection section{.name = "work", .figures = {{"samples", samples}, {"share", share}}};
+  section.figures.emplace_back("data", member.progress.work ? member.progress.work->data : 0);
+  const auto found = others_.find(member.id);
+  if (found == others_.end() || agreed_) return section;
+  const Other& other = found->second;
+  const double pace = other.pace.per_second();
+  section.figures.emplace_back("report_age_s", seconds(heard_ - other.counted));
+  if (other.trains && pace > 0) {
+    section.figures.emplace_back("samples_per_second", pace);
+    if (weighs()) {
+      const double wanted = factor_wanted(other.data, pace, all);
+      add_factors(std::min(options_.weigh_max, wanted), wanted, section);
+    }
+  }
+  if (ledger_) add_part(ledger_->part_of(member.id), section);
+  return section;
+}
+
+void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
+  std::uint64_t all = samples_;
+  std::vector<std::pair<Member, std::uint64_t>> others;
+  members.for_each_other([&](const Member& member) {
+    if (!member.progress.work && !others_.contains(member.id)) return;
+    others.emplace_back(member, samples_of(member));
+    // Counts are the peers' own words, and may be too large for a sum.
+    all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);
+  });
+  add_work(report);
+  if (ledger_) add_ledger(all, report);
+  if (weighs()) add_factor(report);
+  const auto share_of = [whole = std::max({all, counted(), std::uint64_t{1}})](std::uint64_t own) {
+    return static_cast<double>(own) / static_cast<double>(whole);
+  };
+  ReportSection own{.name = "work",
+                    .figures = {{"samples", samples_},
+                                {"share", share_of(samples_)},
+                                {"data", options_.data},
+                                {"samples_per_second", pace_.per_second()}}};
+  if (weighs()) add_factors(factor(), factor_wanted(), own);
+  if (ledger_) add_part(ledger_->own_part(), own);
+  report.members.push_back({members.self().id, std::move(own)});
+  const Together together = this->together();
+  for (const auto& [member, samples] : others) {
+    report.members.push_back({member.id, section_of(member, samples, share_of(samples), together)});
+  }
+}
+
+}  // namespace gv
