@@ -23,7 +23,7 @@
 namespace gv {
 namespace {
 
-/// A shard given as "K/N" with K < N.
+/// A shard given as "K/N" with K < N, and N at most run_peers_max.
 struct Shard {
   std::size_t number = 0;
   std::size_t of = 1;
@@ -36,6 +36,7 @@ std::optional<Shard> parse_shard(const std::string& text) {
   if (error != std::errc() || slash == end || *slash != '/') return std::nullopt;
   const auto [last, second_error] = std::from_chars(slash + 1, end, shard.of);
   if (second_error != std::errc() || last != end || shard.number >= shard.of) return std::nullopt;
+  if (shard.of > run_peers_max) return std::nullopt;
   return shard;
 }
 
@@ -107,8 +108,12 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   const auto add = [&](const Problems& more) {
     problems.insert(problems.end(), more.begin(), more.end());
   };
-  ParsedConfig parsed = options.config_path.empty() ? ParsedConfig{default_config(), {}}
-                                                    : parse_config_file(options.config_path);
+  const std::optional<Shard> shard = parse_shard(arguments.shard);
+  ConfigOverrides overrides;
+  if (shard) overrides.peers = shard->of;
+  ParsedConfig parsed = options.config_path.empty()
+                            ? ParsedConfig{default_config(), {}}
+                            : parse_config_file(options.config_path, overrides);
   add(parsed.problems);
   options.config = std::move(parsed.config);
   LoadedKeyPair key = load_key_pair(arguments.key);
@@ -133,13 +138,14 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   }
   options.authorized = std::move(authorized.peers);
   if (!arguments.shard.empty()) {
-    const auto shard = parse_shard(arguments.shard);
     if (shard) {
       options.shard = shard->number;
       options.config.run.peers = shard->of;
     } else {
-      problems.push_back({"--shard", fmt::format("'{}' is not a shard", arguments.shard),
-                          "write K/N with K from 0 to N-1, for example 0/4"});
+      problems.push_back(
+          {"--shard", fmt::format("'{}' is not a shard", arguments.shard),
+           fmt::format("write K/N with K from 0 to N-1 and N at most {}, for example 0/4",
+                       run_peers_max)});
     }
   } else if (position) {
     options.shard = *position % options.config.run.peers;

@@ -463,13 +463,6 @@ std::optional<Plan> best_other(const Question& question, const std::vector<Layer
 /// mode or does not fit the peers, if the number of speeds is wrong, or if the picture cannot be
 /// written.
 int show_plan(const PlanOptions& options) {
-  ParsedConfig parsed = parse_config_file(options.config);
-  if (!parsed.problems.empty()) return fail(parsed.problems);
-  Config& config = parsed.config;
-  if (config.run.mode != ModeKind::pipeline) {
-    return fail({{options.config + ": run.mode", "only a pipeline has stages to plan",
-                  "write mode = \"pipeline\" below [run], or name another config"}});
-  }
   const std::size_t speeds = options.speeds.size();
   if (speeds > 0 && options.peers > 0 && speeds != options.peers) {
     return fail({{"--speeds", fmt::format("{} of them for {} peers", speeds, options.peers),
@@ -480,7 +473,15 @@ int show_plan(const PlanOptions& options) {
     return fail({{"--speeds", fmt::format("not up to {} numbers", peers_max),
                   "give one for each peer, as in 1,1,0.5"}});
   }
-  if (options.peers + speeds > 0) config.run.peers = std::max(options.peers, speeds);
+  ConfigOverrides overrides;
+  if (options.peers + speeds > 0) overrides.peers = std::max(options.peers, speeds);
+  const ParsedConfig parsed = parse_config_file(options.config, overrides);
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  const Config& config = parsed.config;
+  if (config.run.mode != ModeKind::pipeline) {
+    return fail({{options.config + ": run.mode", "only a pipeline has stages to plan",
+                  "write mode = \"pipeline\" below [run], or name another config"}});
+  }
   const Task task = load_task(config, 0);
   if (!task.problems.empty()) return fail(task.problems);
   const Question question{options, config, task};

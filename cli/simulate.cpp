@@ -529,11 +529,9 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
 /// Reads config and scenario from one file. Either may set the number of peers.
 RunFiles parse(const std::string& path) {
   RunFiles parsed = read_run_files(path);
-  const std::size_t peers =
-      parsed.scenario.peers > 0 ? parsed.scenario.peers : parsed.config.run.peers;
-  std::ranges::move(topology_problems(parsed, peers, path), std::back_inserter(parsed.problems));
-  if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, peers, path);
-  parsed.config.run.peers = peers;
+  const std::size_t peers = parsed.config.run.peers;
+  std::ranges::move(neighbours_problems(parsed, path), std::back_inserter(parsed.problems));
+  if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, path);
   for (const FaultRule& fault : parsed.scenario.faults) {
     for (const auto& [first, last] : fault.peers.ranges) {
       if (last < peers) continue;

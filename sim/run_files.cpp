@@ -6,22 +6,17 @@
 #include <optional>
 #include <utility>
 
-#include "consensus/topology/topology.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "peer/config/toml.hpp"
 #include "sim/scenario_text.hpp"
 
 namespace gv {
 
-RunFiles read_run_files(const std::string& config, const std::string& faults) {
+RunFiles read_run_files(const std::string& config, const std::string& faults,
+                        std::optional<std::size_t> peers) {
   RunFiles files;
   std::optional<std::string> text;
   if (!config.empty()) text = read_text_file(config, "config", files.problems);
-  ParsedConfig parsed;
-  if (config.empty()) parsed.config = default_config();
-  if (text) parsed = parse_config_text(*text, config);
-  files.config = std::move(parsed.config);
-  std::ranges::move(parsed.problems, std::back_inserter(files.problems));
 
   ParsedScenario scenario;
   if (!faults.empty()) {
@@ -34,6 +29,14 @@ RunFiles read_run_files(const std::string& config, const std::string& faults) {
     scenario = parse_scenario_text(*text, config, false);
   }
   files.scenario = std::move(scenario.scenario);
+  if (!peers && files.scenario.peers > 0) peers = files.scenario.peers;
+
+  ParsedConfig parsed;
+  if (config.empty()) parsed.config = default_config();
+  if (text) parsed = parse_config_text(*text, config, {.data_folder = {}, .peers = peers});
+  files.config = std::move(parsed.config);
+  if (config.empty() && peers) files.config.run.peers = *peers;
+  std::ranges::move(parsed.problems, std::back_inserter(files.problems));
   // Both readers report the syntax errors of a shared file, so skip repeated ones.
   for (Problem& problem : scenario.problems) {
     const auto same = [&](const Problem& said) { return to_string(said) == to_string(problem); };
@@ -42,27 +45,18 @@ RunFiles read_run_files(const std::string& config, const std::string& faults) {
   return files;
 }
 
-Problems topology_problems(const RunFiles& files, std::size_t peers, const std::string& path) {
-  Problems problems;
-  const Topology& topology = files.config.gossip.topology;
-  if (files.config.run.mode != ModeKind::gossip) return problems;
-  const auto problem = problem_of(topology, peers);
-  if (problem && peers != files.config.run.peers) {
-    problems.push_back(
-        {path + ": gossip.topology", problem->place + ": " + problem->reason, problem->remedy});
-  }
-  if (topology.kind != TopologyKind::complete && files.scenario.neighbours > 0) {
-    problems.push_back({path + ": scenario.neighbours",
-                        "peers that know only some cannot agree on a topology of all",
-                        "leave neighbours out, or gossip.topology"});
-  }
-  return problems;
+Problems neighbours_problems(const RunFiles& files, const std::string& path) {
+  const bool is_by_topology = files.config.run.mode == ModeKind::gossip &&
+                              files.config.gossip.topology.kind != TopologyKind::complete;
+  if (!is_by_topology || files.scenario.neighbours == 0) return {};
+  return {{path + ": scenario.neighbours",
+           "peers that know only some cannot agree on a topology of all",
+           "leave neighbours out, or gossip.topology"}};
 }
 
-Problems switch_problems(const RunFiles& files, std::size_t peers, const std::string& path) {
+Problems switch_problems(const RunFiles& files, const std::string& path) {
   Problems problems;
-  Config config = files.config;
-  config.run.peers = peers;
+  const Config& config = files.config;
   for (std::size_t i = 0; i < files.scenario.faults.size(); ++i) {
     const FaultRule& rule = files.scenario.faults[i];
     if (rule.kind != FaultKind::switch_to) continue;

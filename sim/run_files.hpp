@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "peer/config/config.hpp"
@@ -17,14 +18,16 @@ struct RunFiles {
 };
 
 /// Reads `config` (empty means the built-in one) and the scenario in it. If `faults` is given, the
-/// scenario in that file, which may contain nothing else, replaces it.
-RunFiles read_run_files(const std::string& config, const std::string& faults = {});
+/// scenario in that file, which may contain nothing else, replaces it. The number of peers, by
+/// which everything is checked, is `peers` or else scenario.peers or else run.peers.
+RunFiles read_run_files(const std::string& config, const std::string& faults = {},
+                        std::optional<std::size_t> peers = {});
 
-/// Problems of the config's topology with `peers` peers, which may differ from the config's
-/// run.peers, and of the scenario's neighbours. `path` is the config's name in messages.
-Problems topology_problems(const RunFiles& files, std::size_t peers, const std::string& path);
+/// Problems of the scenario's neighbours with the config's topology. `path` is the config's name in
+/// messages.
+Problems neighbours_problems(const RunFiles& files, const std::string& path);
 
-/// Problems of the algorithms to which a scenario with `peers` peers switches.
-Problems switch_problems(const RunFiles& files, std::size_t peers, const std::string& path);
+/// Problems of the algorithms to which the scenario switches.
+Problems switch_problems(const RunFiles& files, const std::string& path);
 
 }  // namespace gv

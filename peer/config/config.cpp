@@ -22,8 +22,8 @@ namespace {
 /// Parses one text.
 class Reader : private ConfigReading {
  public:
-  Reader(std::string_view text, std::string_view text_name, std::string_view data_folder)
-      : ConfigReading{.name = std::string(text_name)}, data_folder_(data_folder) {
+  Reader(std::string_view text, std::string_view text_name, ConfigOverrides overrides)
+      : ConfigReading{.name = std::string(text_name)}, overrides_(std::move(overrides)) {
     root_ = read_toml(text, name, parsed.problems);
   }
 
@@ -31,8 +31,9 @@ class Reader : private ConfigReading {
     begin_with_algorithm();
     read_sections(root_, "");
     check_algorithm();
+    override_peers();
     check_together(*this);
-    find_data_files(*this, data_folder_);
+    find_data_files(*this, overrides_.data_folder);
     std::stable_sort(
         parsed.problems.begin(), parsed.problems.end(),
         [this](const Problem& a, const Problem& b) { return line_of_place(a) < line_of_place(b); });
@@ -101,6 +102,12 @@ class Reader : private ConfigReading {
     if (algorithm_ == nullptr || parsed.config.run.mode == algorithm_mode_) return;
     report("run.mode", "\"" + std::string(algorithm_->name) + "\" works in another mode",
            "leave mode out, or algorithm");
+  }
+
+  /// Lets every check see the number of peers that take part, instead of the text's. A number in
+  /// the text that cannot be read keeps its problem.
+  void override_peers() {
+    if (overrides_.peers) parsed.config.run.peers = *overrides_.peers;
   }
 
   void read_sections(const TomlTable& table, const std::string& section) {
@@ -250,21 +257,21 @@ class Reader : private ConfigReading {
     return layer;
   }
 
-  std::string data_folder_;
+  ConfigOverrides overrides_;
   TomlTable root_;
 };
 
 }  // namespace
 
 ParsedConfig parse_config_text(std::string_view text, std::string_view name,
-                               std::string_view data_folder) {
-  return Reader(text, name, data_folder).run();
+                               const ConfigOverrides& overrides) {
+  return Reader(text, name, overrides).run();
 }
 
-ParsedConfig parse_config_file(const std::string& path) {
+ParsedConfig parse_config_file(const std::string& path, const ConfigOverrides& overrides) {
   ParsedConfig failed;
   const auto text = read_text_file(path, "config", failed.problems);
-  return text ? parse_config_text(*text, path) : failed;
+  return text ? parse_config_text(*text, path, overrides) : failed;
 }
 
 Config default_config() {

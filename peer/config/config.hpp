@@ -34,6 +34,9 @@ inline constexpr auto budget_names = names_of<BudgetKind>({"peer", "swarm"});
 constexpr std::string_view to_string(BudgetKind kind) { return budget_names[kind]; }
 
 /// [run]: settings of the run as a whole.
+/// The most peers that a run may have.
+inline constexpr std::size_t run_peers_max = 4096;
+
 struct RunConfig {
   std::uint64_t seed = 1;   ///< Determines the first model, the order of samples and the pairing.
   std::size_t peers = 4;    ///< Number of peers. The training data is cut into one shard for each.
@@ -263,13 +266,18 @@ struct ParsedConfig {
   Problems problems;
 };
 
+/// Values that replace those of a config's text before it is checked.
+struct ConfigOverrides {
+  std::string data_folder;           ///< Empty: the folder that the text names.
+  std::optional<std::size_t> peers;  ///< The number of peers that take part; empty: run.peers.
+};
+
 /// Reads a file of at most 1 MiB. The data files it names must exist.
-ParsedConfig parse_config_file(const std::string& path);
+ParsedConfig parse_config_file(const std::string& path, const ConfigOverrides& overrides = {});
 
 /// Reads TOML text. `name` stands for the file name in messages and for finding relative folders.
-/// `data_folder`, if given, replaces the data folder that the text names.
 ParsedConfig parse_config_text(std::string_view text, std::string_view name,
-                               std::string_view data_folder = {});
+                               const ConfigOverrides& overrides = {});
 
 /// The text of configs/default.toml, which is built into the program. Its task needs no files.
 std::string_view default_config_text();

@@ -129,7 +129,7 @@ void check_topology(ConfigReading& reading) {
   }
   if (!reading.is_sound("run.peers")) return;
   if (const auto problem = problem_of(gossip.topology, reading.parsed.config.run.peers)) {
-    reading.report(path, problem->place + " (run.peers): " + problem->reason, problem->remedy);
+    reading.report(path, problem->place + ": " + problem->reason, problem->remedy);
   }
 }
 

@@ -17,7 +17,7 @@ void append_run(Settings& all) {
   const Keys run{all, "run"};
   run.agreed().add("seed", GV_FIELD(run.seed),
                    "fixes the first model, the order of samples and the pairing");
-  run.add("peers", GV_FIELD(run.peers), {1, 4096},
+  run.add("peers", GV_FIELD(run.peers), {1, run_peers_max},
           "shards the training data is cut into, one for each peer");
   run.only_with("run.steps", "steps = 0 (or no steps at all)",
                 [](const Config& c) { return c.run.steps == 0; })

@@ -539,6 +539,7 @@ std::map<std::string, std::string> run_metadata(const Config& config,
   const std::string& folder = config.data.folder;
   return {{"format", "grapevine"},
           {"config", std::string(config_text)},
+          {"peers", std::to_string(config.run.peers)},
           {"data_folder", folder.empty() ? folder : std::filesystem::absolute(folder).string()}};
 }
 

@@ -90,7 +90,8 @@ StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
                              const std::filesystem::path& checkpoints, std::size_t shard,
                              bool resume);
 
-/// Metadata of a parameter file, for eval: the run's config and the location of the data.
+/// Metadata of a parameter file, for eval: the run's config, its number of peers and the location
+/// of the data.
 std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
 
 /// Writes a model without the rest of a replica to a file. Returns why it failed, or an empty

@@ -3,11 +3,29 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstddef>
+#include <optional>
+#include <system_error>
+
 #include "peer/config/config.hpp"
 #include "peer/config/task.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
 namespace gv {
+namespace {
+
+/// The number of peers that the text is; nullopt if it is none.
+std::optional<std::size_t> peers_in(const std::string& text) {
+  std::size_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || last != end) return std::nullopt;
+  if (number == 0 || number > run_peers_max) return std::nullopt;
+  return number;
+}
+
+}  // namespace
 
 StoredConfig stored_config(const std::string& file, const std::string& config) {
   if (!config.empty()) return {parse_config_file(config), read_config_text(config)};
@@ -24,12 +42,15 @@ StoredConfig stored_config(const std::string& file, const std::string& config) {
                                "name the run's config with --config"}};
     return stored;
   }
-  // Relative folders are relative to the run's config file.
+  // Relative folders are relative to the run's config file, and a command may have started another
+  // number of peers than its text names.
   const auto folder = tensors.metadata.find("data_folder");
+  const auto peers = tensors.metadata.find("peers");
+  ConfigOverrides overrides;
+  if (folder != tensors.metadata.end()) overrides.data_folder = folder->second;
+  if (peers != tensors.metadata.end()) overrides.peers = peers_in(peers->second);
   stored.text = text->second;
-  stored.parsed =
-      parse_config_text(stored.text, file + " (config inside)",
-                        folder != tensors.metadata.end() ? folder->second : std::string());
+  stored.parsed = parse_config_text(stored.text, file + " (config inside)", overrides);
   return stored;
 }
 

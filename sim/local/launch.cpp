@@ -334,7 +334,7 @@ int Launch::run() {
 }  // namespace
 
 int launch(const LaunchOptions& options) {
-  RunFiles files = read_run_files(options.config, options.faults);
+  RunFiles files = read_run_files(options.config, options.faults, options.peers);
   Problems& problems = files.problems;
   const Scenario& rules = files.scenario;
   const std::string& place = options.faults.empty() ? options.config : options.faults;
@@ -342,13 +342,12 @@ int launch(const LaunchOptions& options) {
     std::ranges::move(more, std::back_inserter(problems));
   };
   add(problems_on_processes(rules, options.peers, files.config.network.lane, place));
-  add(topology_problems(files, options.peers, options.config));
-  if (problems.empty()) problems = switch_problems(files, options.peers, place);
+  add(neighbours_problems(files, options.config));
+  if (problems.empty()) problems = switch_problems(files, place);
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));
   }
   if (!problems.empty()) return fail(problems);
-  files.config.run.peers = options.peers;
   const bool concerns_us = !rules.speeds.empty() || !rules.links.empty() || !rules.faults.empty();
   try {
     return Launch(options, std::move(files.config),

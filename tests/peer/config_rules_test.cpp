@@ -152,9 +152,17 @@ TEST_CASE("a topology that exchanges of two cannot run is refused with what can"
 
 TEST_CASE("a topology that does not fit run.peers is refused with the numbers that do", "[unit]") {
   CHECK(to_string(only_problem("[run]\npeers = 6\n[gossip]\ntopology = \"hypercube\"\n")) ==
-        "a.toml:4: gossip.topology: hypercube of 6 peers (run.peers): a hypercube needs a power of "
-        "two, and 6 is none; take 4 or 8 peers, or exponential or base_k, which fit any number");
+        "a.toml:4: gossip.topology: hypercube of 6 peers: a hypercube needs a power of two, and 6 "
+        "is none; take 4 or 8 peers, or exponential or base_k, which fit any number");
   sound("[run]\npeers = 8\n[gossip]\ntopology = \"hypercube\"\n");
+}
+
+TEST_CASE("rules are checked for the number of peers that take part", "[unit]") {
+  const std::string text = "[run]\npeers = 6\n[gossip]\ntopology = \"hypercube\"\n";
+  const ParsedConfig eight = parse_config_text(text, "a.toml", {.data_folder = {}, .peers = 8});
+  CHECK(eight.problems.empty());
+  CHECK(eight.config.run.peers == 8);
+  CHECK(parse_config_text(text, "a.toml", {.data_folder = {}, .peers = 6}).problems.size() == 1);
 }
 
 TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {

@@ -351,7 +351,7 @@ TEST_CASE("a config inside a checkpoint finds its data where the run found it", 
       "[data]\nkind = \"text\"\nfolder = \"text\"\ntrain_files = [\"vineyard.txt\"]\n";
   const std::string folder = std::string(GRAPEVINE_SOURCE_DIR) + "/configs/text";
   CHECK(parse_config_text(text, "elsewhere/a.toml").problems.size() == 1);
-  const ParsedConfig parsed = parse_config_text(text, "elsewhere/a.toml", folder);
+  const ParsedConfig parsed = parse_config_text(text, "elsewhere/a.toml", {.data_folder = folder});
   CHECK(parsed.problems.empty());
   CHECK(parsed.config.data.folder == folder);
 }

@@ -1,0 +1,60 @@
+// What `grapevine launch` refuses before it starts a peer, and what it says.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+/// A folder with a config, from which peers are launched into its subfolder "run".
+class LaunchedConfig {
+ public:
+  explicit LaunchedConfig(const std::string& config) {
+    std::ofstream(folder_.path() / "run.toml") << config;
+  }
+
+  std::string config() const { return (folder_.path() / "run.toml").string(); }
+  std::filesystem::path run() const { return folder_.path() / "run"; }
+
+  /// Launches the peers and waits for the end. Returns the exit code, or -1 after a signal.
+  int launch(int peers) {
+    const Ending ending = run_grapevine(
+        {"launch", "-n", std::to_string(peers), config(), "--folder", run().string()}, output);
+    return ending.signal == 0 ? ending.exit_code : -1;
+  }
+
+  std::string output;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+const std::string krum =
+    "mode = \"mixing\"\nsteps = 20\n[mixing]\nguard = \"krum\"\ntopology = \"complete\"\n";
+
+}  // namespace
+
+TEST_CASE("rules are judged by the number of peers that are launched", "[process]") {
+  LaunchedConfig six("[run]\n" + krum);
+  // The text leaves run.peers at 4, and 4 models are too few for krum.
+  const int ended = six.launch(6);
+  INFO(six.output);
+  CHECK(ended == 0);
+  REQUIRE(std::filesystem::exists(six.run() / "mean.safetensors"));
+  std::string evaluation;
+  // The model knows how many peers it is of.
+  CHECK(run_grapevine({"eval", (six.run() / "mean.safetensors").string()}, evaluation).exit_code ==
+        0);
+  CHECK(evaluation.starts_with("accuracy "));
+
+  LaunchedConfig four("[run]\npeers = 6\n" + krum);
+  CHECK(four.launch(4) == 2);
+  CHECK(four.output.find("needs 5 models") != std::string::npos);
+  CHECK(four.output.find("has 4") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(four.run()));
+}
+
+}  // namespace gv
