@@ -116,6 +116,7 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
                             : parse_config_file(options.config_path, overrides);
   add(parsed.problems);
   options.config = std::move(parsed.config);
+  options.places = std::move(parsed.places);
   LoadedKeyPair key = load_key_pair(arguments.key);
   add(key.problems);
   options.identity = key.pair;

@@ -483,7 +483,7 @@ int show_plan(const PlanOptions& options) {
                   "write mode = \"pipeline\" below [run], or name another config"}});
   }
   const Task task = load_task(config, 0);
-  if (!task.problems.empty()) return fail(task.problems);
+  if (!task.problems.empty()) return fail(parsed.places.placed(task.problems));
   const Question question{options, config, task};
   const double part = options.seconds / 4;
   const Plan given = make_plan(question, task.stages->ends, part);

@@ -142,7 +142,7 @@ class Work {
     tasks_ = load_tasks(config_);
     test_ = load_test_set(config_);
     problems_ = tasks_.front().problems;
-    problems_.insert(problems_.end(), test_.problems.begin(), test_.problems.end());
+    if (problems_.empty()) problems_ = test_.problems;
     if (!problems_.empty()) return;
     std::vector<std::uint32_t> first(std::min(quick_samples, test_.data->size()));
     std::iota(first.begin(), first.end(), 0U);
@@ -201,10 +201,11 @@ class Work {
 
 class Run {
  public:
-  Run(const SimulateOptions& options, Config config, Scenario scenario)
+  Run(const SimulateOptions& options, RunFiles files)
       : options_(options),
-        config_(std::move(config)),
-        scenario_(std::move(scenario)),
+        config_(std::move(files.config)),
+        scenario_(std::move(files.scenario)),
+        places_(std::move(files.places)),
         hostile_(hostile_peers(scenario_, config_.run.peers, options.seed)) {}
 
   int run();
@@ -227,6 +228,7 @@ class Run {
   SimulateOptions options_;
   Config config_;
   Scenario scenario_;
+  ConfigPlaces places_;
   std::map<std::size_t, HostileRule> hostile_;
   std::optional<Work> work_;
   Tally tally_;
@@ -338,7 +340,7 @@ double Run::expected_s() const {
 
 int Run::run() {
   work_.emplace(config_, scenario_, hostile_);
-  if (!work_->problems().empty()) return fail(work_->problems());
+  if (!work_->problems().empty()) return fail(places_.placed(work_->problems()));
   const auto folder =
       options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
   std::filesystem::create_directories(folder);
@@ -583,7 +585,7 @@ int simulate(const SimulateOptions& options) {
   RunFiles parsed = parse(options.config);
   if (!parsed.problems.empty()) return fail(parsed.problems);
   try {
-    return Run(options, std::move(parsed.config), std::move(parsed.scenario)).run();
+    return Run(options, std::move(parsed)).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "sim: {}\n", error.what());
     return 1;

@@ -33,8 +33,9 @@ RunFiles read_run_files(const std::string& config, const std::string& faults,
 
   ParsedConfig parsed;
   if (config.empty()) parsed.config = default_config();
-  if (text) parsed = parse_config_text(*text, config, {.data_folder = {}, .peers = peers});
+  if (text) parsed = parse_config_text(*text, config, {.peers = peers});
   files.config = std::move(parsed.config);
+  files.places = std::move(parsed.places);
   if (config.empty() && peers) files.config.run.peers = *peers;
   std::ranges::move(parsed.problems, std::back_inserter(files.problems));
   // Both readers report the syntax errors of a shared file, so skip repeated ones.

@@ -14,7 +14,8 @@ namespace gv {
 struct RunFiles {
   Config config;
   Scenario scenario;
-  Problems problems;  ///< The problems of both, each once.
+  Problems problems;    ///< The problems of both, each once.
+  ConfigPlaces places;  ///< Where the config gives its settings.
 };
 
 /// Reads `config` (empty means the built-in one) and the scenario in it. If `faults` is given, the

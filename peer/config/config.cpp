@@ -34,6 +34,7 @@ class Reader : private ConfigReading {
     override_peers();
     check_together(*this);
     find_data_files(*this, overrides_.data_folder);
+    keep_places();
     std::stable_sort(
         parsed.problems.begin(), parsed.problems.end(),
         [this](const Problem& a, const Problem& b) { return line_of_place(a) < line_of_place(b); });
@@ -108,6 +109,13 @@ class Reader : private ConfigReading {
   /// the text that cannot be read keeps its problem.
   void override_peers() {
     if (overrides_.peers) parsed.config.run.peers = *overrides_.peers;
+  }
+
+  void keep_places() {
+    ConfigPlaces& places = parsed.places;
+    places.name = name;
+    for (const auto& [path, key] : given) places.lines[path] = key.line;
+    places.lines.insert(sections.begin(), sections.end());
   }
 
   void read_sections(const TomlTable& table, const std::string& section) {
@@ -212,6 +220,7 @@ class Reader : private ConfigReading {
     for (std::size_t i = 0; i < list->size(); ++i) {
       const std::string path = list_path + "[" + std::to_string(i) + "]";
       const TomlValue& item = (*list)[i];
+      parsed.places.lines[path] = item.line;
       const auto* members = std::get_if<TomlTable>(&item.data);
       if (members == nullptr) {
         report(item.line, path, "wrong type: " + std::string(kind_of(item)), remedy);

@@ -21,6 +21,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/topology/topology.hpp"
+#include "peer/config/config_places.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode_kind.hpp"
 #include "peer/modes/stage_consensus.hpp"
@@ -263,7 +264,8 @@ struct Config {
 /// The result of parsing. `config` may be used only if `problems` is empty.
 struct ParsedConfig {
   Config config;
-  Problems problems;
+  Problems problems = {};
+  ConfigPlaces places = {};  ///< For problems that show later.
 };
 
 /// Values that replace those of a config's text before it is checked.

@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
 
-#include "consensus/pipeline/stage_partition.hpp"
+#include "peer/config/stage_cut.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "train/built_in_learner.hpp"
@@ -122,7 +123,9 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
 
 namespace {
 
-std::vector<std::vector<std::uint32_t>> dealt_out(const Config& config, const DataSet& all) {
+using Shards = std::vector<std::vector<std::uint32_t>>;
+
+Shards dealt_out(const Config& config, const DataSet& all) {
   return partition(config.data.partition, all, config.run.peers,
                    Rng(config.run.seed).fork("partition"));
 }
@@ -131,75 +134,6 @@ Problem too_few(const Config& config, std::size_t samples) {
   return {"run.peers",
           fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
           "use fewer peers or more data"};
-}
-
-/// The cut whose slowest stage is fastest, by estimated costs of layers, with no stage above
-/// `memory_bytes` (0 means no limit). Empty if there is none.
-std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
-                                       SampleShape shape, double memory_bytes) {
-  const PipelineConfig& pipeline = config.pipeline;
-  // A layer that no stage may begin with is merged with the layer before it.
-  std::vector<LayerCost> parts;
-  std::vector<std::size_t> begins;
-  const std::vector<LayerWork> layers = layer_work(model, shape);
-  bool learns_before = false;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (parts.empty() || (layers[i].may_begin_stage && learns_before)) {
-      parts.emplace_back();
-      begins.push_back(i);
-    }
-    learns_before = learns_before || layers[i].parameters > 0;
-    LayerCost& part = parts.back();
-    part.forward_s += layers[i].operations;
-    part.backward_s += 2 * layers[i].operations;
-    part.parameter_bytes += static_cast<double>(sizeof(float) * layers[i].parameters);
-    part.output_bytes = static_cast<double>(sizeof(float) * layers[i].outputs * config.train.batch);
-    part.kept_bytes += part.output_bytes;
-  }
-  begins.push_back(layers.size());
-  PipelineSite site{.speeds = std::vector<double>(pipeline.stages, 1.0)};
-  if (memory_bytes > 0) site.memory_bytes.assign(pipeline.stages, memory_bytes);
-  // Memory for the gradients of one micro-batch and of all, and for the optimiser's vectors. A run
-  // with several updates also keeps its first state, in case it is abandoned.
-  const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
-  const bool keeps_versions = !is_synchronous(pipeline.schedule);
-  const auto partition =
-      partition_stages(parts, site,
-                       {.stages = pipeline.stages,
-                        .kind = pipeline.schedule,
-                        .micro_batches = pipeline.micro_batches,
-                        .accumulate = pipeline.accumulate,
-                        .ahead = pipeline.ahead,
-                        .state_per_parameter = 2 + vectors + (keeps_versions ? 1 + vectors : 0),
-                        .recomputes = pipeline.recompute});
-  std::vector<std::size_t> ends;
-  if (!partition) return ends;
-  for (const PlannedStage& stage : partition->stages) ends.push_back(begins[stage.end_layer]);
-  return ends;
-}
-
-/// Says why there is no cut, and what would help.
-Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) {
-  if (config.pipeline.memory_mb == 0 || estimated_cut(config, model, shape, 0).empty()) {
-    return {"pipeline.stages",
-            fmt::format("the model cannot be cut into {} stages with parameters",
-                        config.pipeline.stages),
-            "use fewer stages"};
-  }
-  // Bisect for the smallest memory that is enough, to a thousandth.
-  double too_little = 1e6 * config.pipeline.memory_mb;
-  double enough = 2 * too_little;
-  while (estimated_cut(config, model, shape, enough).empty()) enough *= 2;
-  while (enough > 1.001 * too_little) {
-    const double between = (too_little + enough) / 2;
-    (estimated_cut(config, model, shape, between).empty() ? too_little : enough) = between;
-  }
-  return {"pipeline.memory_mb",
-          fmt::format("with {} stages one needs {:.4g} MB at least, whatever the cut",
-                      config.pipeline.stages, 1e-6 * enough),
-          config.pipeline.recompute ? "allow that much, or use more stages or smaller batches"
-                                    : "allow that much, use more stages or smaller batches, or "
-                                      "write recompute = true"};
 }
 
 /// Turns it into a task of a pipeline. Every run takes the micro-batches of all peers together.
@@ -297,6 +231,53 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   return task;
 }
 
+/// Loads the shard, of those of all peers, whose number `pick` returns.
+Task load_shard(const Config& config, const std::function<std::size_t(const Shards&)>& pick) {
+  std::size_t samples = 0;
+  std::size_t number = 0;
+  const Choose chosen = [&](const DataSet& all) {
+    samples = all.size();
+    // Too little data to divide is reported below.
+    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
+    Shards shards = dealt_out(config, all);
+    number = pick(shards);
+    return std::move(shards.at(number));
+  };
+  LoadedDataSet loaded = load(config, false, chosen);
+  if (!loaded.problems.empty()) return {.problems = std::move(loaded.problems)};
+  std::shared_ptr<DataSet> data = std::move(loaded.data);
+  if (samples == 0) {
+    const std::vector<std::uint32_t> kept = chosen(*data);
+    data = std::make_shared<DataSet>(data->subset(kept));
+  }
+  if (samples < config.run.peers) return {.problems = {too_few(config, samples)}};
+  return task_on(config, std::move(data), number, samples);
+}
+
+std::string to_text(const SampleShape& shape) {
+  return fmt::format("{}x{}x{}", shape[0], shape[1], shape[2]);
+}
+
+/// Test samples that a model of the training samples cannot be evaluated on.
+Problems problems_of_test(const Config& config, const DataSet& train, const DataSet& test) {
+  Problems found;
+  if (test.shape != train.shape) {
+    found.push_back({"data.test_files",
+                     fmt::format("test samples are {}, training samples {}", to_text(test.shape),
+                                 to_text(train.shape)),
+                     "name files that belong together"});
+  }
+  const bool is_by_data = config.model.kind != ModelKind::layers;
+  if (is_by_data && outputs_of(test) != outputs_of(train)) {
+    found.push_back({"data.test_files",
+                     fmt::format("the test data have {} labels or targets, the training data {}",
+                                 outputs_of(test), outputs_of(train)),
+                     "name files that belong together"});
+  }
+  if (!found.empty()) return found;
+  return problems_of(config, model_spec(config.model, outputs_of(test)), test);
+}
+
 }  // namespace
 
 Task task_of(const Config& config, const Learner& learner) {
@@ -335,22 +316,20 @@ Task task_of(const Config& config, const Learner& learner) {
 }
 
 Task load_task(const Config& config, std::size_t shard) {
-  std::size_t samples = 0;
-  const Choose own_shard = [&](const DataSet& all) {
-    samples = all.size();
-    // Too little data to divide is reported below.
-    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
-    return dealt_out(config, all).at(shard);
-  };
-  LoadedDataSet loaded = load(config, false, own_shard);
-  if (!loaded.problems.empty()) return {.problems = std::move(loaded.problems)};
-  std::shared_ptr<DataSet> data = std::move(loaded.data);
-  if (samples == 0) {
-    const std::vector<std::uint32_t> kept = own_shard(*data);
-    data = std::make_shared<DataSet>(data->subset(kept));
-  }
-  if (samples < config.run.peers) return {.problems = {too_few(config, samples)}};
-  return task_on(config, std::move(data), shard, samples);
+  return load_shard(config, [shard](const Shards&) { return shard; });
+}
+
+Problems problems_with_data(const Config& config) {
+  // Whatever befalls a shard for want of samples befalls the smallest.
+  const Task task = load_shard(config, [](const Shards& shards) {
+    return static_cast<std::size_t>(
+        std::ranges::min_element(shards, {}, &Shards::value_type::size) - shards.begin());
+  });
+  if (!task.problems.empty()) return task.problems;
+  const LoadedDataSet test =
+      load(config, true, [](const DataSet&) { return std::vector<std::uint32_t>{}; });
+  if (!test.problems.empty()) return test.problems;
+  return problems_of_test(config, *task.shard, *test.data);
 }
 
 std::vector<Task> load_tasks(const Config& config) {
@@ -392,12 +371,6 @@ std::string uncertainty(const Score& score, const DataSet& data) {
   if (data.predictions == 1) return {};
   return fmt::format("  perplexity {:.2f}  {:.3f} bits per byte", perplexity(score),
                      bits_per_prediction(score));
-}
-
-std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
-                                    SampleShape shape) {
-  if (!config.pipeline.ends.empty()) return config.pipeline.ends;
-  return estimated_cut(config, model, shape, 1e6 * config.pipeline.memory_mb);
 }
 
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {

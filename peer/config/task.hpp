@@ -40,6 +40,11 @@ struct Task {
 /// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
 Task load_task(const Config& config, std::size_t shard);
 
+/// Everything that shows only when the config meets its data, for all peers: problems of training
+/// and test files, of the model and the cut with their samples, and of too few samples. Reads all
+/// files, and keeps nothing.
+Problems problems_with_data(const Config& config);
+
 /// The tasks of all peers, for a simulator. Reads the data only once. If there are problems,
 /// returns a single task that contains them.
 std::vector<Task> load_tasks(const Config& config);
@@ -104,12 +109,6 @@ std::string write_model(const std::filesystem::path& file, const Layout& layout,
 /// error, or an empty string.
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text);
-
-/// One past the last layer of each stage: the given ends, or the cut whose slowest stage is fastest
-/// within the allowed memory, by estimated costs of layers. Empty if there are fewer layers than
-/// stages or no cut fits the memory.
-std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
-                                    SampleShape shape);
 
 /// The folder for one stage's checkpoints below a pipeline peer's checkpoints.
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);

@@ -79,10 +79,7 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
       return 2;
     }
     Task task = learner ? task_of(config, *learner) : load_task(config, options.shard);
-    if (!task.problems.empty()) {
-      print(task.problems);
-      return 2;
-    }
+    if (!task.problems.empty()) return fail(options.places.placed(std::move(task.problems)));
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const std::exception& error) {
     say(stderr, fmt::format("{}: {}\n", options.name, error.what()));

@@ -37,6 +37,7 @@ inline constexpr std::chrono::seconds same_interrupt{1};
 /// The arguments of `grapevine peer`.
 struct HostOptions {
   Config config;
+  ConfigPlaces places;           ///< Where the config's text gives its settings.
   std::string config_path;       ///< Its text goes into checkpoints; empty: the built-in config.
   std::filesystem::path folder;  ///< This peer's run folder; created if missing.
   KeyPair identity;

@@ -41,6 +41,16 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using State = LaunchedPeer::State;
 
+/// Problems of the config with its data, found before any peer is started. What is about the number
+/// of peers is about -n.
+Problems problems_at_start(const RunFiles& files) {
+  Problems problems = problems_with_data(files.config);
+  for (Problem& problem : problems) {
+    if (problem.place == "run.peers") problem.place = "-n";
+  }
+  return files.places.placed(std::move(problems));
+}
+
 /// The first peer must be up before the others can be told its address.
 constexpr auto start_deadline = std::chrono::seconds(60);
 constexpr auto redraw_period = std::chrono::seconds(1);
@@ -344,6 +354,7 @@ int launch(const LaunchOptions& options) {
   add(problems_on_processes(rules, options.peers, files.config.network.lane, place));
   add(neighbours_problems(files, options.config));
   if (problems.empty()) problems = switch_problems(files, place);
+  if (problems.empty()) problems = problems_at_start(files);
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "peer/config/stage_cut.hpp"
 #include "sim/mean.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"

@@ -159,10 +159,10 @@ TEST_CASE("a topology that does not fit run.peers is refused with the numbers th
 
 TEST_CASE("rules are checked for the number of peers that take part", "[unit]") {
   const std::string text = "[run]\npeers = 6\n[gossip]\ntopology = \"hypercube\"\n";
-  const ParsedConfig eight = parse_config_text(text, "a.toml", {.data_folder = {}, .peers = 8});
+  const ParsedConfig eight = parse_config_text(text, "a.toml", {.peers = 8});
   CHECK(eight.problems.empty());
   CHECK(eight.config.run.peers == 8);
-  CHECK(parse_config_text(text, "a.toml", {.data_folder = {}, .peers = 6}).problems.size() == 1);
+  CHECK(parse_config_text(text, "a.toml", {.peers = 6}).problems.size() == 1);
 }
 
 TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {

@@ -57,4 +57,24 @@ TEST_CASE("rules are judged by the number of peers that are launched", "[process
   CHECK_FALSE(std::filesystem::exists(four.run()));
 }
 
+TEST_CASE("what shows when a model meets its data is refused before anything starts", "[process]") {
+  const std::string text = "[run]\nsteps = 20\n[model]\nkind = \"linear\"\nloss = \"squared\"\n";
+  LaunchedConfig squared(text);
+  CHECK(squared.launch(2) == 2);
+  CHECK(squared.output == squared.config() +
+                              ":5: model.loss: the data has labels, not targets; use loss = "
+                              "\"cross_entropy\"\n");
+  CHECK_FALSE(std::filesystem::exists(squared.run()));
+
+  LaunchedConfig narrow("[run]\nmode = \"pipeline\"\nsteps = 20\n[pipeline]\nmemory_mb = 0.001\n");
+  CHECK(narrow.launch(2) == 2);
+  CHECK(narrow.output.starts_with(narrow.config() + ":5: pipeline.memory_mb: "));
+  CHECK_FALSE(std::filesystem::exists(narrow.run()));
+
+  LaunchedConfig few("[run]\nsteps = 20\n[data.generated]\nsamples = 3\n");
+  CHECK(few.launch(4) == 2);
+  CHECK(few.output.starts_with("-n: 3 samples cannot be dealt out to 4 peers"));
+  CHECK_FALSE(std::filesystem::exists(few.run()));
+}
+
 }  // namespace gv

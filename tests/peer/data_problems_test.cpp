@@ -1,0 +1,109 @@
+// Problems of a config with its data are found without a peer, each at the line of its setting.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "peer/config/task.hpp"
+#include "tests/peer/config_texts.hpp"
+
+namespace gv {
+namespace {
+
+/// The problems with its data of a text that has no others, one on each line.
+std::string with_data(const std::string& text, std::size_t peers = 2) {
+  const ParsedConfig parsed = parse_config_text(text, "a.toml", {.peers = peers});
+  INFO(lines(parsed.problems));
+  REQUIRE(parsed.problems.empty());
+  return lines(parsed.places.placed(problems_with_data(parsed.config)));
+}
+
+/// A folder with two CSV files, and a config of them.
+class CsvData {
+ public:
+  CsvData(const std::string& train, const std::string& test)
+      : folder_(std::filesystem::temp_directory_path() /
+                ("grapevine_data_test_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "train.csv") << train;
+    std::ofstream(folder_ / "test.csv") << test;
+  }
+  ~CsvData() { std::filesystem::remove_all(folder_); }
+  CsvData(const CsvData&) = delete;
+
+  std::string file(const char* name) const { return (folder_ / name).string(); }
+  std::string config() const {
+    return "[data]\nkind = \"csv\"\nfolder = \"" + folder_.string() + "\"\n";
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace
+
+TEST_CASE("a loss that does not fit the data is found at its line", "[unit]") {
+  CHECK(with_data("[model]\nkind = \"linear\"\nloss = \"squared\"\n") ==
+        "a.toml:3: model.loss: the data has labels, not targets; use loss = \"cross_entropy\"\n");
+  CHECK(with_data("[model]\nkind = \"linear\"\n").empty());
+}
+
+TEST_CASE("too little memory for every cut is found at its line", "[unit]") {
+  CHECK(with_data("[run]\nmode = \"pipeline\"\n[pipeline]\nmemory_mb = 0.001\n")
+            .starts_with("a.toml:4: pipeline.memory_mb: with 2 stages one needs "));
+}
+
+TEST_CASE("layers that do not fit the data are found at the line of the layer", "[unit]") {
+  const std::string dense = "[[model.layers]]\nkind = \"dense\"\nunits = ";
+  const std::string list = "[model]\nkind = \"layers\"\n";
+  CHECK(with_data(list + dense + "10\n").empty());
+  CHECK(with_data(list + dense + "10\n[[model.layers]]\nkind = \"conv2d\"\nunits = 3\nkernel = 3\n")
+            .starts_with("a.toml:6: model.layers[1]: "));
+  // Too few outputs are a problem of the whole list.
+  CHECK(with_data(list + dense + "3\n").starts_with("a.toml:3: model.layers: "));
+}
+
+TEST_CASE("more peers than samples and data that nothing can be held out of are found", "[unit]") {
+  const std::string text = "[run]\npeers = 4\n[data.generated]\nsamples = 5\n";
+  CHECK(with_data(text, 5).empty());
+  CHECK(with_data(text, 6) ==
+        "a.toml:2: run.peers: 5 samples cannot be dealt out to 6 peers; use fewer peers or more "
+        "data\n");
+  // One of five peers has a single sample.
+  CHECK(with_data(text + "[population]\nevery_steps = 10\n", 4)
+            .starts_with("a.toml:5: population.held_out: "));
+}
+
+TEST_CASE("a malformed file is found whether it is for training or for testing", "[unit]") {
+  const CsvData bad_train("1,0\n2,x\n", "1,0\n1,1\n");
+  CHECK(with_data(bad_train.config()).starts_with(bad_train.file("train.csv")));
+  const CsvData bad_test("1,0\n2,1\n", "1,0\n1\n");
+  CHECK(with_data(bad_test.config()).starts_with(bad_test.file("test.csv")));
+}
+
+TEST_CASE("test data that a model of the training data cannot judge are found", "[unit]") {
+  const CsvData good("1,0\n2,1\n", "1,1\n");
+  CHECK(with_data(good.config()).empty());
+  const CsvData more_labels("1,0\n2,1\n", "1,2\n");
+  CHECK(with_data(more_labels.config()) ==
+        "a.toml:1: data.test_files: the test data have 3 labels or targets, the training data 2; "
+        "name files that belong together\n");
+  const CsvData wider("1,0\n2,1\n", "1,1,1\n");
+  CHECK(with_data(wider.config()).starts_with("a.toml:1: data.test_files: test samples are "));
+}
+
+TEST_CASE("only settings get a line", "[unit]") {
+  const ConfigPlaces places{.name = "a.toml", .lines = {{"data", 3}, {"data.folder", 4}}};
+  CHECK(places.place_of("data.folder") == "a.toml:4: data.folder");
+  CHECK(places.place_of("data.kind") == "a.toml:3: data.kind");
+  CHECK(places.place_of("data") == "a.toml:3: data");
+  CHECK(places.place_of("run.peers") == "a.toml:1: run.peers");
+  CHECK(places.place_of("/a/data.csv") == "/a/data.csv");
+  CHECK(places.place_of("data.csv") == "data.csv");
+  CHECK(places.place_of("--shard") == "--shard");
+  CHECK(ConfigPlaces{}.place_of("run.peers") == "run.peers");
+}
+
+}  // namespace gv
