@@ -194,6 +194,8 @@ struct SumRefused {
 };
 struct GradientNotFinite {
   std::uint64_t step = 0;
+  std::string why;     ///< The values concerned, and the codec in which they are sent.
+  std::string remedy;  ///< With the settings in use.
 };
 struct AlgorithmSwitched {
   std::string settings;

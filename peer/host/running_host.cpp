@@ -77,7 +77,7 @@ void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
     const std::string said = sentence(text, [this](PeerId peer) { return name_of(peer); });
-    say(stderr, printable(fmt::format("{}; {}", said, text.info.remedy)) + "\n");
+    say(stderr, printable(fmt::format("{}; {}", said, text.remedy)) + "\n");
   };
   if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
     if (!resumed->peer || options_.quiet || node_->generations() == nullptr) return;

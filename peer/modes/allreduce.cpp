@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "peer/modes/divergence.hpp"
 
 namespace gv {
 namespace {
@@ -420,7 +421,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership&, Effects& out) 
   if (gradient != nullptr && !gradient->is_sound) {
     // It would destroy every peer's model. The others go on without us.
     course_.fail();
-    out.tell(GradientNotFinite{.step = done.step});
+    out.tell(gradient_divergence(done.step, options_.compression));
     return;
   }
   const Generation* generation = generations_.current();

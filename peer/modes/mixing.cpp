@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "peer/modes/divergence.hpp"
 
 namespace gv {
 namespace {
@@ -429,7 +430,7 @@ void MixingMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, 
   if (!outbox_->sound) {
     // It would destroy the models of its neighbours. The others go on without us.
     course_.fail();
-    out.tell(GradientNotFinite{.step = step()});
+    out.tell(mixing_divergence(step(), options_.rule));
     return;
   }
   send(*outbox_, out);

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "peer/modes/divergence.hpp"
 
 namespace gv {
 namespace {
@@ -496,7 +497,9 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   if (part != nullptr && !part->is_sound) {
     // It would destroy every peer's model. The others go on without us.
     course_.fail();
-    out.tell(GradientNotFinite{.step = done.step});
+    out.tell(first_of<task::SendStage>(done.job.tasks) != nullptr
+                 ? mixing_divergence(done.step, options_.rule)
+                 : gradient_divergence(done.step, {}));
     return;
   }
   const Generation* generation = served();

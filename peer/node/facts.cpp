@@ -246,11 +246,11 @@ FactText text(const SumRefused&) {
           ""}};
 }
 FactText text(const GradientNotFinite& f) {
-  return {.info = {"gradient_not_finite",
-                   "step {step}: the gradient of this peer is not finite, or too large for "
-                   "allreduce.codec, so it leaves the others",
-                   "Its contribution would have destroyed the model of every peer.",
-                   "lower train.learning_rate, or look for broken samples in its shard"},
+  return {.info = {"gradient_not_finite", "step {step}: {detail}; it leaves the others",
+                   "Its contribution would have destroyed the model of every peer. `detail` names "
+                   "the codec that it was sent in.",
+                   "lower train.learning_rate or, with a lossy codec, the settings that the peer "
+                   "prints; or look for broken samples in its shard"},
           .numbers = numbers("step", f.step)};
 }
 FactText text(const AlgorithmSwitched& f) {
@@ -414,6 +414,8 @@ FactText describe(const Fact& fact) {
         if constexpr (requires { known.peer; }) told.peer = known.peer;
         if constexpr (requires { known.reason; }) told.reason = known.reason;
         if constexpr (requires { known.why; }) told.detail = known.why;
+        if constexpr (requires { known.remedy; }) told.remedy = known.remedy;
+        if (told.remedy.empty()) told.remedy = told.info.remedy;
         if constexpr (requires { known.address; }) told.detail = known.address;
         return told;
       },

@@ -31,6 +31,7 @@ struct FactText {
   std::optional<PeerId> peer;    ///< The other peer concerned, if any.
   Reason reason = Reason::none;  ///< Set if something was refused, dropped or given up.
   std::string detail;            ///< A sentence fragment; may be empty.
+  std::string remedy;            ///< That of this very fact, else that of its type.
   std::vector<std::pair<std::string_view, double>> numbers;  ///< Names include units.
 };
 
