@@ -1,4 +1,4 @@
-// `grapevine eval`: computes the accuracy of a checkpoint on its run's test data.
+// `grapevine eval`: computes how good a checkpoint is on its run's test data.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -21,7 +21,7 @@ struct EvaluateOptions {
   std::string config;  ///< Empty means the settings stored in the checkpoint.
 };
 
-/// Evaluates the checkpoint and prints its loss and accuracy. Returns the exit code.
+/// Evaluates the checkpoint and prints its loss, and its accuracy or R2. Returns the exit code.
 int evaluate(const EvaluateOptions& options) {
   const ParsedConfig parsed = stored_config(options.file, options.config).parsed;
   if (!parsed.problems.empty()) return fail(parsed.problems);
@@ -41,7 +41,7 @@ int evaluate(const EvaluateOptions& options) {
 
 void add_eval(CLI::App& app) {
   const auto options = std::make_shared<EvaluateOptions>();
-  auto* command = app.add_subcommand("eval", "Print the accuracy of a checkpoint");
+  auto* command = app.add_subcommand("eval", "Print the accuracy or R2 of a checkpoint");
   command->add_option("FILE", options->file, "A step-*.safetensors or mean.safetensors file")
       ->required();
   command->add_option("--config", options->config,

@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "cli/judgement.hpp"
 #include "cli/swarm.hpp"
 #include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
@@ -51,12 +52,6 @@ constexpr std::size_t quick_samples = 2000;
 void line(std::string_view name, const std::string& value) {
   fmt::print("{:<22} {}\n", name, value);
 }
-
-/// The accuracy and loss of a model.
-struct Judgement {
-  double accuracy = 0;
-  double loss = 0;
-};
 
 /// The work of the peers, and how to evaluate it.
 class Work {
@@ -108,11 +103,12 @@ class Work {
 
   Judgement judge(std::span<const float> model, bool quickly) {
     if (scenario_.work == WorkKind::training) {
-      const Score score = evaluate(*model_, model, quickly ? *quick_ : *test_.data);
-      return {score.accuracy(), score.mean_loss()};
+      const DataSet& data = quickly ? *quick_ : *test_.data;
+      const Score score = evaluate(*model_, model, data);
+      return {score.mean_loss(), merit_of(score, data)};
     }
     if (scenario_.work == WorkKind::quadratic) {
-      return {0, quadratic_excess(quadratic_, optimum_, model)};
+      return {quadratic_excess(quadratic_, optimum_, model)};
     }
     return {};
   }
@@ -288,7 +284,8 @@ CurvePoint Run::look(const Simulator& world, bool quickly) {
   if (!all.empty()) {
     const std::vector<float> mean = mean_of(all);
     const Judgement judgement = work_->judge(mean, quickly);
-    point.accuracy = judgement.accuracy;
+    point.accuracy = judgement.accuracy();
+    point.r2 = judgement.r2();
     point.loss = judgement.loss;
     point.spread = spread_of(all, mean);
   }
@@ -317,8 +314,9 @@ void Run::show_progress(const CurvePoint& point) {
       point.steps,
       config_.run.mode == ModeKind::gossip ? fmt::format("{:.0f} exchanges  ", point.exchanges)
                                            : std::string(),
-      scenario_.work == WorkKind::training ? fmt::format("accuracy {:.2f} %", 100 * point.accuracy)
-                                           : fmt::format("loss {:.4g}", point.loss),
+      scenario_.work != WorkKind::training
+          ? fmt::format("loss {:.4g}", point.loss)
+          : (point.r2 ? "" : "accuracy ") + merit_text(point.accuracy, point.r2),
       point.spread, terminal_ ? "" : "\n");
   std::fflush(stdout);
 }
@@ -420,7 +418,7 @@ void Run::print_population(std::span<const PeerSummary> peers) const {
         "  {:<20} learning rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}{}\n",
         fmt::format("peer-{}", member.number), member.trial->learning_rate, member.trial->momentum,
         member.trial->validation_loss, member.copies,
-        member.accuracy > 0 ? fmt::format("  {:.2f} %", 100 * member.accuracy) : "");
+        member.merit() != 0 ? "  " + merit_text(member.accuracy, member.r2) : "");
   }
 }
 
@@ -435,7 +433,11 @@ std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
     if (const auto found = hostile_.find(number); found != hostile_.end()) {
       peer.hostile = found->second;
     }
-    if (work && judged) peer.accuracy = work_->judge(work->parameters(), false).accuracy;
+    if (work && judged) {
+      const Judgement judgement = work_->judge(work->parameters(), false);
+      peer.accuracy = judgement.accuracy();
+      peer.r2 = judgement.r2();
+    }
     const auto trial = population_.trials().find(number);
     if (trial != population_.trials().end()) peer.trial = trial->second;
     peer.copies = population_.copies(number);
@@ -465,7 +467,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   TimeSpent spent;
   double worst = 1;
   for (const PeerSummary& peer : peers) {
-    if (peer.has_model && !peer.hostile) worst = std::min(worst, peer.accuracy);
+    if (peer.has_model && !peer.hostile) worst = std::min(worst, peer.merit());
   }
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -476,8 +478,11 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
     spent.down += peer.spent.down;
   }
   if (scenario_.work == WorkKind::training) {
-    line("mean model", fmt::format("{:.2f} %  loss {:.4f}", 100 * last.accuracy, last.loss));
-    if (stages_ == 0) line("worst peer", fmt::format("{:.2f} %", 100 * worst));
+    line("mean model",
+         fmt::format("{}  loss {:.4f}", merit_text(last.accuracy, last.r2), last.loss));
+    if (stages_ == 0) {
+      line("worst peer", merit_text(worst, last.r2 ? std::optional(worst) : std::nullopt));
+    }
   } else if (scenario_.work == WorkKind::quadratic) {
     line("mean model", fmt::format("{:.6g} above the least loss", last.loss));
   }

@@ -2,7 +2,11 @@
 #include "train/evaluation.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
+
+#include "base/check.hpp"
 
 namespace gv {
 
@@ -36,6 +40,30 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
     total += score;
   }
   return total;
+}
+
+double determination(const Score& score, const DataSet& data) {
+  const std::size_t width = data.target_width;
+  check(data.classes == 0 && width > 0, "R2 is of data with targets");
+  const auto samples = static_cast<double>(data.size());
+  std::vector<double> means(width);
+  for (std::size_t i = 0; i < data.targets.size(); ++i) {
+    means[i % width] += static_cast<double>(data.targets[i]) / samples;
+  }
+  double total = 0;
+  for (std::size_t i = 0; i < data.targets.size(); ++i) {
+    const double from_mean = static_cast<double>(data.targets[i]) - means[i % width];
+    total += from_mean * from_mean;
+  }
+  const double residual = 2 * score.loss;  // The loss is half the squared distance.
+  if (!std::isfinite(residual)) return -std::numeric_limits<double>::infinity();
+  if (total > 0) return 1 - residual / total;
+  return residual > 0 ? 0 : 1;
+}
+
+Merit merit_of(const Score& score, const DataSet& data) {
+  if (data.classes > 0) return {"accuracy", score.accuracy()};
+  return {"r2", determination(score, data)};
 }
 
 }  // namespace gv

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "train/data_set.hpp"
 #include "train/model.hpp"
@@ -15,5 +16,19 @@ std::size_t evaluation_batch(const DataSet& data);
 
 /// The loss and accuracy of a model over a whole data set, computed in batches.
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
+
+/// The coefficient of determination R2 = 1 - SS_res / SS_tot of a model whose score on all of
+/// `data` is given. The data must have targets t. SS_res is the sum of (output - t)^2 over all
+/// samples and outputs, and SS_tot that of (t - the mean of this output's targets)^2. 1 is perfect,
+/// 0 as good as the means, and less is worse. Targets that do not vary give 1 if the model hits
+/// them, else 0. A loss that is not finite gives minus infinity.
+double determination(const Score& score, const DataSet& data);
+
+/// How good a model is, beside its loss. More is better.
+struct Merit {
+  std::string_view name;  ///< "accuracy" for data with labels, "r2" for data with targets.
+  double value = 0;       ///< The accuracy from 0 to 1, or determination().
+};
+Merit merit_of(const Score& score, const DataSet& data);
 
 }  // namespace gv

@@ -110,7 +110,9 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
                      fmt::format("set vocabulary = {}", data.classes)});
   }
   const std::size_t last = model.layers.empty() ? 0 : model.layers.back().units;
-  if (config.model.kind == ModelKind::layers && last < outputs_of(data)) {
+  // Classes that the data lack only cost time; every output of a regression has a target.
+  const bool fits = classification ? last >= outputs_of(data) : last == outputs_of(data);
+  if (config.model.kind == ModelKind::layers && !fits) {
     found.push_back(
         {"model.layers",
          fmt::format("the last layer has {} outputs, the data needs {}", last, outputs_of(data)),

@@ -54,12 +54,16 @@ StoredConfig stored_config(const std::string& file, const std::string& config) {
   return stored;
 }
 
+std::string to_text(const Merit& merit) {
+  if (merit.name == "accuracy") return fmt::format("accuracy {:.2f} %", 100 * merit.value);
+  return fmt::format("R2 {:.4f}", merit.value);
+}
+
 std::string to_text(const Score& score, const DataSet& data) {
-  if (data.classes == 0) {
-    return fmt::format("loss {:.6g}  on {} test samples", score.mean_loss(), score.samples);
-  }
-  return fmt::format("accuracy {:.2f} %  loss {:.4f}{}  on {} test samples", 100 * score.accuracy(),
-                     score.mean_loss(), uncertainty(score, data), score.samples);
+  return fmt::format("{}  loss {}{}  on {} test samples", to_text(merit_of(score, data)),
+                     data.classes > 0 ? fmt::format("{:.4f}", score.mean_loss())
+                                      : fmt::format("{:.6g}", score.mean_loss()),
+                     uncertainty(score, data), score.samples);
 }
 
 }  // namespace gv

@@ -5,6 +5,7 @@
 
 #include "peer/config/config.hpp"
 #include "train/data_set.hpp"
+#include "train/evaluation.hpp"
 #include "train/model.hpp"
 
 namespace gv {
@@ -18,7 +19,10 @@ struct StoredConfig {
 /// there are none.
 StoredConfig stored_config(const std::string& file, const std::string& config);
 
-/// Returns the loss, and the accuracy if there are classes, in one line.
+/// "accuracy 91.20 %" or "R2 0.9120".
+std::string to_text(const Merit& merit);
+
+/// Returns the accuracy or R2, and the loss, in one line. The score must be of all of `data`.
 std::string to_text(const Score& score, const DataSet& data);
 
 }  // namespace gv

@@ -133,7 +133,7 @@ std::string report_json(const Report& report) {
   json["steps_per_second"] = report.steps_per_second;
   json["samples_per_second"] = report.samples_per_second;
   json["loss"] = report.loss;
-  json["accuracy"] = report.accuracy;
+  if (report.accuracy) json["accuracy"] = *report.accuracy;
   json["learning_rate"] = report.learning_rate;
   add_mode(report.mode, json);
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
@@ -168,9 +168,10 @@ std::string report_line(const Report& report) {
     alive += is_self || member.state == MemberState::alive;
   }
   return fmt::format(
-      "{:7.1f} s  {:<8} step {}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
-      report.uptime_s, report.phase, step_of(report.step, report.steps), report.samples_per_second,
-      report.loss, 100 * report.accuracy, alive, report.mode.line);
+      "{:7.1f} s  {:<8} step {}  {:.0f} samples/s  loss {:.4f}{}  peers {}  {}", report.uptime_s,
+      report.phase, step_of(report.step, report.steps), report.samples_per_second, report.loss,
+      report.accuracy ? fmt::format("  accuracy {:.1f} %", 100 * *report.accuracy) : "", alive,
+      report.mode.line);
 }
 
 void write_metrics(const std::filesystem::path& file, const Report& report) {
@@ -179,7 +180,9 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
   metrics.count("steps_total", "Local optimiser steps taken.", report.step);
   metrics.gauge("steps_per_second", "Recent local steps a second.", report.steps_per_second);
   metrics.gauge("training_loss", "Recent mean training loss.", report.loss);
-  metrics.gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
+  if (report.accuracy) {
+    metrics.gauge("training_accuracy", "Recent training accuracy, 0 to 1.", *report.accuracy);
+  }
   metrics.gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
   for (const ReportMetric& metric : report.mode.metrics) {
     metrics.metric(metric.name, metric.kind == ReportMetric::Kind::counter ? "counter" : "gauge",

@@ -26,7 +26,8 @@ struct Report {
   std::uint64_t steps = 0;  ///< The peer's budget; 0 if the budget is the swarm's.
   std::uint64_t samples = 0;
   double steps_per_second = 0, samples_per_second = 0;
-  double loss = 0, accuracy = 0, learning_rate = 0;
+  double loss = 0, learning_rate = 0;
+  std::optional<double> accuracy;  ///< Empty if the samples have targets instead of labels.
   SaveCounts saves;
   ModeReport mode;
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;

@@ -35,11 +35,14 @@ std::string status_table(const std::string& document) {
                      self.value("listening", "nothing (dials out only)"),
                      self.value("advertised", "nothing"), self.value("lanes", "nothing"));
   out += fmt::format(
-      "  step {}  {:.1f} steps/s  {:.0f} samples/s  loss {:.4f}  accuracy {:.2f} %"
-      "  learning rate {:.2g}\n",
+      "  step {}  {:.1f} steps/s  {:.0f} samples/s  loss {:.4f}{}  learning rate {:.2g}\n",
       step_of(json.value("step", 0ULL), json.value("steps", 0ULL), " of "),
       json.value("steps_per_second", 0.0), json.value("samples_per_second", 0.0),
-      json.value("loss", 0.0), 100 * json.value("accuracy", 0.0), json.value("learning_rate", 0.0));
+      json.value("loss", 0.0),
+      json.contains("accuracy")
+          ? fmt::format("  accuracy {:.2f} %", 100 * json.value("accuracy", 0.0))
+          : "",
+      json.value("learning_rate", 0.0));
   for (const auto& line : json.value("details", std::vector<std::string>())) {
     out += fmt::format("  {}\n", line);
   }

@@ -12,6 +12,7 @@
 
 #include "base/fingerprint.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/evaluate.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/node/facts.hpp"
 #include "sim/local/mode_columns.hpp"
@@ -31,7 +32,7 @@ struct FinishedPeer {
   std::string by_fault;  ///< How a fault ended it. Empty if none did.
   std::uint64_t untold_bytes = 0;
   LastModel last;
-  double accuracy = 0;
+  std::optional<Merit> merit;  ///< On the test samples. Empty if it left no model.
   double loss = 0;
   Json result = Json::object();  ///< Its result.json. Empty if it was killed.
 
@@ -52,7 +53,7 @@ FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& tes
   peer.last = read_last_model(outcome.folder, model.layout(), stages);
   if (peer.last.parameters.empty()) return peer;
   const Score score = evaluate(model, peer.last.parameters, test);
-  peer.accuracy = score.accuracy();
+  peer.merit = merit_of(score, test);
   peer.loss = score.mean_loss();
   return peer;
 }
@@ -126,16 +127,19 @@ std::string end_of(const FinishedPeer& peer) {
   return peer.is_clean() ? "clean" : to_string(peer.ending);
 }
 
-void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
+void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode, bool labelled) {
   const bool whole = mode != ModeKind::pipeline;  // In a pipeline no peer has a whole model.
   ModeColumns columns;
   for (const FinishedPeer& peer : peers) columns.fit(peer.result);
   fmt::print("\n{:<12}{} {:>9}{} {:>9}  {}\n", "peer",
-             whole ? fmt::format(" {:>9} {:>8}", "accuracy", "loss") : "", "steps", columns.head(),
-             "MB sent", "end");
+             whole ? fmt::format(" {:>9} {:>8}", labelled ? "accuracy" : "R2", "loss") : "",
+             "steps", columns.head(), "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
+    const double merit = peer.merit ? peer.merit->value : 0;
+    const std::string shown =
+        labelled ? fmt::format(" {:>7.2f} %", 100 * merit) : fmt::format(" {:>9.4f}", merit);
     fmt::print("{:<12}{} {:>9}{} {:>9.1f}  {}\n", peer.name,
-               whole ? fmt::format(" {:>7.2f} % {:>8.4f}", 100 * peer.accuracy, peer.loss) : "",
+               whole ? fmt::format("{} {:>8.4f}", shown, peer.loss) : "",
                peer.result.value("step", std::uint64_t{0}), columns.cells(peer.result),
                static_cast<double>(Totals::sent_by(peer)) / 1e6, end_of(peer));
   }
@@ -154,6 +158,7 @@ struct Result {
   const Totals& totals;
   const FinishedPeer* worst;  ///< The worst peer that has a model; null if there is none.
   const Score& score;         ///< The score of the mean model.
+  Merit merit;                ///< Of the mean model.
   double spread;
   double wall_s;
   bool has_faults;  ///< True if faults were injected.
@@ -226,16 +231,28 @@ void print_work(const Result& result) {
              one.fingerprint);
 }
 
+/// Prints how good the mean model and the worst peer's are.
+void print_merits(const Result& result, const DataSet& test) {
+  const double mean = result.merit.value;
+  const double worst = result.worst != nullptr ? result.worst->merit->value : 0;
+  const std::string rest = fmt::format("on {} test samples, loss {:.4f}{}", result.score.samples,
+                                       result.score.mean_loss(), uncertainty(result.score, test));
+  const bool labelled = test.classes > 0;
+  fmt::print("\nmean model   {} {}\n",
+             labelled ? fmt::format("{:.2f} % accuracy", 100 * mean) : to_text(result.merit), rest);
+  if (result.worst == nullptr) return;
+  if (labelled) {
+    fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n", 100 * worst,
+               result.worst->name, 100 * (mean - worst));
+  } else {
+    fmt::print("worst peer   {} ({}), {:.4f} below the mean model\n", to_text(*result.worst->merit),
+               result.worst->name, mean - worst);
+  }
+}
+
 /// Prints figures of the mean model and of the run.
 void print_figures(const Result& result, const DataSet& test, bool in_stages) {
-  fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
-             100 * result.score.accuracy(), result.score.samples, result.score.mean_loss(),
-             uncertainty(result.score, test));
-  if (result.worst != nullptr) {
-    fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
-               100 * result.worst->accuracy, result.worst->name,
-               100 * (result.score.accuracy() - result.worst->accuracy));
-  }
+  print_merits(result, test);
   fmt::print("spread       {:.4g}\n", result.spread);
   fmt::print("wall time    {:.1f} s\n", result.wall_s);
   if (result.lockstep()) {
@@ -259,7 +276,8 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
 
 /// The figures for programs, including each peer's own result.
 Json summary_json(const Result& result, bool in_stages) {
-  Json summary{{"mean_accuracy", result.score.accuracy()},
+  const std::string merit(result.merit.name);
+  Json summary{{"mean_" + merit, result.merit.value},
                {"mean_loss", result.score.mean_loss()},
                {"spread", result.spread},
                {"wall_s", result.wall_s},
@@ -270,7 +288,7 @@ Json summary_json(const Result& result, bool in_stages) {
                {"lane_bytes", result.totals.bytes},
                {"failures", result.totals.failures}};
   if (result.worst != nullptr) {
-    summary["worst_accuracy"] = result.worst->accuracy;
+    summary["worst_" + merit] = result.worst->merit->value;
     summary["worst_peer"] = result.worst->name;
   }
   if (result.lockstep()) {
@@ -297,7 +315,8 @@ Json summary_json(const Result& result, bool in_stages) {
   }
   for (const FinishedPeer& peer : result.peers) {
     summary["peers"].push_back({{"name", peer.name},
-                                {"accuracy", peer.accuracy},
+                                {merit, peer.merit ? peer.merit->value : 0},
+                                {"loss", peer.loss},
                                 {"exit", peer.ending.exit_code},
                                 {"signal", peer.ending.signal},
                                 {"by_fault", peer.by_fault},
@@ -330,11 +349,9 @@ bool print_summary(const Config& config, const std::string& config_text,
   const FinishedPeer* worst = nullptr;
   for (const FinishedPeer& peer : peers) {
     totals.add(peer);
-    if (!peer.last.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
-      worst = &peer;
-    }
+    if (peer.merit && (worst == nullptr || peer.merit->value < worst->merit->value)) worst = &peer;
   }
-  print_table(peers, mode);
+  print_table(peers, mode, test.data->classes > 0);
   std::vector<const LastModel*> models;
   for (const FinishedPeer& peer : peers) models.push_back(&peer.last);
   const WholeModel whole = whole_model(models, stages);
@@ -353,6 +370,7 @@ bool print_summary(const Config& config, const std::string& config_text,
                       .totals = totals,
                       .worst = worst,
                       .score = score,
+                      .merit = merit_of(score, *test.data),
                       .spread = whole.spread,
                       .wall_s = wall_s,
                       .has_faults = faults.has_value()};

@@ -48,6 +48,14 @@ std::string work_of(const std::vector<PeerRow>& rows) {
   return text;
 }
 
+/// True if the peers learn from labels, as far as they have said it: data with targets have no
+/// accuracy.
+bool has_accuracy(const std::vector<PeerRow>& rows) {
+  return std::ranges::none_of(rows, [](const PeerRow& row) {
+    return row.status.contains("loss") && !row.status.contains("accuracy");
+  });
+}
+
 }  // namespace
 
 Table::Table() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
@@ -87,14 +95,16 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   std::string text;
   if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
   text += fmt::format("\x1b[K{:.0f} s  {}\n", elapsed_s, head);
-  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9}{}\n", "peer", "phase", "step",
-                      "samples/s", "loss", "accuracy", columns.head());
+  const bool labelled = has_accuracy(rows);
+  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8}{}{}\n", "peer", "phase", "step",
+                      "samples/s", "loss", labelled ? "  accuracy" : "", columns.head());
   for (const PeerRow& row : rows) {
-    text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} %{}\n", row.name,
-                        row.phase, steps_of(row.status),
-                        row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
-                        row.status.value("loss", 0.0), 100 * row.status.value("accuracy", 0.0),
-                        columns.cells(row.status));
+    const double accuracy = row.status.value("accuracy", 0.0);
+    text += fmt::format(
+        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f}{}{}\n", row.name, row.phase,
+        steps_of(row.status), row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
+        row.status.value("loss", 0.0), labelled ? fmt::format(" {:>7.1f} %", 100 * accuracy) : "",
+        columns.cells(row.status));
   }
   lines_drawn_ = static_cast<int>(rows.size()) + 2;
   say(stdout, text);

@@ -122,10 +122,14 @@ std::string panel_svg(std::span<const CurvePoint> points, const Panel& panel, do
 }  // namespace
 
 std::string curves_csv(std::span<const CurvePoint> points) {
-  std::string text = "time_s,accuracy,loss,spread,steps,exchanges,megabytes,peers\n";
+  const bool by_r2 =
+      std::ranges::any_of(points, [](const CurvePoint& p) { return p.r2.has_value(); });
+  std::string text = fmt::format("time_s,{},loss,spread,steps,exchanges,megabytes,peers\n",
+                                 by_r2 ? "r2" : "accuracy");
   for (const CurvePoint& p : points) {
     text += fmt::format("{:.6f},{:.6f},{:.8g},{:.8g},{:.2f},{:.1f},{:.3f},{:.0f}\n", p.time_s,
-                        p.accuracy, p.loss, p.spread, p.steps, p.exchanges, p.megabytes, p.peers);
+                        p.r2.value_or(p.accuracy), p.loss, p.spread, p.steps, p.exchanges,
+                        p.megabytes, p.peers);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,13 +12,14 @@ namespace gv {
 /// The state of the swarm at one moment.
 struct CurvePoint {
   double time_s = 0;
-  double accuracy = 0;  ///< Accuracy of the mean model, 0 to 1; 0 for a quadratic.
+  double accuracy = 0;  ///< Accuracy of the mean model, 0 to 1; 0 without labels.
   double loss = 0;      ///< Loss of the mean model: cross-entropy, or the quadratic's excess loss.
   double spread = 0;    ///< sqrt((1/n) sum ||x_i - mean||^2) over the peers that are up.
   double steps = 0;     ///< Mean local steps of a peer.
   double exchanges = 0;
-  double megabytes = 0;  ///< Sent on all links.
-  double peers = 0;      ///< Peers that are up.
+  double megabytes = 0;           ///< Sent on all links.
+  double peers = 0;               ///< Peers that are up.
+  std::optional<double> r2 = {};  ///< R2 of the mean model, if the samples have targets.
 };
 
 /// One line for each point, with a header.

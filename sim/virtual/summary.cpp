@@ -13,17 +13,18 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Ho
                             double wall_s) {
   using Json = nlohmann::ordered_json;
   const auto name = [](const PeerSummary& peer) { return fmt::format("peer-{}", peer.number); };
+  const std::string merit = last.r2 ? "r2" : "accuracy";
   const PeerSummary* worst = nullptr;
   std::size_t unfinished = 0;
   Json table = Json::array();
   Json hostile_names = Json::array();
   for (const PeerSummary& peer : peers) {
     unfinished += peer.has_model && peer.step >= peer.budget ? 0 : 1;
-    if (peer.has_model && !peer.hostile && (worst == nullptr || peer.accuracy < worst->accuracy))
+    if (peer.has_model && !peer.hostile && (worst == nullptr || peer.merit() < worst->merit()))
       worst = &peer;
     table.push_back({{"name", name(peer)},
                      {"has_model", peer.has_model},
-                     {"accuracy", peer.accuracy},
+                     {merit, peer.merit()},
                      {"step", peer.step},
                      {"budget", peer.budget}});
     if (peer.hostile) {
@@ -37,7 +38,7 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Ho
                                   {"copies", peer.copies}};
   }
   const WorldCounts& counts = world.counts();
-  Json summary{{"mean_accuracy", last.accuracy},
+  Json summary{{"mean_" + merit, last.r2.value_or(last.accuracy)},
                {"mean_loss", last.loss},
                {"spread", last.spread},
                {"virtual_s", last.time_s},
@@ -55,7 +56,7 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Ho
                {"trace_hash", fmt::format("{:016x}", world.trace_hash())},
                {"peers", std::move(table)}};
   if (worst != nullptr) {
-    summary["worst_accuracy"] = worst->accuracy;
+    summary["worst_" + merit] = worst->merit();
     summary["worst_peer"] = name(*worst);
   }
   if (!hostile_names.empty()) {

@@ -18,11 +18,15 @@ namespace gv {
 struct PeerSummary {
   PeerNumber number = 0;
   std::uint64_t step = 0;
-  std::uint64_t budget = 0;    ///< Steps that it should take.
-  bool has_model = false;      ///< False: it is down, or never started.
-  std::optional<Trial> trial;  ///< In a population: its newest validation.
-  std::uint64_t copies = 0;    ///< In a population: copies of other peers.
-  double accuracy = 0;         ///< Accuracy on all test samples, 0 to 1; 0 without training.
+  std::uint64_t budget = 0;       ///< Steps that it should take.
+  bool has_model = false;         ///< False: it is down, or never started.
+  std::optional<Trial> trial;     ///< In a population: its newest validation.
+  std::uint64_t copies = 0;       ///< In a population: copies of other peers.
+  double accuracy = 0;            ///< Accuracy on all test samples, 0 to 1; 0 without labels.
+  std::optional<double> r2 = {};  ///< R2 on all test samples, if they have targets.
+
+  /// The one of both that the samples have. More is better.
+  double merit() const { return r2.value_or(accuracy); }
   std::optional<HostileRule> hostile;
 };
 

@@ -94,6 +94,18 @@ TEST_CASE("test data that a model of the training data cannot judge are found", 
   CHECK(with_data(wider.config()).starts_with("a.toml:1: data.test_files: test samples are "));
 }
 
+TEST_CASE("a list of layers must have exactly one output for each target", "[unit]") {
+  const CsvData data("1,0.5\n2,1.5\n", "1,1\n");
+  const auto with_units = [&](const std::string& units) {
+    return with_data(data.config() +
+                     "csv_targets = 1\n[model]\nkind = \"layers\"\nloss = \"squared\"\n"
+                     "[[model.layers]]\nkind = \"dense\"\nunits = " +
+                     units + "\n");
+  };
+  CHECK(with_units("1").empty());
+  CHECK(with_units("2").starts_with("a.toml:8: model.layers: the last layer has 2 outputs"));
+}
+
 TEST_CASE("only settings get a line", "[unit]") {
   const ConfigPlaces places{.name = "a.toml", .lines = {{"data", 3}, {"data.folder", 4}}};
   CHECK(places.place_of("data.folder") == "a.toml:4: data.folder");

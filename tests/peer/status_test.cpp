@@ -22,4 +22,12 @@ TEST_CASE("control characters in a status document do not reach the terminal", "
   CHECK(std::ranges::none_of(table, [](char c) { return c >= 0 && c < ' ' && c != '\n'; }));
 }
 
+TEST_CASE("the status of a peer that learns targets has a loss and no accuracy", "[unit]") {
+  nlohmann::json document = {{"step", 3}, {"loss", 0.25}};
+  CHECK(status_table(document.dump()).find("loss 0.2500  learning rate") != std::string::npos);
+  document["accuracy"] = 0.5;
+  CHECK(status_table(document.dump()).find("loss 0.2500  accuracy 50.00 %  learning rate") !=
+        std::string::npos);
+}
+
 }  // namespace gv

@@ -2,8 +2,12 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "base/rng.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -55,6 +59,58 @@ TEST_CASE("rules are judged by the number of peers that are launched", "[process
   CHECK(four.output.find("needs 5 models") != std::string::npos);
   CHECK(four.output.find("has 4") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(four.run()));
+}
+
+TEST_CASE("a regression shows its loss and R2 and nowhere an accuracy", "[process]") {
+  const TemporaryFolder data;
+  Rng rng(1);
+  for (const auto& [name, samples] : {std::pair("train.csv", 2000), std::pair("test.csv", 200)}) {
+    std::ofstream file(data.path() / name);
+    for (int i = 0; i < samples; ++i) {
+      const double x = rng.normal();
+      const double y = rng.normal();
+      file << x << ',' << y << ',' << 3 * x - y + 1 + 0.1 * rng.normal() << '\n';
+    }
+  }
+  const std::string text =
+      "[run]\nsteps = 400\n[data]\nkind = \"csv\"\ncsv_targets = 1\nfolder = \"" +
+      data.path().string() +
+      "\"\n[model]\nkind = \"linear\"\nloss = \"squared\"\n[metrics]\nevery_s = 0.1\n";
+  LaunchedConfig regression(text);
+  const int ended = regression.launch(2);
+  INFO(regression.output);
+  REQUIRE(ended == 0);
+  // The targets have a variance of 3^2 + 1^2 + 0.1^2, of which a good model leaves 0.01.
+  const auto shown = [&](const std::filesystem::path& file) {
+    std::ifstream in(regression.run() / file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const auto summary = nlohmann::json::parse(shown("summary.json"));
+  CHECK(summary.value("mean_r2", 0.0) > 0.99);
+  CHECK(summary.value("worst_r2", 0.0) > 0.99);
+  CHECK(summary.value("mean_loss", 1.0) < 0.05);
+  for (const auto& peer : summary["peers"]) {
+    CHECK(peer.value("r2", 0.0) > 0.99);
+    CHECK(peer.value("loss", 1.0) < 0.05);
+  }
+  CHECK(regression.output.find("mean model   R2 0.99") != std::string::npos);
+  CHECK(regression.output.find("worst peer   R2 0.99") != std::string::npos);
+  for (const std::string& said : {regression.output, shown("summary.json"),
+                                  shown("peer-0/output.log"), shown("peer-0/metrics.prom")}) {
+    CHECK(said.find("accuracy") == std::string::npos);
+  }
+  std::string evaluation;
+  const auto mean = (regression.run() / "mean.safetensors").string();
+  REQUIRE(run_grapevine({"eval", mean}, evaluation).exit_code == 0);
+  CHECK(evaluation.starts_with("R2 0.99"));
+  CHECK(evaluation.find("  loss 0.0") != std::string::npos);
+
+  std::string simulated;
+  const auto folder = (data.path() / "sim").string();
+  REQUIRE(run_grapevine({"sim", regression.config(), "--folder", folder}, simulated).exit_code ==
+          0);
+  CHECK(simulated.find("R2 0.9") != std::string::npos);
+  CHECK(simulated.find("accuracy") == std::string::npos);
 }
 
 TEST_CASE("what shows when a model meets its data is refused before anything starts", "[process]") {
