@@ -185,8 +185,7 @@ constexpr std::array kind_constraints = {
     Constraint{"guard",
                [](const Case& c) {
                  return c.guarded && c.can_be_guarded() && !c.is_static &&
-                        c.rule.guard.kind != GuardKind::self_centred_clip &&
-                        c.rule.guard.kind != GuardKind::clip;
+                        c.rule.guard.kind != GuardKind::self_centred_clip;
                },
                "{guard} compares several neighbours",
                "write guard = \"self_centred_clip\", which needs one"},

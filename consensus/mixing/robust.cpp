@@ -68,29 +68,7 @@ double clipped(double radius, double length) { return length <= radius ? 1 : rad
 /// Indices of the inputs that are not taken whole.
 using Indices = std::vector<std::size_t>;
 
-Indices clip_norms(const GuardOptions& options, std::span<const float> own,
-                   std::span<const NeighbourModel> others, std::span<float> change) {
-  std::vector<double> norms;
-  double own_norm = 0;
-  for (const NeighbourModel& other : others) {
-    const Comparison comparison = compared(other.values, own, change);
-    norms.push_back(comparison.their_norm());
-    own_norm = comparison.our_norm();
-  }
-  const double radius = options.radius > 0
-                            ? options.radius
-                            : std::max(own_norm, adaptive_radius(norms, options.hostile));
-  std::vector<Pull> pulls;
-  Indices held;
-  for (std::size_t j = 0; j < others.size(); ++j) {
-    pulls.push_back({others[j].values, others[j].weight, clipped(radius, norms[j])});
-    if (norms[j] > radius) held.push_back(j);
-  }
-  sum_pulls(pulls, own, change);
-  return held;
-}
-
-/// Both clips around our own model. In the centred one every input has the weight 1/k.
+/// Both clips. In the centred one every input has the weight 1/k.
 Indices clip_distances(const GuardOptions& options, std::span<const float> own,
                        std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<double> distances;
@@ -227,8 +205,6 @@ Indices aggregated(const GuardOptions& options, std::span<const float> own,
       sum_pulls(pulls, own, change);
       return {};
     }
-    case GuardKind::clip:
-      return clip_norms(options, own, others, change);
     case GuardKind::self_centred_clip:
     case GuardKind::centred_clip:
       return clip_distances(options, own, others, change);
@@ -253,8 +229,6 @@ std::string_view to_string(GuardKind kind) {
   switch (kind) {
     case GuardKind::none:
       return "none";
-    case GuardKind::clip:
-      return "clip";
     case GuardKind::self_centred_clip:
       return "self_centred_clip";
     case GuardKind::trimmed_mean:

@@ -21,7 +21,6 @@ namespace gv {
 /// | kind              | x_i becomes                                    | weights | k at least |
 /// |-------------------|------------------------------------------------|---------|------------|
 /// | none              | x_i + sum w_j (x_j - x_i)                      | w       | 1          |
-/// | clip              | x_i + sum w_j (clip(x_j, tau) - x_i)           | w       | 1          |
 /// | self_centred_clip | x_i + sum w_j clip(x_j - x_i, tau)             | w       | 1          |
 /// | trimmed_mean      | by coordinate, mean without f largest and least| equal   | 2f + 1     |
 /// | median            | by coordinate, mean of lower and upper median  | equal   | 2f + 1     |
@@ -29,15 +28,13 @@ namespace gv {
 /// | geometric_median  | argmin sum ||z - x_j||, smoothed               | equal   | 2f + 1     |
 /// | centred_clip      | x_i + (1/k) sum clip(x_j - x_i, tau)           | equal   | 1          |
 ///
-/// With a single neighbour only the clips around our own model help, and only with a fixed radius.
+/// With a single neighbour only the clips help, and only with a fixed radius. A clip around zero
+/// would not do: a hostile model as long as an honest one would pass it.
 /// Costs for models of d values: one pass over all inputs; two for the clips; k^2 / 2 orderings of
 /// d numbers for the rules by coordinate; k^2 / 2 distances for Krum. The geometric median takes a
 /// median and 16 passes, and memory for two models; all others take almost none.
 enum class GuardKind : std::uint8_t {
   none,
-  /// Limits the norms of models. Meant for vectors that should be small, such as gradients. It does
-  /// not help with whole models: a hostile one of the usual norm passes.
-  clip,
   /// ClippedGossip (He, Karimireddy and Jaggi 2022): limits distances from our own model. Leaves
   /// the mean of all models unchanged if both ends of an edge use the same radius.
   self_centred_clip,
@@ -53,8 +50,8 @@ enum class GuardKind : std::uint8_t {
 };
 
 inline constexpr std::array guard_kinds = {
-    GuardKind::none,   GuardKind::clip, GuardKind::self_centred_clip, GuardKind::trimmed_mean,
-    GuardKind::median, GuardKind::krum, GuardKind::geometric_median,  GuardKind::centred_clip};
+    GuardKind::none, GuardKind::self_centred_clip, GuardKind::trimmed_mean, GuardKind::median,
+    GuardKind::krum, GuardKind::geometric_median,  GuardKind::centred_clip};
 
 /// The name used in configs, for example "trimmed_mean".
 std::string_view to_string(GuardKind kind);
@@ -69,8 +66,7 @@ struct GuardOptions {
   /// tau of the clips, in the units of the models. With 0 the radius adapts to each round: it is
   /// the (f + 1)-th largest distance of a neighbour from us (He 2022), so at least one honest
   /// neighbour is at least that far away. With f neighbours or fewer it is the smallest distance,
-  /// which does not limit a single neighbour. `clip` uses norms instead of distances, and a radius
-  /// of at least our own norm.
+  /// which does not limit a single neighbour.
   double radius = 0;
   /// f, the number of inputs that may be hostile.
   std::size_t hostile = fewer_than_half;
@@ -101,9 +97,8 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 ///
 /// With every kind, a neighbour with a value that is not finite is left out with its weight, and
 /// counts as one of the f. If fewer inputs than fewest_inputs() are left, the change is zero. Equal
-/// models give exactly zero (with `clip`, if their norm is within the radius). The order of
-/// `others` affects only the rounding of sums; the rules by coordinate and Krum give the same bits
-/// in any order.
+/// models give exactly zero. The order of `others` affects only the rounding of sums; the rules by
+/// coordinate and Krum give the same bits in any order.
 ///
 /// Returns, in ascending order, the indices in `others` of models that counted less than without a
 /// guard, or not at all. The rules by coordinate and the geometric median use a little of every

@@ -1,4 +1,4 @@
-// The table of names that changed since version 0.1.
+// The tables of names that changed and of values that went since version 0.1.
 #include "peer/config/old_names.hpp"
 
 #include <array>
@@ -25,7 +25,21 @@ constexpr std::array renames = {
     Rename{"mixing.memory = error", "error_feedback"},
 };
 
+constexpr std::array removals = {
+    RemovedValue{
+        "mixing.guard = clip",
+        "was removed: rounds mix whole models, and a hostile one of the usual length passed",
+        "write \"self_centred_clip\", which limits how far a neighbour moves the model"},
+};
+
 }  // namespace
+
+std::optional<RemovedValue> removed(std::string_view old_value) {
+  for (const RemovedValue& removal : removals) {
+    if (removal.before == old_value) return removal;
+  }
+  return std::nullopt;
+}
 
 std::optional<std::string> renamed(std::string_view old_name) {
   for (const Rename& rename : renames) {

@@ -1,4 +1,4 @@
-// Names that earlier versions used in configs, and their present names.
+// Names and values that earlier versions used in configs, and what to write now.
 #pragma once
 
 #include <optional>
@@ -10,5 +10,15 @@ namespace gv {
 /// The present name of a section ("[ring]"), a key ("allreduce.keep_per_block") or a value
 /// ("run.mode = ring"). Returns nullopt if no version had that name, or it is still in use.
 std::optional<std::string> renamed(std::string_view old_name);
+
+/// A value that earlier versions had, and what takes its place.
+struct RemovedValue {
+  std::string_view before;  ///< "mixing.guard = clip".
+  std::string_view reason;
+  std::string_view remedy;
+};
+
+/// The entry for a value ("mixing.guard = clip") that was removed; nullopt if it was not.
+std::optional<RemovedValue> removed(std::string_view old_value);
 
 }  // namespace gv

@@ -118,6 +118,9 @@ inline BadValue unknown_name(const std::string& path, const std::string& text,
   if (const auto now = renamed(path + " = " + text)) {
     return {shown(text) + " was renamed", "write \"" + *now + "\""};
   }
+  if (const auto gone = removed(path + " = " + text)) {
+    return {shown(text) + " " + std::string(gone->reason), std::string(gone->remedy)};
+  }
   return {"unknown value " + shown(text),
           "the nearest is \"" + nearest_name(text, names).value_or("") + "\", of " + listed};
 }

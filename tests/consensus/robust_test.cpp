@@ -99,12 +99,10 @@ TEST_CASE("without attackers and with an infinite radius guards are plain mixing
     const Floats plain = plainly_mixed(scene, scene.weights);
     const Floats mean = plainly_mixed(scene, equal_weights(scene));
     CHECK(scene.change({.kind = GuardKind::none}) == plain);
-    CHECK(scene.change({.kind = GuardKind::clip, .radius = infinity}) == plain);
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .radius = infinity}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .radius = infinity}) == mean);
     // With no hostile peer, the farthest model sets the radius.
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .hostile = 0}) == plain);
-    CHECK(scene.change({.kind = GuardKind::clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .hostile = 0}) == mean);
     // Summed in the order of values, so only the last bit may differ.
     const Floats trimmed = scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0});
@@ -255,17 +253,13 @@ TEST_CASE("the geometric median is where it has to be") {
 
 TEST_CASE("clips are their formulas") {
   const Scene scene{.own = {0, 1}, .others = {{3, 5}, {0, 2}}, .weights = {0.5, 0.25}};
-  // The differences are (3, 4) with length 5 and (0, 1) with length 1; the norms are sqrt(34) and
-  // 2.
+  // The differences are (3, 4) with length 5 and (0, 1) with length 1.
   const Floats self = scene.change({.kind = GuardKind::self_centred_clip, .radius = 2.5});
   CHECK(self[0] == Approx(0.5 * 1.5));
   CHECK(self[1] == Approx(0.5 * 2 + 0.25 * 1));
   const Floats centred = scene.change({.kind = GuardKind::centred_clip, .radius = 2.5});
   CHECK(centred[0] == Approx(1.5 / 3));
   CHECK(centred[1] == Approx((2.0 + 1) / 3));
-  const Floats norms = scene.change({.kind = GuardKind::clip, .radius = std::sqrt(34.0) / 2});
-  CHECK(norms[0] == Approx(0.5 * 1.5));
-  CHECK(norms[1] == Approx(0.5 * (2.5 - 1) + 0.25 * (2 - 1)));
 }
 
 TEST_CASE("an adaptive radius is the distance of the farthest but those who may be hostile") {
@@ -279,11 +273,6 @@ TEST_CASE("an adaptive radius is the distance of the farthest but those who may 
                      scene.change({.kind = kind, .radius = radius})) <= 1e-6);
     }
   }
-  // The clip around the origin uses norms, and a radius of at least our own norm.
-  Scene scene{.own = {1}, .others = {{2}, {100}, {3}}, .weights = {0, 1, 0}};
-  CHECK(scene.change({.kind = GuardKind::clip}) == Floats{2});
-  scene.own = {50};
-  CHECK(scene.change({.kind = GuardKind::clip}) == Floats{0});
 }
 
 TEST_CASE("a radius of zero distance believes nobody who is apart") {
@@ -364,8 +353,6 @@ TEST_CASE("clips never move a model more than their weights times the radius") {
           weight * radius * (1 + 1e-6));
     CHECK(norm(scene.change({.kind = GuardKind::centred_clip, .radius = radius})) <=
           share * radius * (1 + 1e-6));
-    CHECK(norm(scene.change({.kind = GuardKind::clip, .radius = radius})) <=
-          weight * (radius + norm(scene.own)) * (1 + 1e-6));
   }
 }
 
@@ -413,7 +400,7 @@ TEST_CASE("with fewer inputs than a rule needs nothing moves and a problem says 
   CHECK(needed(GuardKind::geometric_median, 2) == 5);
   CHECK(needed(GuardKind::krum, 2) == 7);
   for (const GuardKind kind :
-       {GuardKind::none, GuardKind::clip, GuardKind::self_centred_clip, GuardKind::centred_clip}) {
+       {GuardKind::none, GuardKind::self_centred_clip, GuardKind::centred_clip}) {
     CHECK(needed(kind, 2) == 1);
   }
   for (const GuardKind kind : guard_kinds) {
@@ -422,7 +409,9 @@ TEST_CASE("with fewer inputs than a rule needs nothing moves and a problem says 
       const std::size_t enough = needed(kind, hostile);
       INFO(to_string(kind) << " and " << hostile);
       CHECK_FALSE(problem_of(options, enough));
-      CHECK(norm(random_scene(std::max<std::size_t>(enough, 3), 5, rng).change(options)) > 0);
+      const Floats change = random_scene(std::max<std::size_t>(enough, 3), 5, rng).change(options);
+      // Krum may choose our own model.
+      if (kind != GuardKind::krum) CHECK(norm(change) > 0);
       if (enough < 3) continue;
       CHECK(problem_of(options, enough - 1));
       CHECK(random_scene(enough - 2, 5, rng).change(options) == Floats(5));

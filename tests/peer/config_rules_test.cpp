@@ -165,6 +165,13 @@ TEST_CASE("rules are checked for the number of peers that take part", "[unit]") 
   CHECK(parse_config_text(text, "a.toml", {.peers = 6}).problems.size() == 1);
 }
 
+TEST_CASE("a guard that was removed is refused with the one to use", "[unit]") {
+  CHECK(to_string(only_problem("[run]\nmode = \"mixing\"\n[mixing]\nguard = \"clip\"\n")) ==
+        "a.toml:4: mixing.guard: \"clip\" was removed: rounds mix whole models, and a hostile one "
+        "of the usual length passed; write \"self_centred_clip\", which limits how far a neighbour "
+        "moves the model");
+}
+
 TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
   CHECK(only_problem("[membership]\nprobe_period_s = 0.5\n").place ==
         "a.toml:2: membership.probe_period_s");
