@@ -20,6 +20,21 @@ std::uint64_t bytes_of(const std::filesystem::path& file) {
   return missing ? 0 : size;
 }
 
+/// More skipped faults than this are only counted on the screen.
+constexpr std::size_t skipped_shown_max = 5;
+
+/// "; skipped 1: kill at 2 s (peer-5 had not joined yet)". Empty if none was skipped.
+std::string skipped_text(const std::vector<SkippedFault>& skipped) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(skipped.size(), skipped_shown_max); ++i) {
+    text += (i == 0 ? "" : ", ") + to_string(skipped[i]);
+  }
+  if (skipped.size() > skipped_shown_max) {
+    text += fmt::format(" and {} more", skipped.size() - skipped_shown_max);
+  }
+  return text.empty() ? text : fmt::format("; skipped {}: {}", skipped.size(), text);
+}
+
 }  // namespace
 
 std::uint64_t count(const FaultReport& report, const std::string& event) {
@@ -58,7 +73,8 @@ void print(const FaultReport& report, bool lockstep) {
   for (const auto& [kind, times] : report.injected) {
     injected += fmt::format("{}{} {}", injected.empty() ? "" : ", ", times, kind);
   }
-  fmt::print("injected     {}\n", injected.empty() ? "nothing" : injected);
+  fmt::print("injected     {}{}\n", injected.empty() ? "nothing" : injected,
+             skipped_text(report.skipped));
   fmt::print("cost         {:.1f} s of peers down, {:.1f} s stopped\n", report.down_s,
              report.stopped_s);
   if (lockstep) {
@@ -98,6 +114,11 @@ Json to_json(const FaultReport& report) {
             {"refuted", count(report, fact_name<MemberRefuted>())},
             {"models_fetched", count(report, fact_name<ModelFetched>())},
             {"models_refused", count(report, fact_name<ModelRefused>())}};
+  json["skipped"] = Json::array();
+  for (const SkippedFault& skipped : report.skipped) {
+    json["skipped"].push_back(
+        {{"fault", to_string(skipped.kind)}, {"at_s", skipped.at_s}, {"why", skipped.why}});
+  }
   if (report.proxy) {
     const FaultProxy::Counters& proxy = *report.proxy;
     json["links"] = {{"connections", proxy.connections}, {"refused", proxy.refused},

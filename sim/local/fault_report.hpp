@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/local/fault_proxy.hpp"
+#include "sim/local/injector.hpp"
 
 namespace gv {
 
@@ -26,6 +27,7 @@ std::uint64_t event_bytes(const std::filesystem::path& folder);
 struct FaultReport {
   /// Number of faults injected, by the name of their kind.
   std::map<std::string, std::size_t> injected;
+  std::vector<SkippedFault> skipped;  ///< Faults that found no target, in order of time.
   /// Seconds that peers were down, over all peers: killed or told to leave by a fault, and not yet
   /// back.
   double down_s = 0;

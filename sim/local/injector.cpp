@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "peer/config/switched_mixing.hpp"
@@ -85,6 +86,10 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
   return problems;
 }
 
+std::string to_string(const SkippedFault& skipped) {
+  return fmt::format("{} at {:g} s ({})", to_string(skipped.kind), skipped.at_s, skipped.why);
+}
+
 bool has_bad_links(const Scenario& scenario) {
   return !scenario.links.empty() || std::ranges::any_of(scenario.faults, [](const FaultRule& rule) {
     return is_of_links(rule.kind) && rule.kind != FaultKind::heal;
@@ -107,7 +112,11 @@ void Injector::begin() {
 }
 
 void Injector::cancel() {
-  next_ = timeline_.size();
+  for (; next_ < timeline_.size(); ++next_) {
+    const FaultEvent& coming = timeline_[next_];
+    const bool is_first = coming.at == Time(coming.rule.at);
+    if (coming.begins && is_first) skip(coming, "the run ended first");
+  }
   timer_.cancel();
 }
 
@@ -123,7 +132,9 @@ void Injector::wait() {
 }
 
 void Injector::inject(const FaultEvent& fault_event) {
-  bool has_effect = is_of_links(fault_event.rule.kind);
+  const FaultKind kind = fault_event.rule.kind;
+  bool has_effect = is_of_links(kind);
+  std::string missed;  // Why peers that the fault names were no targets.
   if (has_effect) {
     calls_.links(fault_event);
   } else {
@@ -132,12 +143,48 @@ void Injector::inject(const FaultEvent& fault_event) {
       const bool done =
           fault_event.begins ? apply_to(fault_event, number) : revert(fault_event, number);
       has_effect = has_effect || done;
+      if (!done) missed += (missed.empty() ? "" : ", ") + why_not(kind, number);
     }
   }
-  if (!has_effect) return;
-  if (fault_event.begins) ++counts_[std::string(to_string(fault_event.rule.kind))];
-  calls_.tell(fmt::format("{:6.1f} s  {}", seconds(fault_event.at.time_since_epoch()),
-                          to_string(fault_event)));
+  const std::string line = fmt::format("{:6.1f} s  {}", seconds(fault_event.at.time_since_epoch()),
+                                       to_string(fault_event));
+  if (!fault_event.begins) {
+    // The end of a skipped fault is no news.
+    if (has_effect) calls_.tell(line);
+    return;
+  }
+  if (!has_effect) {
+    calls_.tell(fmt::format("{}: skipped, {}", line, missed));
+    return skip(fault_event, std::move(missed));
+  }
+  ++counts_[std::string(to_string(kind))];
+  calls_.tell(missed.empty() ? line : fmt::format("{} ({})", line, missed));
+}
+
+void Injector::skip(const FaultEvent& fault_event, std::string why) {
+  skipped_.push_back({.kind = fault_event.rule.kind,
+                      .at_s = seconds(fault_event.at.time_since_epoch()),
+                      .why = std::move(why)});
+}
+
+/// Says why a fault of this kind could not be applied to the peer.
+std::string Injector::why_not(FaultKind kind, std::size_t number) {
+  LaunchedPeer& peer = peers_[number];
+  const auto reason = [&]() -> std::string_view {
+    switch (peer.state()) {
+      case State::absent:
+        return "had not joined yet";
+      case State::taken:
+        return "was down";
+      case State::ended:
+        return "had ended";
+      case State::running:
+        break;
+    }
+    if (kind == FaultKind::join) return "had joined before";
+    return kind == FaultKind::resume ? "was not stopped" : "was stopped";
+  };
+  return fmt::format("{} {}", peer.name(), reason());
 }
 
 bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
@@ -164,8 +211,9 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
       calls_.switch_to(number, revision_settings(fault_event.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
+      // A peer that is not there yet, or down, will be slow when it starts.
       peer.slow(fault_event.fault, fault_event.rule.factor);
-      return peer.state() == State::running;
+      return peer.state() != State::ended;
     default:
       return false;
   }

@@ -25,7 +25,18 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
 /// True if the scenario has rules about links, so that peers must talk through a proxy.
 bool has_bad_links(const Scenario& scenario);
 
-/// Follows the timeline by the clock of the event loop. Skips a fault that finds no peer to act on.
+/// A fault that had no effect.
+struct SkippedFault {
+  FaultKind kind = FaultKind::kill;
+  double at_s = 0;
+  std::string why;  ///< For people, for example "peer-5 had not joined yet".
+};
+
+/// "kill at 2 s (peer-5 had not joined yet)".
+std::string to_string(const SkippedFault& skipped);
+
+/// Follows the timeline by the clock of the event loop. Skips a fault that finds no peer to act on,
+/// and says so.
 class Injector {
  public:
   struct Calls {
@@ -44,7 +55,7 @@ class Injector {
 
   /// Starts the scenario's clock.
   void begin();
-  /// Cancels all future fault events.
+  /// Cancels all future fault events. Those that would have been a rule's first count as skipped.
   void cancel();
   bool is_over() const { return next_ == timeline_.size(); }
 
@@ -54,11 +65,16 @@ class Injector {
   /// Number of faults so far, by kind.
   const std::map<std::string, std::size_t>& counts() const { return counts_; }
 
+  /// The faults so far that had no effect, in order of time.
+  const std::vector<SkippedFault>& skipped() const { return skipped_; }
+
  private:
   void wait();
   void inject(const FaultEvent& fault_event);
   bool apply_to(const FaultEvent& fault_event, std::size_t number);
   bool revert(const FaultEvent& fault_event, std::size_t number);
+  std::string why_not(FaultKind kind, std::size_t number);
+  void skip(const FaultEvent& fault_event, std::string why);
 
   std::vector<FaultEvent> timeline_;
   std::deque<LaunchedPeer>& peers_;
@@ -67,6 +83,7 @@ class Injector {
   std::chrono::steady_clock::time_point began_;
   std::size_t next_ = 0;
   std::map<std::string, std::size_t> counts_;
+  std::vector<SkippedFault> skipped_;
 };
 
 }  // namespace gv

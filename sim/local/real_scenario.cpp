@@ -84,7 +84,7 @@ void RealScenario::begin() {
 }
 
 FaultReport RealScenario::report() const {
-  FaultReport report{.injected = injector_->counts()};
+  FaultReport report{.injected = injector_->counts(), .skipped = injector_->skipped()};
   if (proxy_) report.proxy = proxy_->counters();
   for (std::size_t number = 0; number < peers_.size(); ++number) {
     const LaunchedPeer& peer = peers_[number];

@@ -519,4 +519,23 @@ TEST_CASE("who stands still goes on when the group of a run ends, though its par
   CHECK(eventually([&] { return state(child) == 'S'; }, 20s));
 }
 
+TEST_CASE("faults that find no target are listed with their reasons", "[process]") {
+  FaultyRun run(3, endless_config(quick_membership),
+                fault("kind = \"kill\"\npeers = 2\nat_s = 0.1") +
+                    fault("kind = \"join\"\npeers = 2\nat_s = 0.5") +
+                    fault("kind = \"continue\"\npeers = 0\nat_s = 0.6") +
+                    fault("kind = \"stop\"\npeers = 1\nat_s = 3600"));
+  REQUIRE(eventually([&] { return run.has_said("continue 0: skipped") && run.all_train(); }, 60s));
+  CHECK(run.interrupt() == 0);
+  INFO(run.output());
+  CHECK(run.has_said("   0.1 s  kill 2: skipped, peer-2 had not joined yet\n"));
+  CHECK(
+      run.has_said("injected     1 join; skipped 3: kill at 0.1 s (peer-2 had not joined yet), "
+                   "continue at 0.6 s (peer-0 was not stopped), stop at 3600 s (the run ended "
+                   "first)\n"));
+  const Json skipped = run.summary()["faults"]["skipped"];
+  REQUIRE(skipped.size() == 3);
+  CHECK(skipped[0] == Json{{"fault", "kill"}, {"at_s", 0.1}, {"why", "peer-2 had not joined yet"}});
+}
+
 }  // namespace gv
