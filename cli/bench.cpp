@@ -11,7 +11,7 @@
 #include "bench/allreduce/bench_allreduce.hpp"
 #include "bench/allreduce/reduce_peer.hpp"
 #include "cli/commands.hpp"
-#include "cli/lane_names.hpp"
+#include "peer/host/peer_arguments.hpp"
 #include "consensus/allreduce/all_reduce.hpp"
 #include "peer/config/refusal.hpp"
 

@@ -6,8 +6,12 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands.hpp"
 
@@ -15,6 +19,20 @@ namespace gv {
 
 /// Ends the program with a code from inside a callback, in the way of the parser library.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
+
+/// The number of words from `--` on that name the program which `launch` is to start.
+static int words_of_program(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "launch") return 0;
+  char** const end = argv + argc;
+  return static_cast<int>(end - std::find(argv, end, std::string_view("--")));
+}
+
+/// The words behind `--`.
+static std::vector<std::string> program_behind(int argc, char** argv) {
+  const int words = words_of_program(argc, argv);
+  return words > 0 ? std::vector<std::string>(argv + argc - words + 1, argv + argc)
+                   : std::vector<std::string>();
+}
 
 int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   if (sodium_init() < 0) {
@@ -27,7 +45,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   app.set_version_flag("--version", GRAPEVINE_VERSION);
   add_keygen(app);
   add_peer(app, hooks);
-  add_launch(app);
+  add_launch(app, program_behind(argc, argv));
   add_sim(app);
   add_status(app);
   add_ledger(app);
@@ -39,7 +57,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_merge(app);
   add_bench(app);
   try {
-    app.parse(argc, argv);
+    app.parse(argc - words_of_program(argc, argv), argv);
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {

@@ -1,6 +1,9 @@
 // The commands of the program. Each adds itself to the parser, with its options and an example.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "peer/host/host.hpp"
 
 namespace CLI {
@@ -16,7 +19,8 @@ void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_keygen(CLI::App& app);
-void add_launch(CLI::App& app);
+/// Adds `grapevine launch`. `program` are the words behind `--`.
+void add_launch(CLI::App& app, const std::vector<std::string>& program);
 void add_ledger(CLI::App& app);
 void add_merge(CLI::App& app);
 void add_plan(CLI::App& app);

@@ -5,13 +5,15 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 
 namespace gv {
 
-void add_launch(CLI::App& app) {
+void add_launch(CLI::App& app, const std::vector<std::string>& program) {
   const auto options = std::make_shared<LaunchOptions>();
+  options->command = program;
   const auto folder = std::make_shared<std::string>();
   auto* command = app.add_subcommand("launch", "Run many peers on this machine");
   command->add_option("CONFIG", options->config,
@@ -25,9 +27,12 @@ void add_launch(CLI::App& app) {
                       "A TOML file of what goes wrong: kills, stops, partitions, bad links; "
                       "default: the config's own [scenario]");
   command->footer(
+      "Words behind -- are a program whose own loop joins the run with the Grapevine library; it is\n"
+      "started in place of each peer.\n\n"
       "If the reader of its output goes away, all peers end as after Ctrl-C.\n\n"
       "Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml\n"
-      "  grapevine launch -n 8 configs/fashion-mlp.toml --faults configs/faults/churn.toml");
+      "  grapevine launch -n 8 configs/fashion-mlp.toml --faults configs/faults/churn.toml\n"
+      "  grapevine launch -n 4 run.toml -- python3 train.py");
   command->callback([options, folder] {
     options->folder = *folder;
     options->program = std::filesystem::read_symlink("/proc/self/exe");

@@ -42,6 +42,10 @@ void append_sums(const Keys& allreduce) {
              "none, and what waits has no momentum");
   sparse.add("warm_up_steps", GV_FIELD(allreduce.compression.warm_up_steps), {0, 1e12},
              "over this many steps the share that travels falls to top_k_per_512");
+  allreduce.choice("shares", GV_FIELD(allreduce.shares_by_speed),
+                   {{"by_speed", true}, {"equal", false}},
+                   "whether a faster peer takes more samples of each step, up to four batches, or "
+                   "all take train.batch, as a loop that is not built in does");
   allreduce.add("bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
                 "gradients are summed in pieces of this many numbers, while others are computed");
 }

@@ -358,7 +358,9 @@ std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
   return static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
 }
 
-std::size_t lockstep_batch_max(const Config& config) { return 4 * config.train.batch; }
+std::size_t lockstep_batch_max(const Config& config) {
+  return (config.allreduce.shares_by_speed ? 4 : 1) * config.train.batch;
+}
 
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
   std::vector<std::pair<std::string, std::string>> fields;

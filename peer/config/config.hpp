@@ -163,6 +163,8 @@ struct PopulationConfig {
 struct AllReduceConfig {
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty means the one predicted to be fastest.
   CompressorOptions compression;
+  /// A faster peer takes a larger part of each batch. Otherwise all parts are equal.
+  bool shares_by_speed = true;
   std::size_t bucket_elements = 1 << 20;
   LocalSteps local;
 
@@ -307,8 +309,8 @@ bool has_swarm_budget(const Config& config);
 /// to the nearest number and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
-/// The most samples that one peer takes in a step of mode `allreduce`. A fast peer does the work of
-/// up to four.
+/// The most samples that one peer takes in a step of mode `allreduce`. Where shares follow speeds,
+/// a fast peer does the work of up to four.
 std::size_t lockstep_batch_max(const Config& config);
 
 /// Every setting that peers of a run must have in common, as (key, value), in a fixed order: the

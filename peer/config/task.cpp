@@ -282,9 +282,10 @@ Problems problems_of_test(const Config& config, const DataSet& train, const Data
 
 }  // namespace
 
-Task task_of(const Config& config, const Learner& learner) {
+Task task_of(const Config& config, const Learner& learner, std::uint64_t all_samples) {
   Task task;
   fill_in(config, learner.samples(), task);
+  task.samples = all_samples;
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.seed = config.run.seed;
   if (config.run.mode == ModeKind::pipeline) {
@@ -299,15 +300,20 @@ Task task_of(const Config& config, const Learner& learner) {
                              "only the built-in learner has hyper-parameters that others can vary",
                              "leave [population] out"});
   }
-  if (has_swarm_budget(config) && config.run.steps == 0) {
+  if (has_swarm_budget(config) && config.run.steps == 0 && all_samples == 0) {
     task.problems.push_back(
-        {"run.epochs", "only the built-in data sets say how many samples all peers have together",
+        {"run.epochs", "it is not known how many samples all peers have together",
          "write run.steps, the steps of each peer if all were alike, or budget = \"peer\""});
   }
   if (config.data.partition.kind == PartitionKind::leased) {
     task.problems.push_back({"data.partition",
                              "the data of a learner that is not built in are its own",
                              "write another partition"});
+  }
+  if (config.run.mode == ModeKind::allreduce && config.allreduce.shares_by_speed) {
+    task.problems.push_back({"allreduce.shares",
+                             "a loop that is not built in takes batches of its own size",
+                             "write shares = \"equal\", at all peers of the run"});
   }
   if (config.train.threads > 1) {
     task.problems.push_back({"train.threads",

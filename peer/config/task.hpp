@@ -50,8 +50,9 @@ Problems problems_with_data(const Config& config);
 std::vector<Task> load_tasks(const Config& config);
 
 /// The task of a learner that is not built in and has its own data. The config provides how to work
-/// with other peers, the budget and the batch size.
-Task task_of(const Config& config, const Learner& learner);
+/// with other peers, the budget and the batch size. `all_samples`: of all peers together; 0: not
+/// known.
+Task task_of(const Config& config, const Learner& learner, std::uint64_t all_samples = 0);
 
 /// The samples for testing, whole.
 struct TestSet {

@@ -50,24 +50,34 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   return {};
 }
 
+/// Says the problems, and returns the exit code for them.
+int refuse(const HostOptions& options, const Problems& problems) {
+  if (!options.guest_says) return fail(problems);
+  for (const Problem& problem : problems) options.guest_says(to_string(problem));
+  return 2;
+}
+
 }  // namespace
 
 int run_peer(const HostOptions& options) { return run_peer(options, nullptr); }
 
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
-  keep_small_memory(options.config.run.mode);
-  if (const Problems problems = take_descriptors(); !problems.empty()) return fail(problems);
+  if (!options.guest_says) keep_small_memory(options.config.run.mode);
+  if (const Problems problems = take_descriptors(); !problems.empty()) {
+    return refuse(options, problems);
+  }
   try {
     std::filesystem::create_directories(options.folder);
     const FolderLock lock(options.folder);
     if (lock.is_taken()) {
-      return fail({{options.folder.string(),
-                    fmt::format("another peer runs in this folder (pid {})", lock.holder()),
-                    "give each peer a folder of its own with --folder, or end that one first"}});
+      return refuse(options,
+                    {{options.folder.string(),
+                      fmt::format("another peer runs in this folder (pid {})", lock.holder()),
+                      "give each peer a folder of its own with --folder, or end that one first"}});
     }
     if (options.resume) {
       if (const Problems problems = run_format_problems(options.folder); !problems.empty()) {
-        return fail(problems);
+        return refuse(options, problems);
       }
     }
     write_run_format(options.folder);
@@ -75,14 +85,20 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
     SettingsRevision revision;
     if (const Problems problems = begin_with_revision(options, config, revision);
         !problems.empty()) {
-      print(problems);
-      return 2;
+      return refuse(options, problems);
     }
-    Task task = learner ? task_of(config, *learner) : load_task(config, options.shard);
-    if (!task.problems.empty()) return fail(options.places.placed(std::move(task.problems)));
+    Task task =
+        learner ? task_of(config, *learner, options.all_samples) : load_task(config, options.shard);
+    if (!task.problems.empty())
+      return refuse(options, options.places.placed(std::move(task.problems)));
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const std::exception& error) {
-    say(stderr, fmt::format("{}: {}\n", options.name, error.what()));
+    const std::string line = fmt::format("{}: {}", options.name, error.what());
+    if (options.guest_says) {
+      options.guest_says(line);
+    } else {
+      say(stderr, line + "\n");
+    }
     return 1;
   }
 }

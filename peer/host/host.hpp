@@ -53,8 +53,17 @@ struct HostOptions {
   std::size_t wait_for = 1;       ///< Start training when this many peers are there.
   bool resume = false;            ///< Continue from the newest valid checkpoint in the folder.
   bool quiet = false;             ///< No progress lines on standard output.
+  /// The peer is a part of another program: it handles no signals, pins no threads, and gives each
+  /// line that a person should read to this function instead of standard error. Called on the
+  /// thread that runs the peer. Empty: the peer is a program of its own.
+  std::function<void(const std::string& line)> guest_says;
+  std::uint64_t all_samples = 0;  ///< Of all peers, if the learner is not built in; 0: not known.
   HostHooks hooks;
 };
+
+/// The exit code of a peer that is a part of another program and has found no peer to join. A peer
+/// of its own then ends with 2.
+inline constexpr int unreachable_code = 3;
 
 /// Runs a peer until its training is over or a signal stops it. Returns the process's exit code: 0
 /// after a clean end, 1 if the machine failed it (port taken, folder not writable), 2 if the
@@ -63,7 +72,8 @@ int run_peer(const HostOptions& options);
 
 /// Runs a peer with a learner that is not built in and brings its own data: the config's model and
 /// data are ignored. A pipeline refuses it, because it cannot be cut into stages. The learner is
-/// used on a thread of its own, and destroyed before this returns.
+/// used on a thread of its own, and destroyed before this returns. That also tells a waiting user's
+/// loop that training is over.
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner);
 
 }  // namespace gv

@@ -52,7 +52,7 @@ Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
       log_({.folder = options.folder,
             .bytes_max = options.config.run.events_mib << 20,
             .name_of = [this](PeerId peer) { return name_of(peer); },
-            .warn = [](const std::string& why) { say(stderr, why + "; training goes on\n"); }}),
+            .warn = [this](const std::string& why) { warn(why + "; training goes on"); }}),
       signer_(options.identity, options.authorized),
       cache_(options.folder / "members"),
       config_text_(read_config_text(options.config_path)) {
@@ -72,12 +72,21 @@ std::vector<PeerId> Host::authorized_ids() const {
   return ids;
 }
 
+/// Says something that the operator should read.
+void Host::warn(const std::string& line) const {
+  if (is_guest()) {
+    options_.guest_says(line);
+  } else {
+    say(stderr, line + "\n");
+  }
+}
+
 /// Prints facts that the operator should know, and sets the exit code if they end the process.
 void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
     const std::string said = sentence(text, [this](PeerId peer) { return name_of(peer); });
-    say(stderr, printable(fmt::format("{}; {}", said, text.remedy)) + "\n");
+    this->warn(printable(fmt::format("{}; {}", said, text.remedy)));
   };
   if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
     if (!resumed->peer || options_.quiet || node_->generations() == nullptr) return;
@@ -268,7 +277,7 @@ void Host::reload_authorized() {
                                          loaded.peers, options_.identity.public_key);
   }
   if (!loaded.problems.empty()) {
-    print(loaded.problems);
+    for (const Problem& problem : loaded.problems) warn(to_string(problem));
     log_.write(now(), AllowListRefused{.why = to_string(loaded.problems.front())});
     return;
   }
@@ -368,8 +377,8 @@ void Host::every_second() {
     if (!options_.quiet) say(stdout, report_line(current) + "\n");
   }
   if (const Problems problems = problems_of_joining(); !problems.empty()) {
-    print(problems);
-    exit_code_ = 2;
+    for (const Problem& problem : problems) warn(to_string(problem));
+    exit_code_ = is_guest() && problems.front().place == "--join" ? unreachable_code : 2;
     io_.stop();
     return;
   }
@@ -390,7 +399,10 @@ int Host::run(std::unique_ptr<Learner> learner) {
   make_node(point);
   start_worker(std::move(point.replica));
   open_socket();
-  wait_for_signal();
+  if (!is_guest()) {
+    signals_.emplace(io_, SIGINT, SIGTERM, SIGHUP);
+    wait_for_signal();
+  }
   if (!options_.quiet) print_greeting();
 
   const bool joins_others = join_others();
@@ -420,13 +432,14 @@ bool Host::join_others() {
 
 /// Pins our threads, unless other programs compute: then the system places them better.
 void Host::keep_place() {
+  if (is_guest()) return;
   const std::optional<HostPlace> place = node_->host_place();
   const bool alone = spin_wait_.is_awake(AdaptiveSpinWait::Clock::now());
   processors_.pin_cpu(place && alone ? processor_for(*place, processors_.count()) : std::nullopt);
 }
 
 void Host::wait_for_signal() {
-  signals_.async_wait([this](asio::error_code error, int signal) {
+  signals_->async_wait([this](asio::error_code error, int signal) {
     if (error) return;
     on_signal(signal);
     wait_for_signal();

@@ -109,6 +109,8 @@ class Host {
   std::vector<std::pair<std::string, std::string>> agreed_settings() const;
   void wait_for_signal();
   void print_greeting() const;
+  void warn(const std::string& line) const;
+  bool is_guest() const { return options_.guest_says != nullptr; }
   std::string name_of(PeerId peer) const;
   std::vector<PeerId> authorized_ids() const;
   Report report() const;
@@ -137,7 +139,7 @@ class Host {
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};
-  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
+  std::optional<asio::signal_set> signals_;  ///< Empty in another program.
   Armed armed_;
   MemberCache cache_;
   std::map<PeerId, Member> cached_;           ///< Peers in the cache file.

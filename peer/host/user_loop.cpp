@@ -1,11 +1,15 @@
 // The meeting of the two threads, which take turns.
 #include "peer/host/user_loop.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
@@ -17,9 +21,13 @@ struct UserLoop::Meeting {
   /// The function that the loop has called while it is the worker's turn.
   enum class At { step_over, reduce };
 
-  /// The worker lets the loop run, and waits for its next call. Returns false if the loop has left.
-  bool hand_over() {
+  /// The worker lets the loop make up to `steps` steps, and waits for its next call after them.
+  /// Returns false if the loop has left.
+  bool hand_over(std::uint64_t steps = 1) {
     std::unique_lock lock(mutex);
+    granted = steps;
+    made = 0;
+    score = {};
     if (has_left) return false;
     turn = Turn::user;
     wake.notify_all();
@@ -34,11 +42,19 @@ struct UserLoop::Meeting {
     return !is_over;
   }
 
-  /// The loop passes the turn to the worker, and waits for its own.
-  bool call(At where) {
+  /// The loop passes the turn to the worker.
+  void pass_on(At where) {
     at = where;
     tell([this] { turn = Turn::worker; });
-    return await();
+  }
+
+  /// Counts a step. True if the loop may make another one without waiting.
+  bool count(const Score& step) {
+    score += step;
+    ++made;
+    if (made >= granted) return false;
+    const std::lock_guard lock(mutex);
+    return turn == Turn::user && !is_over && !has_left && !should_stop;
   }
 
   template <class Change>
@@ -70,10 +86,14 @@ struct UserLoop::Meeting {
 
   Layout layout;
   std::vector<float> parameters;
+  UserModel model;  ///< Where the model is, if not in `parameters`; these are then a copy.
   std::size_t samples = 1;
   At at = At::step_over;
-  Score score;                ///< Score given with the last call.
-  std::span<float> gradient;  ///< Gradient given to reduce().
+  Score score;                ///< The sum of the scores since the loop got its turn.
+  std::uint64_t granted = 0;  ///< Steps that the loop may make in this turn.
+  std::uint64_t made = 0;     ///< Steps that it has made in this turn.
+  UserGradient gradient;      ///< Gradient given to reduce().
+  Score reduced_score;        ///< Score given to reduce().
   Reduced reduced;            ///< The next result of reduce().
   bool must_reduce = false;   ///< The present step needs its gradient reduced.
   bool has_reduced = false;   ///< The present step's gradient has been reduced.
@@ -85,13 +105,21 @@ class UserLoop::Face final : public Learner {
  public:
   explicit Face(std::shared_ptr<Meeting> meeting) : own_(std::move(meeting)) {}
   ~Face() override {
+    give_back();
     own_->tell([this] { own_->is_over = true; });
   }
 
   const Layout& layout() const override { return own_->layout; }
   std::size_t samples() const override { return own_->samples; }
-  std::span<const float> parameters() const override { return own_->parameters; }
-  std::span<float> live_parameters() override { return own_->parameters; }
+  std::span<const float> parameters() const override {
+    fetch();
+    return own_->parameters;
+  }
+  std::span<float> live_parameters() override {
+    fetch();
+    is_changed_ = true;
+    return own_->parameters;
+  }
   std::uint64_t step() const override { return step_; }
   double learning_rate() const override { return own_->read(own_->learning_rate); }
 
@@ -101,15 +129,18 @@ class UserLoop::Face final : public Learner {
     own_->reduced = {.again = std::exchange(waits_for_sum_, false)};
     is_stale_ = false;
     for (std::uint64_t made = 0; made < count && !own_->read(own_->should_stop);) {
-      if (!own_->hand_over()) break;
-      own_->reduced = {};
-      if (own_->at == Meeting::At::reduce) {
-        if (direct) direct(own_->gradient);
+      // Each gradient needs a call, steps without one only count.
+      const bool goes_on = hand_over(direct ? 1 : count - made);
+      if (goes_on && own_->at == Meeting::At::reduce) {
+        own_->reduced = {};
+        if (direct) change_gradient(direct);
         continue;
       }
+      own_->reduced = {};
       score += own_->score;
-      ++made;
-      ++step_;
+      made += own_->made;
+      step_ += own_->made;
+      if (!goes_on) break;
     }
     return score;
   }
@@ -120,29 +151,62 @@ class UserLoop::Face final : public Learner {
     own_->must_reduce = true;
     while (!waits_for_sum_ || is_stale_) {
       own_->reduced = {.again = std::exchange(is_stale_, false)};
-      waits_for_sum_ = own_->hand_over();
+      waits_for_sum_ = hand_over();
       // A loop that has left contributes zeros to the present sum.
       if (!waits_for_sum_) {
         std::ranges::fill(out, 0.0F);
         return {};
       }
     }
-    std::ranges::copy(own_->gradient, out.begin());
-    return own_->score;
+    own_->gradient.read(out);
+    return own_->reduced_score;
   }
 
   void update(std::span<const float> mean, std::size_t samples) override {
     if (has_ended()) return;
     check(waits_for_sum_ && !is_stale_, "a user's loop is given the sum of its own gradient");
     waits_for_sum_ = false;
-    std::ranges::copy(mean, own_->gradient.begin());
+    own_->gradient.write(mean);
     own_->reduced = {.samples = samples};
-    if (own_->hand_over()) ++step_;
+    hand_over();
+    step_ += own_->made;
   }
 
   void go_on_at(std::uint64_t step) override {
     step_ = step;
     is_stale_ = waits_for_sum_;
+  }
+
+  void adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
+                   std::uint64_t step, std::uint64_t /*updates*/) override {
+    adopt(parameters, step);
+    if (own_->model.write_state) own_->model.write_state(optimizer);
+  }
+  std::size_t optimizer_size() const override { return own_->model.state_size; }
+  void copy_optimizer(std::span<float> out) const override {
+    if (own_->model.read_state) own_->model.read_state(out);
+  }
+  OptimizerState optimizer_state() const override {
+    OptimizerState state = Learner::optimizer_state();
+    if (own_->model.state_size == 0) return state;
+    std::vector<float> values(own_->model.state_size);
+    copy_optimizer(values);
+    state.vectors.emplace_back(state_name, std::move(values));
+    return state;
+  }
+  std::string restore(std::span<const float> parameters, const OptimizerState& state) override {
+    const auto named = std::ranges::find(state.vectors, state_name, [](const auto& vector) {
+      return std::string_view(vector.first);
+    });
+    const std::size_t saved = named == state.vectors.end() ? 0 : named->second.size();
+    if (saved != own_->model.state_size) {
+      return fmt::format("the user's state has {} numbers there and {} here", saved,
+                         own_->model.state_size);
+    }
+    const std::string problem =
+        Learner::restore(parameters, {.vectors = {}, .step = state.step, .updates = state.updates});
+    if (problem.empty() && saved > 0) own_->model.write_state(named->second);
+    return problem;
   }
 
   void set_update_factor(double factor) override {
@@ -157,8 +221,35 @@ class UserLoop::Face final : public Learner {
   bool has_ended() const override { return own_->read(own_->has_left); }
 
  private:
+  /// The name of the user's state in a checkpoint.
+  static constexpr std::string_view state_name = "user_state";
+
+  /// Makes sure that the vector is the user's model.
+  void fetch() const {
+    if (own_->model.read && !std::exchange(is_fetched_, true)) own_->model.read(own_->parameters);
+  }
+  /// Gives the user the model if it has changed. Afterwards the user changes it.
+  void give_back() {
+    if (own_->model.write && std::exchange(is_changed_, false)) {
+      own_->model.write(own_->parameters);
+    }
+    is_fetched_ = false;
+  }
+  bool hand_over(std::uint64_t steps = 1) {
+    give_back();
+    return own_->hand_over(steps);
+  }
+  void change_gradient(const Direct& direct) {
+    std::vector<float> values(own_->parameters.size());
+    own_->gradient.read(values);
+    direct(values);
+    own_->gradient.write(values);
+  }
+
   std::shared_ptr<Meeting> own_;
   std::uint64_t step_ = 0;
+  mutable bool is_fetched_ = false;
+  bool is_changed_ = false;
   bool waits_for_sum_ = false;  ///< The loop waits in reduce() for the sum with its gradient.
   bool is_stale_ = false;       ///< The model of that gradient was replaced.
 };
@@ -169,6 +260,12 @@ UserLoop::UserLoop(Layout layout, std::vector<float> parameters, std::size_t sam
   meeting_->layout = std::move(layout);
   meeting_->parameters = std::move(parameters);
   meeting_->samples = samples;
+}
+
+UserLoop::UserLoop(Layout layout, UserModel model, std::size_t samples)
+    : UserLoop(layout, std::vector<float>(layout.size()), samples) {
+  check(model.read && model.write, "a model in the user's memory can be read and written");
+  meeting_->model = std::move(model);
 }
 
 UserLoop::~UserLoop() { leave(); }
@@ -183,22 +280,54 @@ bool UserLoop::begin() { return meeting_->await(); }
 std::span<float> UserLoop::parameters() { return meeting_->parameters; }
 
 bool UserLoop::step_over(const Score& score) {
+  give_step(score);
+  return meeting_->await();
+}
+
+void UserLoop::give_step(const Score& score) {
   if (meeting_->must_reduce && !meeting_->has_reduced) {
     throw std::logic_error("this run needs every step's gradient: call reduce() before the step");
   }
   meeting_->has_reduced = false;
-  meeting_->score = score;
-  return meeting_->call(Meeting::At::step_over);
+  if (!meeting_->count(score)) meeting_->pass_on(Meeting::At::step_over);
 }
 
 Reduced UserLoop::reduce(std::span<float> gradient, const Score& score) {
   check(gradient.size() == meeting_->parameters.size(), "a gradient has the layout's size");
+  return reduce(
+      {.read = [gradient](std::span<float> to) { std::ranges::copy(gradient, to.begin()); },
+       .write =
+           [gradient](std::span<const float> from) { std::ranges::copy(from, gradient.begin()); }},
+      score);
+}
+
+Reduced UserLoop::reduce(UserGradient gradient, const Score& score) {
+  give_gradient(std::move(gradient), score);
+  if (!meeting_->await()) return {.is_over = true};
+  return take_reduced();
+}
+
+void UserLoop::give_gradient(UserGradient gradient, const Score& score) {
   if (std::exchange(meeting_->has_reduced, true)) {
     throw std::logic_error("a step has one gradient: call step_over() before the next reduce()");
   }
-  meeting_->gradient = gradient;
-  meeting_->score = score;
-  if (!meeting_->call(Meeting::At::reduce)) return {.is_over = true};
+  // Without a sum or a rule that changes gradients, there is nothing to wait for.
+  if (!needs_gradient()) return;
+  meeting_->gradient = std::move(gradient);
+  meeting_->reduced_score = score;
+  meeting_->pass_on(Meeting::At::reduce);
+}
+
+auto UserLoop::wait(Duration patience) -> Waited {
+  std::unique_lock lock(meeting_->mutex);
+  const auto may_return = [this] {
+    return meeting_->turn == Meeting::Turn::user || meeting_->is_over;
+  };
+  if (!meeting_->wake.wait_for(lock, patience, may_return)) return Waited::is_late;
+  return meeting_->is_over ? Waited::is_over : Waited::may_go_on;
+}
+
+Reduced UserLoop::take_reduced() {
   meeting_->has_reduced = !meeting_->reduced.again;
   return meeting_->reduced;
 }
@@ -206,6 +335,8 @@ Reduced UserLoop::reduce(std::span<float> gradient, const Score& score) {
 void UserLoop::set_learning_rate(double learning_rate) {
   meeting_->tell([&] { meeting_->learning_rate = learning_rate; });
 }
+
+bool UserLoop::needs_gradient() const { return meeting_->must_reduce || meeting_->reduced.again; }
 
 double UserLoop::update_factor() const { return meeting_->read(meeting_->factor); }
 double UserLoop::progress() const { return meeting_->read(meeting_->progress); }

@@ -3,13 +3,35 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "base/time.hpp"
 #include "train/learner/learner.hpp"
 
 namespace gv {
+
+/// How a model that stays in the user's memory is copied to one vector and back. The worker calls
+/// these functions only while the loop waits in a call of UserLoop, or after it has left.
+/// Parameters are copied only when another part of the peer needs them or has changed them, so most
+/// steps copy nothing.
+struct UserModel {
+  std::function<void(std::span<float> parameters)> read;         ///< Copies the user's to these.
+  std::function<void(std::span<const float> parameters)> write;  ///< Copies these to the user's.
+  /// The number of floats of what a peer needs besides the parameters to go on exactly, such as an
+  /// optimiser's moments. All must be finite.
+  std::size_t state_size = 0;
+  std::function<void(std::span<float> state)> read_state;
+  std::function<void(std::span<const float> state)> write_state;
+};
+
+/// The same for the gradient of a step.
+struct UserGradient {
+  std::function<void(std::span<float> gradient)> read;
+  std::function<void(std::span<const float> gradient)> write;
+};
 
 /// The result of reduce().
 struct Reduced {
@@ -26,7 +48,8 @@ struct Reduced {
 /// The model belongs to the loop from the return of begin(), step_over() or reduce() until the next
 /// call of step_over() or reduce(). During these calls it belongs to the worker, which adds forces
 /// to it, mixes it or copies it. So only one of the two threads runs at any time, and neither sees
-/// a model while the other changes it.
+/// a model while the other changes it. Where no gradient is reduced, the worker lets the loop make
+/// all steps of a job at once, and the calls between them only count.
 ///
 /// The loop for a run with gossip or mixing, or with local steps:
 ///
@@ -46,6 +69,8 @@ class UserLoop {
   /// `parameters` is the model before the first step. `samples` is the number of samples that the
   /// loop learns from, which may be its weight in a mean.
   UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples = 1);
+  /// The model stays in the user's memory, and parameters() may not be called.
+  UserLoop(Layout layout, UserModel model, std::size_t samples = 1);
   UserLoop(const UserLoop&) = delete;
   UserLoop& operator=(const UserLoop&) = delete;
   /// Calls leave().
@@ -69,9 +94,27 @@ class UserLoop {
   /// peers sum gradients, waits for the sum and sets `gradient` to the mean. Throws
   /// std::logic_error at the second gradient of a step, unless the first had to be computed again.
   Reduced reduce(std::span<float> gradient, const Score& score);
+  /// The same for a gradient that is not one vector.
+  Reduced reduce(UserGradient gradient, const Score& score);
+
+  // ---- The same calls in two parts, for a thread that must not wait for ever ----
+
+  enum class Waited { may_go_on, is_over, is_late };
+
+  /// Passes the turn to the worker as step_over() and reduce() do, and does not wait.
+  void give_step(const Score& score);
+  void give_gradient(UserGradient gradient, const Score& score);
+  /// Waits for the own turn, for `patience` at most. Called until it is not late any more, also in
+  /// place of begin().
+  Waited wait(Duration patience);
+  /// The result of reduce(), once the wait after give_gradient() is over.
+  Reduced take_reduced();
 
   /// Sets the learning rate of the next step, which some mixing rules need.
   void set_learning_rate(double learning_rate);
+
+  /// True if the next step's gradient must pass through reduce().
+  bool needs_gradient() const;
 
   /// The factor for each change of the parameters, and the progress of the swarm.
   double update_factor() const;

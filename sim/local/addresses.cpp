@@ -30,15 +30,13 @@ PeerAddresses::PeerAddresses(asio::io_context& io, std::size_t number, bool behi
       control_(io, own_),
       lanes_(io, own_) {}
 
-std::vector<std::string> PeerAddresses::arguments() const {
-  std::vector<std::string> list{"--listen", fmt::format("{}:{}", own_.to_string(), control_.port()),
-                                "--lane-port", std::to_string(lanes_.port())};
-  if (behind_proxy_) {
-    // A Unix socket would bypass the proxy.
-    list.insert(list.end(),
-                {"--advertise", advertised(), "--dial-from", own_.to_string(), "--lane", "tls"});
-  }
-  return list;
+void PeerAddresses::set(PeerArguments& arguments) const {
+  arguments.host.listen = fmt::format("{}:{}", own_.to_string(), control_.port());
+  arguments.host.lane_port = lanes_.port();
+  if (!behind_proxy_) return;
+  arguments.host.advertise = advertised();
+  arguments.host.dial_from = own_.to_string();
+  arguments.lane = "tls";  // A Unix socket would bypass the proxy.
 }
 
 std::string PeerAddresses::advertised() const {

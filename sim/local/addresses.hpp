@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "peer/host/peer_arguments.hpp"
+
 namespace gv {
 
 /// A TCP port at one address, reserved during this object's lifetime. It is bound but never
@@ -34,8 +36,8 @@ class PeerAddresses {
   /// it listens at 127.0.0.1 and advertises that.
   PeerAddresses(asio::io_context& io, std::size_t number, bool behind_proxy);
 
-  /// The arguments for `grapevine peer`.
-  std::vector<std::string> arguments() const;
+  /// Sets the arguments about addresses and lanes.
+  void set(PeerArguments& arguments) const;
   std::string advertised() const;
 
   const asio::ip::address& own() const { return own_; }

@@ -21,6 +21,7 @@
 
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/given_peer.hpp"
 #include "peer/host/host.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/host/peer_socket.hpp"
@@ -28,6 +29,7 @@
 #include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"
 #include "sim/local/process_group.hpp"
+#include "sim/local/program_summary.hpp"
 #include "sim/local/real_scenario.hpp"
 #include "sim/local/summary.hpp"
 #include "sim/local/table.hpp"
@@ -66,6 +68,7 @@ class Launch {
 
  private:
   void prepare();
+  PeerArguments arguments_for(std::size_t number, bool resume) const;
   void start_peer(std::size_t number, bool resume);
   void wait_for_address(LaunchedPeer& peer);
   void begin_scenario();
@@ -126,40 +129,42 @@ void Launch::prepare() {
                       .tell = [this](const std::string& line) { table_.tell(line); }});
 }
 
-void Launch::start_peer(std::size_t number, bool resume) {
-  LaunchedPeer& peer = peers_[number];
+PeerArguments Launch::arguments_for(std::size_t number, bool resume) const {
+  const LaunchedPeer& peer = peers_[number];
+  PeerArguments arguments{.key = (peer.folder() / "key").string(),
+                          .authorized = (folder_ / "authorized_peers").string(),
+                          .folder = peer.folder().string(),
+                          .lane = {},
+                          .shard = fmt::format("{}/{}", number, options_.peers)};
+  HostOptions& host = arguments.host;
+  host.config_path = config_path_;
+  host.name = peer.name();
+  host.resume = resume || options_.resume;
   // A peer that starts later finds the others training and need not wait.
-  std::size_t wait_for = options_.peers;
-  if (faults_) wait_for = faults_->has_begun() ? 1 : faults_->starters();
-  std::vector<std::string> arguments = {options_.program.string(),
-                                        "peer",
-                                        config_path_,
-                                        "--name",
-                                        peer.name(),
-                                        "--folder",
-                                        peer.folder().string(),
-                                        "--key",
-                                        (peer.folder() / "key").string(),
-                                        "--authorized",
-                                        (folder_ / "authorized_peers").string(),
-                                        "--shard",
-                                        fmt::format("{}/{}", number, options_.peers),
-                                        "--wait-for",
-                                        std::to_string(wait_for)};
-  std::vector<std::string> places{"--listen", "127.0.0.1:0"};
-  std::vector<std::string> joins;
+  host.wait_for = options_.peers;
   if (faults_) {
-    places = faults_->arguments(number);
-    joins = faults_->joins_for(number);
-  } else if (!first_address_.empty()) {
-    joins.push_back(first_address_);
+    host.wait_for = faults_->has_begun() ? 1 : faults_->starters();
+    faults_->set_addresses(number, arguments);
+    host.join = faults_->joins_for(number);
+  } else {
+    host.listen = "127.0.0.1:0";
+    if (!first_address_.empty()) host.join = {first_address_};
   }
-  arguments.insert(arguments.end(), places.begin(), places.end());
-  for (const std::string& address : joins) {
-    arguments.insert(arguments.end(), {"--join", address});
+  return arguments;
+}
+
+void Launch::start_peer(std::size_t number, bool resume) {
+  const PeerArguments arguments = arguments_for(number, resume);
+  std::vector<std::string> words;
+  if (options_.command.empty()) {
+    words = command_line(arguments);
+    words.insert(words.begin(), {options_.program.string(), "peer"});
+  } else {
+    words = options_.command;
+    words.insert(words.begin(),
+                 {"/usr/bin/env", std::string(given_variable) + "=" + given_text(arguments)});
   }
-  if (resume || options_.resume) arguments.emplace_back("--resume");
-  peer.start(arguments);
+  peers_[number].start(words);
 }
 
 void Launch::wait_for_address(LaunchedPeer& peer) {
@@ -284,7 +289,9 @@ void Launch::on_interrupt() {
   ++interrupts_;
   interrupted_ = Clock::now();
   if (faults_) faults_->injector().cancel();
-  for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : SIGTERM);
+  // A program of the user's ends its loop, and with it its peer, as after Ctrl-C.
+  const int gently = options_.command.empty() ? SIGTERM : SIGINT;
+  for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : gently);
   table_.tell(interrupts_ > 1 ? "stopping the peers at once"
                               : "the peers leave with a checkpoint; once more to stop at once");
 }
@@ -337,6 +344,10 @@ int Launch::run() {
   }
   std::optional<FaultReport> report;
   if (faults_) report = faults_->report();
+  if (!options_.command.empty()) {
+    print_program_summary(folder_, outcomes, report, wall);
+    return clean ? 0 : 1;
+  }
   const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, report, wall);
   return clean && evaluated ? 0 : 1;
 }
@@ -354,7 +365,8 @@ int launch(const LaunchOptions& options) {
   add(problems_on_processes(rules, options.peers, files.config.network.lane, place));
   add(neighbours_problems(files, options.config));
   if (problems.empty()) problems = switch_problems(files, place);
-  if (problems.empty()) problems = problems_at_start(files);
+  // A program of the user's has a model and data of its own.
+  if (problems.empty() && options.command.empty()) problems = problems_at_start(files);
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gv {
 
@@ -14,6 +15,8 @@ struct LaunchOptions {
   std::filesystem::path folder;   ///< The run's folder. Empty means a new one below the config's.
   std::filesystem::path program;  ///< The grapevine binary.
   bool resume = false;            ///< Continue the run found in `folder`.
+  /// A program that joins the run by the library, started in place of each peer; empty: none.
+  std::vector<std::string> command;
   std::string faults;  ///< A file of faults. Empty means the config's own, if it has any.
 };
 

@@ -56,8 +56,8 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
                       .tell = std::move(calls.tell)});
 }
 
-std::vector<std::string> RealScenario::arguments(std::size_t peer) const {
-  return addresses_[peer].arguments();
+void RealScenario::set_addresses(std::size_t peer, PeerArguments& arguments) const {
+  addresses_[peer].set(arguments);
 }
 
 std::vector<std::string> RealScenario::joins_for(std::size_t peer) const {

@@ -34,8 +34,8 @@ class RealScenario {
                std::deque<LaunchedPeer>& peers, Calls calls);
   RealScenario(const RealScenario&) = delete;
 
-  /// Address arguments for `grapevine peer`, the same in every incarnation.
-  std::vector<std::string> arguments(std::size_t peer) const;
+  /// Sets the arguments about addresses and lanes, the same in every incarnation.
+  void set_addresses(std::size_t peer, PeerArguments& arguments) const;
 
   /// Addresses of running peers, enough for a newcomer to find one that it can reach.
   std::vector<std::string> joins_for(std::size_t peer) const;

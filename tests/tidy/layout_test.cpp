@@ -68,6 +68,7 @@ const std::vector<Folder> layout = {
       "unistd.h"},
      false,
      true},
+    {"peer/library/", {"peer/host/"}, {"fmt/", "toml++/", "unistd.h"}},
     {"sim/", {"peer/config/"}, {"fmt/"}, true},
     {"sim/virtual/", {"sim/"}, {"fmt/", "nlohmann/"}, true},
     {"sim/local/",

@@ -1,0 +1,20 @@
+// What a launcher has given to the program in an environment variable.
+#pragma once
+
+#include <string>
+
+#include "base/problems.hpp"
+#include "peer/host/peer_arguments.hpp"
+
+namespace gv {
+
+/// The variable in which a launcher gives a program the arguments of its peer, as a JSON object.
+inline constexpr const char* given_variable = "GRAPEVINE_PEER";
+
+/// The text for that variable.
+std::string given_text(const PeerArguments& arguments);
+
+/// Replaces those arguments that the text names. Returns what is wrong with it.
+Problems take_given(const std::string& text, PeerArguments& arguments);
+
+}  // namespace gv

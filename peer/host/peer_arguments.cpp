@@ -1,0 +1,183 @@
+// Reads keys and lists, and checks names, addresses and shards.
+#include "peer/host/peer_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "net/identity.hpp"
+#include "peer/host/network_options.hpp"
+
+namespace gv {
+namespace {
+
+/// A shard given as "K/N" with K < N, and N at most run_peers_max.
+struct Shard {
+  std::size_t number = 0;
+  std::size_t of = 1;
+};
+
+std::optional<Shard> parse_shard(const std::string& text) {
+  Shard shard;
+  const char* end = text.data() + text.size();
+  const auto [slash, error] = std::from_chars(text.data(), end, shard.number);
+  if (error != std::errc() || slash == end || *slash != '/') return std::nullopt;
+  const auto [last, second_error] = std::from_chars(slash + 1, end, shard.of);
+  if (second_error != std::errc() || last != end || shard.number >= shard.of) return std::nullopt;
+  if (shard.of > run_peers_max) return std::nullopt;
+  return shard;
+}
+
+/// True for "HOST:PORT" with a port from 0 to 65535. Port 0 means any free port.
+bool is_listen_address(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos) return false;
+  // Replace "any host" and "any port" by values that the check for dialled addresses accepts.
+  const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
+  return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
+}
+
+bool is_any_interface(const std::string& address) {
+  const std::string host = host_part(address);
+  return host == "0.0.0.0" || host == "::" || host == "*";
+}
+
+/// Lists what is wrong with the given addresses. Addresses are never guessed.
+Problems address_problems(const std::string& listen, const std::string& advertise,
+                          const std::vector<std::string>& join) {
+  Problems problems;
+  if (!listen.empty() && !is_listen_address(listen)) {
+    problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", listen),
+                        "write for example 192.0.2.1:7000, or port 0 for any free one"});
+  } else if (!listen.empty() && is_any_interface(listen) && advertise.empty()) {
+    problems.push_back(
+        {"--listen", "this listens everywhere, and others cannot dial '" + host_part(listen) + "'",
+         "say with --advertise HOST:PORT what they should dial"});
+  }
+  if (!advertise.empty() && (!is_listen_address(advertise) || is_any_interface(advertise))) {
+    problems.push_back({"--advertise", fmt::format("'{}' cannot be dialled", advertise),
+                        "write the HOST:PORT at which others reach this peer"});
+  }
+  for (const std::string& address : join) {
+    const auto at = address.find('@');
+    if (is_address(at == std::string::npos ? address : address.substr(at + 1))) continue;
+    problems.push_back({"--join", fmt::format("'{}' is not HOST:PORT or NAME@HOST:PORT", address),
+                        "write the address a running peer prints as advertised"});
+  }
+  return problems;
+}
+
+/// Overrides the config's choice of lanes with the one given.
+Problems choose_lane(const std::string& given, NetworkConfig& network) {
+  if (given.empty()) return {};
+  const auto lane = lane_names.find(given);
+  if (!lane) return {no_lane(given)};
+  if (lane == LaneKind::plain && !network.trusted) {
+    return {{"--lane", "plain lanes on a network that is not trusted",
+             "set network.trusted = true in the config if nobody can listen in, or use tls"}};
+  }
+  network.lane = *lane;
+  return {};
+}
+
+}  // namespace
+
+Problem no_lane(const std::string& name) {
+  return {"--lane", "'" + name + "' is no kind of lane", "write auto, tls, plain or unix"};
+}
+
+std::vector<std::string> command_line(const PeerArguments& arguments) {
+  const HostOptions& host = arguments.host;
+  std::vector<std::string> words;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  if (!host.config_path.empty()) words.push_back(host.config_path);
+  add("--key", arguments.key);
+  add("--authorized", arguments.authorized);
+  add("--name", host.name);
+  add("--folder", arguments.folder);
+  add("--listen", host.listen);
+  add("--advertise", host.advertise);
+  add("--dial-from", host.dial_from);
+  if (host.lane_port > 0) add("--lane-port", std::to_string(host.lane_port));
+  add("--lane", arguments.lane);
+  for (const std::string& address : host.join) add("--join", address);
+  add("--shard", arguments.shard);
+  add("--wait-for", std::to_string(host.wait_for));
+  if (host.resume) words.emplace_back("--resume");
+  if (host.quiet) words.emplace_back("--quiet");
+  return words;
+}
+
+ParsedConfig read_config(const std::string& path, const ConfigOverrides& overrides) {
+  return path.empty() ? ParsedConfig{default_config(), {}} : parse_config_file(path, overrides);
+}
+
+Problems prepare(const PeerArguments& arguments, HostOptions& options, const ReadConfig& read) {
+  Problems problems;
+  const auto add = [&](const Problems& more) {
+    problems.insert(problems.end(), more.begin(), more.end());
+  };
+  const std::optional<Shard> shard = parse_shard(arguments.shard);
+  ConfigOverrides overrides;
+  if (shard) overrides.peers = shard->of;
+  ParsedConfig parsed = read(options.config_path, overrides);
+  add(parsed.problems);
+  options.config = std::move(parsed.config);
+  options.places = std::move(parsed.places);
+  LoadedKeyPair key = load_key_pair(arguments.key);
+  add(key.problems);
+  options.identity = key.pair;
+  options.authorized_file = arguments.authorized;
+  LoadedAuthorizedPeers authorized = load_authorized_peers(arguments.authorized);
+  add(authorized.problems);
+
+  std::optional<std::size_t> position;
+  for (std::size_t i = 0; i < authorized.peers.size(); ++i) {
+    if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key)
+      position = i;
+  }
+  if (!options.name.empty() && !is_peer_name(options.name)) {
+    problems.push_back({"--name", "this is not a name",
+                        "use 1 to 64 letters, digits, dots, dashes or underscores"});
+  }
+  if (options.name.empty()) {
+    options.name = position ? authorized.peers[*position].name
+                            : to_string(peer_id(options.identity.public_key));
+  }
+  options.authorized = std::move(authorized.peers);
+  if (!arguments.shard.empty()) {
+    if (shard) {
+      options.shard = shard->number;
+      options.config.run.peers = shard->of;
+    } else {
+      problems.push_back(
+          {"--shard", fmt::format("'{}' is not a shard", arguments.shard),
+           fmt::format("write K/N with K from 0 to N-1 and N at most {}, for example 0/4",
+                       run_peers_max)});
+    }
+  } else if (position) {
+    options.shard = *position % options.config.run.peers;
+  } else if (key.problems.empty() && authorized.problems.empty()) {
+    problems.push_back({arguments.authorized, "this peer's own key is not in the allow-list",
+                        "add it (its place decides the shard), or choose one with --shard K/N"});
+  }
+  add(address_problems(options.listen, options.advertise, options.join));
+  if (options.listen.empty() && options.join.empty()) {
+    problems.push_back({"--listen", "neither --listen nor --join is given, so no peer can be met",
+                        "give --listen HOST:PORT, --join HOST:PORT, or both"});
+  }
+  options.folder = arguments.folder.empty()
+                       ? std::filesystem::path(options.config.run.folder) / options.name
+                       : std::filesystem::path(arguments.folder);
+  add(choose_lane(arguments.lane, options.config.network));
+  return problems;
+}
+
+}  // namespace gv

@@ -1,0 +1,41 @@
+// Turns what a person says about one peer into the options of its host.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "peer/config/config.hpp"
+#include "peer/host/host.hpp"
+
+namespace gv {
+
+/// The arguments of a peer that need parsing before they become options, and the host's own
+/// options.
+struct PeerArguments {
+  HostOptions host;
+  std::string key = "key";
+  std::string authorized = "authorized_peers";
+  std::string folder;
+  std::string lane;   ///< Overrides the config's kind of lanes; empty: it does not.
+  std::string shard;  ///< "K/N"; empty: by the place in the allow-list.
+};
+
+/// The words of a command `grapevine peer` with these arguments, after these two.
+std::vector<std::string> command_line(const PeerArguments& arguments);
+
+/// The problem of a name that is not a kind of lane.
+Problem no_lane(const std::string& name);
+
+/// Reads the config file at `path`; empty: the built-in config.
+ParsedConfig read_config(const std::string& path, const ConfigOverrides& overrides);
+using ReadConfig =
+    std::function<ParsedConfig(const std::string& path, const ConfigOverrides& overrides)>;
+
+/// Reads the files that the arguments name, fills in omitted arguments, and returns all problems.
+/// `options` begins as a copy of `arguments.host`.
+Problems prepare(const PeerArguments& arguments, HostOptions& options,
+                 const ReadConfig& read = read_config);
+
+}  // namespace gv

@@ -1,0 +1,146 @@
+/* The C interface of Grapevine: a program's own training loop becomes a peer of a swarm.
+ *
+ * A peer joins with the tensors of its model, which stay in the program's memory. The program calls
+ * gv_step() after each optimiser step, and where gradients are summed gv_reduce() before it. Between
+ * calls the tensors belong to the program; during a call the peer may read and change them.
+ *
+ * Every function but gv_problem() returns a result, and gv_problem() says in words what was wrong
+ * and what to do. A handle is used by one thread at a time. A process may have several handles.
+ * After fork() the child may not use them. The library handles no signals, prints nothing, and
+ * leaves no thread behind once gv_free() has returned. */
+#ifndef GRAPEVINE_H
+#define GRAPEVINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define GV_API
+#else
+#define GV_API __attribute__((visibility("default")))
+#endif
+
+/* Changes when a program that was compiled with an older header could misunderstand the library. */
+#define GV_ABI 1
+
+typedef struct gv_peer gv_peer;
+
+/* Values are never used again for something else. */
+typedef int32_t gv_result;
+enum {
+  GV_OK = 0,
+  GV_OVER = 1,           /* Training is over. The tensors hold the final model. */
+  GV_PENDING = 2,        /* Still waiting: call gv_wait(). */
+  GV_WRONG_ARGUMENT = 3, /* The call is wrong. Nothing has changed. */
+  GV_REFUSED = 4,        /* The operator must mend a file, a setting or an argument. */
+  GV_UNREACHABLE = 5,    /* No authorised peer answered. */
+  GV_FAILED = 6          /* The machine or the peer failed. */
+};
+
+enum { GV_F32 = 0, GV_F16 = 1, GV_BF16 = 2, GV_F64 = 3, GV_I64 = 4 };
+
+enum {
+  GV_MEAN = 0, /* Part of the model: peers pull it together or average it. */
+  GV_STATE = 1 /* What else is needed to go on exactly, such as an optimiser's moments: part of
+                  checkpoints, and in mode `allreduce` of what a newcomer gets. Finite numbers. */
+};
+
+/* One tensor in the program's memory, dense and in row-major order. It must stay there until
+ * gv_free(). All peers of a swarm must name the same GV_MEAN tensors with the same shapes in the
+ * same order. */
+typedef struct gv_tensor {
+  size_t size;      /* sizeof(gv_tensor) */
+  const char* name; /* Unique among the tensors of its role. */
+  void* data;
+  const uint64_t* shape; /* NULL: one dimension of `elements`. */
+  uint64_t dimensions;
+  uint64_t elements;
+  uint32_t type; /* GV_F32 to GV_F64; GV_I64 only in a GV_STATE tensor. */
+  uint32_t role;
+} gv_tensor;
+
+/* Text may be NULL where a default is named. The command `grapevine peer --help` says more about
+ * each. Set everything to zero first, and then `size`. What is not given is taken from the
+ * environment variable GRAPEVINE_PEER, in which `grapevine launch -n N -- PROGRAM` puts what each
+ * program needs. */
+typedef struct gv_options {
+  size_t size;            /* sizeof(gv_options) */
+  const char* config;     /* Path of the run's TOML file; NULL: the built-in config. */
+  const char* settings;   /* Further TOML, which replaces what the file says. */
+  const char* key;        /* File with the secret key; NULL: "key". */
+  const char* authorized; /* The allow-list; NULL: "authorized_peers". */
+  const char* name;       /* NULL: by the allow-list. */
+  const char* folder;     /* The peer's run folder; NULL: run.folder of the config, and the name. */
+  const char* listen;     /* "HOST:PORT", port 0 for any; NULL: dial out only. */
+  const char* advertise;  /* "HOST:PORT" that others dial; NULL: the address listened on. */
+  const char* const* join; /* Addresses of running peers. */
+  size_t joins;            /* Their number. */
+  const char* shard;       /* "K/N"; NULL: by the place in the allow-list. */
+  uint64_t wait_for;       /* Begin when this many peers are there; 0: as the config says. */
+  uint64_t samples;        /* Size of this peer's data, which may be its weight; 0: not known. */
+  uint64_t all_samples;    /* Of all peers' data, for a budget in epochs; 0: not known. */
+  double patience_s;       /* A call waits this long at most, then GV_PENDING; 0: for ever. */
+  uint32_t resume;         /* Not 0: go on from the newest checkpoint in the folder. */
+} gv_options;
+
+/* What a call has found out. */
+typedef struct gv_info {
+  size_t size; /* sizeof(gv_info) */
+  uint64_t steps;    /* Steps made by this handle. */
+  uint64_t samples;  /* After gv_reduce(): samples in the mean; 0: the gradient is your own. */
+  double progress;   /* Of the swarm's budget, from 0 to 1; 0 where each peer has its own. */
+  double factor;     /* Multiply the next change of the parameters by this. Usually 1. */
+  uint32_t again;    /* After gv_reduce(), not 0: the model was replaced. Compute the gradient anew
+                        and call gv_reduce() again. */
+  uint32_t needs_gradient; /* Not 0: the next step's gradient must pass through gv_reduce(). */
+} gv_info;
+
+/* The GV_ABI that the library was built with. */
+GV_API uint32_t gv_abi(void);
+
+/* What was wrong with the last call of this thread that did not succeed, in a sentence or more.
+ * Valid until the thread's next call. Never NULL. */
+GV_API const char* gv_problem(void);
+
+/* Starts a peer and waits until it may make the first step. Then the tensors hold the model to
+ * begin with: their own, or that of the swarm. Sets *peer also with GV_PENDING. */
+GV_API gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t count,
+                         gv_peer** peer);
+
+/* Reports that an optimiser step is over, on `samples` samples with this mean loss, and waits until
+ * the next may begin. In mode `gossip` it waits for no other peer. `info` may be NULL. */
+GV_API gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* info);
+
+/* Gives the gradient of the mean loss at the present model, as many tensors of the same shapes and in
+ * the same order as the GV_MEAN tensors. Where peers sum gradients, waits for the sum and replaces
+ * the gradient by the mean; elsewhere it does nothing. The gradient must stay there until the call
+ * is over, also while it is pending. */
+GV_API gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count,
+                           uint64_t samples, double loss, gv_info* info);
+
+/* Goes on waiting for the call that has returned GV_PENDING, and returns what it would have. */
+GV_API gv_result gv_wait(gv_peer* peer, gv_info* info);
+
+/* Tells the learning rate of the next step, which some rules of mode `mixing` need. */
+GV_API gv_result gv_set_learning_rate(gv_peer* peer, double learning_rate);
+
+/* Writes the peer's status as JSON and a zero byte to `text`. `*bytes` is the room there, and
+ * becomes what is needed; with too little room the result is GV_WRONG_ARGUMENT. */
+GV_API gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes);
+
+/* Leaves the swarm: saves, tells the others, and waits until that is done. May be called at any time,
+ * also while another call is pending, and again. */
+GV_API gv_result gv_leave(gv_peer* peer);
+
+/* Leaves if the peer has not left, and frees the handle. NULL is ignored. */
+GV_API void gv_free(gv_peer* peer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

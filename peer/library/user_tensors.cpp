@@ -1,0 +1,133 @@
+// Conversions between the types of tensors and floats.
+#include "peer/library/user_tensors.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "consensus/codec/halves.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t floats_of_integer = 4;
+constexpr std::size_t bits_in_float = 16;
+
+/// Copies element by element, because the memory may not be aligned for the type.
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+void read_doubles(const std::byte* from, std::span<float> to) {
+  for (float& value : to) {
+    value = static_cast<float>(load<double>(from));
+    from += sizeof(double);
+  }
+}
+
+void write_doubles(std::span<const float> from, std::byte* to) {
+  for (const float value : from) {
+    const double wide = value;
+    std::memcpy(to, &wide, sizeof wide);
+    to += sizeof wide;
+  }
+}
+
+void read_integers(const std::byte* from, std::span<float> to) {
+  for (std::size_t i = 0; i < to.size(); i += floats_of_integer) {
+    auto bits = load<std::uint64_t>(from);
+    from += sizeof bits;
+    for (std::size_t part = 0; part < floats_of_integer; ++part) {
+      to[i + part] = static_cast<float>(bits & 0xffff);
+      bits >>= bits_in_float;
+    }
+  }
+}
+
+/// Floats that come from another peer may be anything, and are cut to 16 bits each.
+void write_integers(std::span<const float> from, std::byte* to) {
+  for (std::size_t i = 0; i < from.size(); i += floats_of_integer) {
+    std::uint64_t bits = 0;
+    for (std::size_t part = floats_of_integer; part-- > 0;) {
+      const float value = std::isfinite(from[i + part]) ? from[i + part] : 0;
+      bits = bits << bits_in_float | static_cast<std::uint64_t>(std::clamp(value, 0.0F, 65535.0F));
+    }
+    std::memcpy(to, &bits, sizeof bits);
+    to += sizeof bits;
+  }
+}
+
+}  // namespace
+
+std::size_t UserTensor::floats() const {
+  return type == TensorType::i64 ? elements * floats_of_integer : elements;
+}
+
+void UserTensors::add(UserTensor tensor) {
+  size_ += tensor.floats();
+  all_.push_back(std::move(tensor));
+}
+
+bool UserTensors::contains(const std::string& name) const {
+  return std::ranges::find(all_, name, &UserTensor::name) != all_.end();
+}
+
+Layout UserTensors::layout() const {
+  Layout layout;
+  for (const UserTensor& tensor : all_) layout.add(tensor.name, tensor.shape);
+  return layout;
+}
+
+void UserTensors::read(std::span<float> to) const {
+  for (const UserTensor& tensor : all_) {
+    const std::span<float> part = to.first(tensor.floats());
+    to = to.subspan(part.size());
+    switch (tensor.type) {
+      case TensorType::f32:
+        std::memcpy(part.data(), tensor.data, part.size_bytes());
+        break;
+      case TensorType::f16:
+        decode_fp16({tensor.data, 2 * part.size()}, part);
+        break;
+      case TensorType::bf16:
+        decode_bf16({tensor.data, 2 * part.size()}, part);
+        break;
+      case TensorType::f64:
+        read_doubles(tensor.data, part);
+        break;
+      case TensorType::i64:
+        read_integers(tensor.data, part);
+        break;
+    }
+  }
+}
+
+void UserTensors::write(std::span<const float> from) const {
+  for (const UserTensor& tensor : all_) {
+    const std::span<const float> part = from.first(tensor.floats());
+    from = from.subspan(part.size());
+    switch (tensor.type) {
+      case TensorType::f32:
+        std::memcpy(tensor.data, part.data(), part.size_bytes());
+        break;
+      case TensorType::f16:
+        encode_fp16(part, {tensor.data, 2 * part.size()});
+        break;
+      case TensorType::bf16:
+        encode_bf16(part, {tensor.data, 2 * part.size()});
+        break;
+      case TensorType::f64:
+        write_doubles(part, tensor.data);
+        break;
+      case TensorType::i64:
+        write_integers(part, tensor.data);
+        break;
+    }
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,50 @@
+// Tensors in a program's memory, copied to one vector of floats and back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/learner/layout.hpp"
+
+namespace gv {
+
+enum class TensorType : std::uint32_t { f32, f16, bf16, f64, i64 };
+
+/// A dense tensor in row-major order, in memory that is not ours.
+struct UserTensor {
+  std::string name;
+  std::byte* data = nullptr;
+  std::vector<std::size_t> shape;
+  std::size_t elements = 0;
+  TensorType type = TensorType::f32;
+
+  /// Number of floats that hold its values exactly, but for an f64, which is rounded. An integer
+  /// takes four, each with 16 of its bits, so that all are finite.
+  std::size_t floats() const;
+};
+
+/// Some tensors, one behind the other.
+class UserTensors {
+ public:
+  void add(UserTensor tensor);
+  const std::vector<UserTensor>& all() const { return all_; }
+  bool contains(const std::string& name) const;
+
+  /// Number of floats of all.
+  std::size_t size() const { return size_; }
+  Layout layout() const;
+
+  /// Copies the tensors to `to`, which has size() floats.
+  void read(std::span<float> to) const;
+  /// Copies size() floats to the tensors.
+  void write(std::span<const float> from) const;
+
+ private:
+  std::vector<UserTensor> all_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace gv

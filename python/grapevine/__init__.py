@@ -1,0 +1,21 @@
+"""Trains one model on many machines without a master: your own loop becomes a peer.
+
+    import grapevine
+
+    vine = grapevine.join("run.toml", model, optimizer)
+    for x, y in vine.until_over(loader):
+        optimizer.zero_grad()
+        loss = f(model(x), y)
+        loss.backward()
+        vine.reduce()
+        optimizer.step()
+        vine.step(loss)
+
+`join` takes a PyTorch module, or arrays with memory of their own: NumPy arrays, `array.array`,
+anything with the buffer protocol. PyTorch and NumPy are not needed to import this package.
+"""
+
+from ._library import Failed, Problem, Refused, Unreachable
+from ._vine import Reduced, Vine, join
+
+__all__ = ["Failed", "Problem", "Reduced", "Refused", "Unreachable", "Vine", "join"]

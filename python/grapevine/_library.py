@@ -1,0 +1,156 @@
+"""The C interface of libgrapevine, as grapevine.h declares it."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Optional
+
+ABI = 1
+
+OK, OVER, PENDING, WRONG_ARGUMENT, REFUSED, UNREACHABLE, FAILED = range(7)
+F32, F16, BF16, F64, I64 = range(5)
+MEAN, STATE = range(2)
+
+
+class Problem(Exception):
+    """Something is wrong; the text says what, and what to do."""
+
+
+class Refused(Problem):
+    """The operator must mend a file, a setting or an argument."""
+
+
+class Unreachable(Problem):
+    """No authorised peer answered."""
+
+
+class Failed(Problem):
+    """The machine or the peer failed."""
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("data", c_void_p),
+        ("shape", POINTER(c_uint64)),
+        ("dimensions", c_uint64),
+        ("elements", c_uint64),
+        ("type", c_uint32),
+        ("role", c_uint32),
+    ]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("config", c_char_p),
+        ("settings", c_char_p),
+        ("key", c_char_p),
+        ("authorized", c_char_p),
+        ("name", c_char_p),
+        ("folder", c_char_p),
+        ("listen", c_char_p),
+        ("advertise", c_char_p),
+        ("join", POINTER(c_char_p)),
+        ("joins", c_size_t),
+        ("shard", c_char_p),
+        ("wait_for", c_uint64),
+        ("samples", c_uint64),
+        ("all_samples", c_uint64),
+        ("patience_s", c_double),
+        ("resume", c_uint32),
+    ]
+
+
+class Info(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("steps", c_uint64),
+        ("samples", c_uint64),
+        ("progress", c_double),
+        ("factor", c_double),
+        ("again", c_uint32),
+        ("needs_gradient", c_uint32),
+    ]
+
+
+def _names() -> list[str]:
+    """Where the library may be, the likeliest place first."""
+    given = os.environ.get("GRAPEVINE_LIBRARY")
+    if given:
+        return [given]
+    here = Path(__file__).resolve()
+    file = "libgrapevine.so.0"
+    # Beside the package, or in the build of the checkout that the package is a part of.
+    places = [here.parent / file, here.parents[2] / "build" / "release" / file]
+    found = [str(place) for place in places if place.exists()]
+    return found + [ctypes.util.find_library("grapevine") or file]
+
+
+def _load() -> ctypes.CDLL:
+    tried = []
+    for name in _names():
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            tried.append(str(error))
+            continue
+        library.gv_abi.restype = c_uint32
+        if library.gv_abi() != ABI:
+            raise ImportError(
+                f"{name} has the interface {library.gv_abi()}, and this package needs {ABI}; "
+                "install both from one version of Grapevine"
+            )
+        return _declared(library)
+    raise ImportError(
+        f"libgrapevine was not found ({'; '.join(tried)}); build or install Grapevine, or name "
+        "the file in GRAPEVINE_LIBRARY"
+    )
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    tensors = POINTER(Tensor)
+    info = POINTER(Info)
+    arguments = {
+        "gv_join": [POINTER(Options), tensors, c_size_t, POINTER(c_void_p)],
+        "gv_step": [c_void_p, c_uint64, c_double, info],
+        "gv_reduce": [c_void_p, tensors, c_size_t, c_uint64, c_double, info],
+        "gv_wait": [c_void_p, info],
+        "gv_set_learning_rate": [c_void_p, c_double],
+        "gv_status_json": [c_void_p, c_char_p, POINTER(c_size_t)],
+        "gv_leave": [c_void_p],
+    }
+    for name, types in arguments.items():
+        function = getattr(library, name)
+        function.argtypes = types
+        function.restype = c_int32
+    library.gv_problem.restype = c_char_p
+    library.gv_free.argtypes = [c_void_p]
+    library.gv_free.restype = None
+    return library
+
+
+_loaded: Optional[ctypes.CDLL] = None
+
+
+def library() -> ctypes.CDLL:
+    """The loaded library. Raises ImportError if there is none."""
+    global _loaded
+    if _loaded is None:
+        _loaded = _load()
+    return _loaded
+
+
+def checked(result: int) -> int:
+    """Passes on OK, OVER and PENDING, and raises what the others mean."""
+    if result in (OK, OVER, PENDING):
+        return result
+    text = library().gv_problem().decode(errors="replace")
+    if result == WRONG_ARGUMENT:
+        raise ValueError(text)
+    raise {REFUSED: Refused, UNREACHABLE: Unreachable}.get(result, Failed)(text)

@@ -1,0 +1,117 @@
+"""Where arrays and tensors have their numbers, for the C interface.
+
+Nothing is copied: the peer reads and writes the memory itself. So every array must be dense, in
+row-major order, and writable.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, NamedTuple, Sequence
+
+from . import _library as c
+
+_TORCH_TYPES = {
+    "torch.float32": c.F32,
+    "torch.float16": c.F16,
+    "torch.bfloat16": c.BF16,
+    "torch.float64": c.F64,
+    "torch.int64": c.I64,
+}
+_NUMPY_TYPES = {"<f4": c.F32, "<f2": c.F16, "<f8": c.F64, "<i8": c.I64}
+_BUFFER_TYPES = {"f": c.F32, "e": c.F16, "d": c.F64, "q": c.I64, "l": c.I64}
+
+
+class Memory(NamedTuple):
+    """One array's memory, and the object that keeps it alive."""
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    type: int
+    owner: Any
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+def _refuse(name: str, why: str) -> None:
+    raise ValueError(f"'{name}': {why}")
+
+
+def is_torch(value: Any) -> bool:
+    return hasattr(value, "data_ptr") and hasattr(value, "is_contiguous")
+
+
+def _of_torch(name: str, tensor: Any) -> Memory:
+    if tensor.device.type != "cpu":
+        _refuse(name, f"it is on {tensor.device}; a peer shares tensors that are on the CPU")
+    if not tensor.is_contiguous():
+        _refuse(name, "it is not contiguous; call .contiguous() on it first")
+    kind = _TORCH_TYPES.get(str(tensor.dtype))
+    if kind is None:
+        _refuse(name, f"{tensor.dtype} cannot be shared; convert it to a float type")
+    # The alias keeps the memory, also if the tensor is given another.
+    return Memory(name, tensor.data_ptr(), tuple(tensor.shape), kind, tensor.detach())
+
+
+def _of_interface(name: str, array: Any) -> Memory:
+    interface = array.__array_interface__
+    address, read_only = interface["data"]
+    if interface.get("strides") is not None:
+        _refuse(name, "it is not in row-major order; give a copy")
+    if read_only:
+        _refuse(name, "it is read-only; give a copy")
+    kind = _NUMPY_TYPES.get(interface["typestr"])
+    if kind is None:
+        _refuse(name, f"numbers of type {interface['typestr']} cannot be shared; use float32")
+    return Memory(name, address, tuple(interface["shape"]), kind, array)
+
+
+def _of_buffer(name: str, value: Any) -> Memory:
+    try:
+        view = memoryview(value)
+    except TypeError:
+        _refuse(name, f"a {type(value).__name__} has no memory to share; give an array")
+    if view.readonly or not view.c_contiguous:
+        _refuse(name, "it is read-only or not in row-major order; give a copy")
+    kind = _BUFFER_TYPES.get(view.format)
+    if kind is None or (kind == c.I64 and view.itemsize != 8):
+        _refuse(name, f"numbers of type '{view.format}' cannot be shared; use floats")
+    flat = (ctypes.c_char * view.nbytes).from_buffer(view)
+    return Memory(name, ctypes.addressof(flat), tuple(view.shape), kind, flat)
+
+
+def memory_of(name: str, value: Any) -> Memory:
+    """The memory of a PyTorch tensor, a NumPy array, or anything with the buffer protocol."""
+    if is_torch(value):
+        return _of_torch(name, value)
+    if hasattr(value, "__array_interface__"):
+        return _of_interface(name, value)
+    return _of_buffer(name, value)
+
+
+class TensorList:
+    """Tensors as the C interface takes them."""
+
+    def __init__(self, mean: Sequence[Memory], state: Sequence[Memory] = ()) -> None:
+        self.count = len(mean) + len(state)
+        self.array = (c.Tensor * self.count)()
+        self._kept: list[Any] = [mean, state]
+        for at, (memory, role) in enumerate(
+            [(one, c.MEAN) for one in mean] + [(one, c.STATE) for one in state]
+        ):
+            shape = (ctypes.c_uint64 * max(1, len(memory.shape)))(*memory.shape)
+            self._kept.append(shape)
+            self.array[at] = c.Tensor(
+                size=ctypes.sizeof(c.Tensor),
+                name=memory.name.encode(),
+                data=memory.address,
+                shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_uint64)),
+                dimensions=len(memory.shape),
+                elements=memory.elements,
+                type=memory.type,
+                role=role,
+            )

@@ -1,0 +1,314 @@
+"""Joining a swarm, and the calls of a training loop."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import sys
+from types import TracebackType
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Type, Union
+
+from . import _library as c
+from ._memory import Memory, TensorList, is_torch, memory_of
+
+# A waiting call returns to Python this often, so that Ctrl-C and signal handlers are not kept waiting.
+_PATIENCE_S = 0.2
+
+
+class Reduced(NamedTuple):
+    """What `Vine.reduce` has found out."""
+
+    #: Samples of all peers in the mean; 0 where gradients are not summed.
+    samples: int
+    #: The model was replaced by a newer one: compute the gradient again and call `reduce` again.
+    again: bool
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(one) for one in value) + "]"
+    raise ValueError(f"a setting cannot be a {type(value).__name__}; write a number, text or list")
+
+
+def _settings(algorithm: Optional[str], settings: Mapping[str, Any]) -> str:
+    """TOML text of settings whose keys are written `section__key`."""
+    lines = []
+    if algorithm is not None:
+        lines.append(f"run.algorithm = {_toml(algorithm)}")
+    for key, value in settings.items():
+        if "__" not in key:
+            raise TypeError(f"join() has no argument '{key}'; a setting is written section__key")
+        lines.append(f"{key.replace('__', '.')} = {_toml(value)}")
+    return "\n".join(lines)
+
+
+def _named(tensors: Any) -> list[tuple[str, Any]]:
+    """Names and arrays of what may be a mapping, a sequence, or one array."""
+    if isinstance(tensors, Mapping):
+        return [(str(name), value) for name, value in tensors.items()]
+    if isinstance(tensors, (list, tuple)):
+        return [(str(at), value) for at, value in enumerate(tensors)]
+    return [("0", tensors)]
+
+
+class _ArrayModel:
+    """A model of arrays, whose gradients the loop gives to `reduce`."""
+
+    def __init__(self, tensors: Any, state: Any) -> None:
+        self.mean = [memory_of(name, value) for name, value in _named(tensors)]
+        self.state = [memory_of(name, value) for name, value in _named(state)] if state else []
+
+    def gradient(self, given: Any) -> Sequence[Memory]:
+        if given is None:
+            raise TypeError("reduce(gradient) needs the gradient's arrays, as join() the model's")
+        return [memory_of(name, value) for name, value in _named(given)]
+
+    def took(self) -> None:
+        """The mean is in the gradient's own arrays."""
+
+    def check(self) -> None:
+        """Arrays keep their memory."""
+
+    def learning_rate(self) -> Optional[float]:
+        return None
+
+
+def _model_of(tensors: Any, optimizer: Any, state: Any) -> Any:
+    if hasattr(tensors, "named_parameters"):
+        from .torch import ModuleModel
+
+        return ModuleModel(tensors, optimizer, state)
+    if optimizer is not None:
+        raise TypeError("join() takes an optimizer only together with a torch.nn.Module")
+    return _ArrayModel(tensors, state)
+
+
+def _path(value: Union[str, os.PathLike[str], None]) -> Optional[bytes]:
+    return None if value is None else os.fspath(value).encode()
+
+
+class Vine:
+    """One peer in this process. Made by `join`; used by one thread at a time.
+
+    Also a context manager, which leaves at the end of its block.
+    """
+
+    def __init__(self, handle: ctypes.c_void_p, model: Any, tensors: TensorList) -> None:
+        self._handle = handle
+        self._model = model
+        self._tensors = tensors
+        self._info = c.Info(size=ctypes.sizeof(c.Info), factor=1.0)
+        self._is_over = False
+        self._has_left = False
+        self._steps_to_check = 1
+        self._pid = os.getpid()
+        _all.add(self)
+
+    # ---- The loop ----
+
+    def step(self, loss: Any = 0.0, samples: int = 1) -> bool:
+        """Reports that an optimiser step is over. Returns False once training is over.
+
+        `loss` is the step's mean loss, a number or a tensor with one. In gossip no other peer is
+        waited for.
+        """
+        if self._is_over:
+            return False
+        self._steps_to_check -= 1
+        if self._steps_to_check == 0:
+            self._model.check()
+            self._steps_to_check = 64
+        rate = self._model.learning_rate()
+        if rate is not None:
+            c.checked(c.library().gv_set_learning_rate(self._handle, rate))
+        result = c.library().gv_step(self._handle, samples, float(loss), ctypes.byref(self._info))
+        return self._wait(result)
+
+    def reduce(self, gradient: Any = None, samples: int = 1, loss: Any = 0.0) -> Reduced:
+        """Replaces the gradient by the mean of all peers', where peers sum gradients.
+
+        Called after `loss.backward()` and before `optimizer.step()`. For a module the gradients
+        are those of its parameters; for arrays give `gradient` as many arrays as the model has. In
+        gossip, and between sums, it does nothing.
+        """
+        if self._is_over or not self._info.needs_gradient:
+            return Reduced(0, False)
+        given = TensorList(self._model.gradient(gradient))
+        result = c.library().gv_reduce(
+            self._handle, given.array, given.count, samples, float(loss), ctypes.byref(self._info)
+        )
+        if not self._wait(result):
+            return Reduced(0, False)
+        self._model.took()
+        return Reduced(int(self._info.samples), bool(self._info.again))
+
+    def until_over(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Repeats the loader's batches until training is over."""
+        while not self._is_over:
+            is_empty = True
+            for batch in loader:
+                is_empty = False
+                yield batch
+                if self._is_over:
+                    return
+            if is_empty:
+                raise ValueError("until_over(loader): the loader has no batch")
+
+    def leave(self) -> None:
+        """Leaves the swarm: saves, tells the others, and ends. Called again, it does nothing."""
+        if self._has_left or os.getpid() != self._pid:
+            return
+        self._has_left = self._is_over = True
+        try:
+            while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
+                pass
+        finally:
+            c.library().gv_free(self._handle)
+            _all.discard(self)
+
+    # ---- What is known ----
+
+    @property
+    def is_over(self) -> bool:
+        """True once training is over. The model then is the common final one."""
+        return self._is_over
+
+    @property
+    def steps(self) -> int:
+        """Steps made in this process."""
+        return int(self._info.steps)
+
+    @property
+    def progress(self) -> float:
+        """How much of the swarm's budget is used up, from 0 to 1."""
+        return float(self._info.progress)
+
+    @property
+    def factor(self) -> float:
+        """What the next change of the parameters should be multiplied by; usually 1.
+
+        It differs from 1 in gossip where this peer's data would count too little or too much.
+        """
+        return float(self._info.factor)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The peer's status, as `grapevine status --json` prints it."""
+        size = ctypes.c_size_t(1 << 16)
+        while True:
+            text = ctypes.create_string_buffer(size.value)
+            room = size.value
+            result = c.library().gv_status_json(self._handle, text, ctypes.byref(size))
+            if result == c.WRONG_ARGUMENT and size.value > room:
+                continue
+            if c.checked(result) == c.OVER:
+                return {}
+            return json.loads(text.value)
+
+    def __enter__(self) -> Vine:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.leave()
+
+    def _wait(self, result: int) -> bool:
+        """Waits until a call is no longer pending. Returns False if training is over."""
+        while c.checked(result) == c.PENDING:
+            result = c.library().gv_wait(self._handle, ctypes.byref(self._info))
+        self._is_over = result == c.OVER
+        return not self._is_over
+
+
+# Peers that have not left yet. They leave when the interpreter ends.
+_all: set[Vine] = set()
+
+
+@atexit.register
+def _leave_all() -> None:
+    for vine in list(_all):
+        try:
+            vine.leave()
+        except c.Problem as problem:
+            print(f"grapevine: {problem}", file=sys.stderr)
+
+
+def join(
+    config: Union[str, os.PathLike[str], None],
+    tensors: Any,
+    optimizer: Any = None,
+    *,
+    algorithm: Optional[str] = None,
+    key: Union[str, os.PathLike[str], None] = None,
+    authorized: Union[str, os.PathLike[str], None] = None,
+    name: Optional[str] = None,
+    folder: Union[str, os.PathLike[str], None] = None,
+    listen: Optional[str] = None,
+    advertise: Optional[str] = None,
+    join: Sequence[str] = (),
+    shard: Optional[str] = None,
+    wait_for: int = 0,
+    samples: int = 0,
+    all_samples: int = 0,
+    resume: bool = False,
+    state: Any = None,
+    **settings: Any,
+) -> Vine:
+    """Joins a swarm with a model, and returns when the first step may be made.
+
+    `config` is the run's TOML file, or None for what the launcher gave or the built-in one.
+    `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or one. With a
+    module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in
+    lockstep, to newcomers; of arrays `state` names further ones. `algorithm` is a name from
+    `grapevine algorithms`. The other arguments are those of `grapevine peer`, and settings are
+    written `section__key=value`, for example `gossip__period_steps=8`. `samples` is the size of
+    this peer's data and `all_samples` that of all peers', which a budget in epochs needs.
+
+    Raises Refused, Unreachable or Failed, whose texts say what to do.
+    """
+    model = _model_of(tensors, optimizer, state)
+    given = TensorList(model.mean, model.state)
+    addresses = (ctypes.c_char_p * max(1, len(join)))(*[one.encode() for one in join])
+    options = c.Options(
+        size=ctypes.sizeof(c.Options),
+        config=_path(config),
+        settings=_settings(algorithm, settings).encode(),
+        key=_path(key),
+        authorized=_path(authorized),
+        name=_path(name),
+        folder=_path(folder),
+        listen=_path(listen),
+        advertise=_path(advertise),
+        join=ctypes.cast(addresses, ctypes.POINTER(ctypes.c_char_p)),
+        joins=len(join),
+        shard=_path(shard),
+        wait_for=wait_for,
+        samples=samples,
+        all_samples=all_samples,
+        patience_s=_PATIENCE_S,
+        resume=int(resume),
+    )
+    handle = ctypes.c_void_p()
+    result = c.library().gv_join(
+        ctypes.byref(options), given.array, given.count, ctypes.byref(handle)
+    )
+    c.checked(result)
+    vine = Vine(handle, model, given)
+    try:
+        vine._wait(c.PENDING if result == c.OK else result)
+    except BaseException:
+        vine.leave()
+        raise
+    return vine

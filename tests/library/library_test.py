@@ -1,0 +1,335 @@
+"""The C interface and the Python package over it, without NumPy and PyTorch."""
+
+import array
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+
+from support import BINARY, HERE, FolderTest, Peers, eventually, run
+
+import grapevine
+from grapevine import _library
+
+QUADRATIC = str(HERE / "quadratic.py")
+
+ALONE = """
+[run]
+steps = 40
+peers = 1
+linger_s = 0.0
+"""
+
+TOGETHER = """
+[run]
+{run}
+peers = {peers}
+linger_s = 20.0
+wait_for_peers = {peers}
+[membership]
+probe_period_s = 0.2
+probe_timeout_s = 0.1
+suspicion_min_s = 0.5
+suspicion_max_factor = 2
+{more}
+"""
+
+# Ways to work together, and how near to the optimum the common model is.
+WAYS = {
+    "gossip": ("steps = 6000", "[gossip]\nperiod_steps = 4\nalpha = 0.5\n", 0.1),
+    "lockstep": ('mode = "allreduce"\nsteps = 200', "", 1e-3),
+    "local steps": ('mode = "allreduce"\nsteps = 400', "[allreduce]\nperiod = 4\n", 1e-3),
+    "mixing": ('mode = "mixing"\nsteps = 400', "", 0.1),
+    "rounds without waiting": (
+        'mode = "mixing"\nsteps = 2000',
+        "[mixing]\nstaleness = -1\n",
+        0.1,
+    ),
+}
+
+
+def distance(x):
+    return max(abs(value - (1.0 if k % 2 == 0 else -0.5)) for k, value in enumerate(x))
+
+
+class LibraryTest(unittest.TestCase):
+    def test_it_shows_what_the_header_declares_and_nothing_else(self):
+        header = (HERE.parents[1] / "peer" / "library" / "grapevine.h").read_text()
+        declared = set(re.findall(r"GV_API [^;]*?\b(gv_\w+)\(", header))
+        self.assertEqual(len(declared), 10)
+        shown = run("nm", "-D", "--defined-only", _library.library()._name).stdout.split("\n")
+        symbols = {line.split()[2].split("@")[0] for line in shown if " T " in line}
+        self.assertEqual(symbols, declared)
+        others = [line for line in shown if line and " T " not in line and " A " not in line]
+        self.assertEqual(others, [])
+
+    def test_it_brings_no_openmp_runtime(self):
+        needed = run("ldd", _library.library()._name).stdout
+        self.assertNotIn("gomp", needed)
+        self.assertNotIn("dnnl", needed)
+
+    def test_python_declares_the_structs_as_c_has_them(self):
+        sizes = run(os.environ["GRAPEVINE_C99_PEER"], "--sizes").stdout.split()
+        ours = [_library.Tensor, _library.Options, _library.Info]
+        self.assertEqual(list(map(int, sizes)), [ctypes.sizeof(one) for one in ours])
+
+
+class RefusalTest(FolderTest):
+    def refused(self, kind, *arguments, **named):
+        with self.assertRaises(kind) as caught:
+            grapevine.join(*arguments, **named)
+        return str(caught.exception)
+
+    def test_arrays_that_cannot_be_shared(self):
+        x = array.array("f", [1, 2])
+        self.assertIn("'w': it is read-only", self.refused(ValueError, None, {"w": b"1234"}))
+        self.assertIn("type 'i'", self.refused(ValueError, None, [array.array("i", [1])]))
+        self.assertIn("no memory", self.refused(ValueError, None, {"w": 1.0}))
+        self.assertIn("no mean", self.refused(ValueError, None, {"w": array.array("q", [1])}))
+        self.assertIn("at least one", self.refused(ValueError, None, {}))
+        self.assertIn("is empty", self.refused(ValueError, None, {"w": array.array("f")}))
+        self.assertIn("another one", self.refused(ValueError, None, x, state=[x, x][:1] + [x]) or "")
+
+    def test_two_tensors_of_one_name(self):
+        x = array.array("f", [1, 2])
+        memory = grapevine._memory.memory_of("x", x)
+        given = grapevine._memory.TensorList([memory, memory])
+        handle = ctypes.c_void_p()
+        options = _library.Options(size=ctypes.sizeof(_library.Options))
+        library = _library.library()
+        result = library.gv_join(ctypes.byref(options), given.array, 2, ctypes.byref(handle))
+        self.assertEqual(result, _library.WRONG_ARGUMENT)
+        self.assertIn(b"another one has that name", library.gv_problem())
+        result = library.gv_join(ctypes.byref(options), given.array, 0, ctypes.byref(handle))
+        self.assertEqual(result, _library.WRONG_ARGUMENT)
+        result = library.gv_join(None, given.array, 1, ctypes.byref(handle))
+        self.assertIn(b"set its field `size`", library.gv_problem())
+        self.assertEqual(library.gv_step(None, 1, 0.0, None), _library.WRONG_ARGUMENT)
+        self.assertIn(b"call gv_join() first", library.gv_problem())
+
+    def test_settings_and_files(self):
+        x = array.array("f", [1, 2])
+        config = self.write("run.toml", "[run]\nsteps = 10\nalgorithm = 'nothing'\n")
+        key = self.folder / "no_key"
+        text = self.refused(grapevine.Refused, config, x, key=key)
+        self.assertIn("run.toml:3", text)
+        self.assertIn("no_key", text)
+        self.assertIn("neither --listen nor --join", text)
+        text = self.refused(grapevine.Refused, None, x, key=key, run__stepps=4)
+        self.assertIn("run.stepps", text)
+        self.assertIn("has no argument 'steps'", self.refused(TypeError, None, x, steps=4))
+
+    def test_a_pipeline_and_a_budget_in_epochs_of_unknown_data(self):
+        authorized = self.make_keys(1)
+        more = {
+            "key": self.folder / "peer-0" / "key",
+            "authorized": authorized,
+            "folder": self.folder / "run",
+            "listen": "127.0.0.1:0",
+        }
+        x = array.array("f", [1, 2])
+        text = self.refused(grapevine.Refused, None, x, run__mode="pipeline", run__steps=4, **more)
+        self.assertIn("cannot see those of a learner", text)
+        text = self.refused(grapevine.Refused, None, x, **more)
+        self.assertIn("run.epochs", text)
+
+
+class AloneTest(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.authorized = self.make_keys(2)
+        self.config = self.write("run.toml", ALONE)
+
+    def join(self, x, number=0, **more):
+        return grapevine.join(
+            self.config,
+            {"x": x},
+            key=self.folder / f"peer-{number}" / "key",
+            authorized=self.authorized,
+            folder=self.folder / f"run-{number}",
+            listen="127.0.0.1:0",
+            shard="0/1",
+            **more,
+        )
+
+    def test_a_loop_trains_alone_and_is_a_good_guest(self):
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        threads = set(os.listdir("/proc/self/task"))
+        processors = os.sched_getaffinity(0)
+        x = array.array("f", [0.0] * 100)
+        vine = self.join(x)
+        self.assertEqual(vine.status["step"], 0)
+        steps = 0
+        for _ in vine.until_over([1, 2, 3]):
+            steps += 1
+            for k in range(100):
+                x[k] += 1.0
+            self.assertEqual(vine.reduce({"x": x}), grapevine.Reduced(0, False))
+            vine.step(loss=1.0)
+        self.assertEqual(steps, 40)
+        # Nothing but the loop has changed the model.
+        self.assertEqual(list(x), [40.0] * 100)
+        self.assertTrue((self.folder / "run-0" / "final.safetensors").exists())
+        self.assertFalse(vine.step(1.0))
+        vine.leave()
+        vine.leave()
+        self.assertEqual(set(os.listdir("/proc/self/task")), threads)
+        self.assertEqual(os.sched_getaffinity(0), processors)
+        now = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        self.assertEqual(now, handlers)
+
+    def test_two_peers_in_one_process_and_the_same_key_again(self):
+        first = self.join(array.array("f", [0.0] * 4))
+        second = self.join(array.array("f", [0.0] * 4), 1, run__steps=1000000)
+        # A folder has one peer.
+        with self.assertRaisesRegex(grapevine.Refused, "another peer runs in this folder"):
+            self.join(array.array("f", [0.0] * 4))
+        first.leave()
+        second.leave()
+        self.join(array.array("f", [0.0] * 4)).leave()
+
+    def test_a_child_made_by_fork_cannot_use_the_peer(self):
+        with self.join(array.array("f", [0.0] * 4)) as vine:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    vine.step()
+                except ValueError as error:
+                    code = 0 if "fork()" in str(error) else 2
+                vine.leave()
+                os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertTrue(vine.step())
+
+    def test_a_loop_goes_on_from_its_checkpoint_with_its_own_state(self):
+        x = array.array("f", [0.0] * 4)
+        momentum = array.array("f", [0.0] * 3)
+        count = array.array("q", [0])
+        state = {"momentum": momentum, "count": count}
+        vine = self.join(x, state=state)
+        for _ in range(10):
+            x[0] += 1.0
+            momentum[1] += 0.5
+            count[0] -= 1 << 40
+            vine.step()
+        vine.leave()
+        y = array.array("f", [0.0] * 4)
+        other = {"momentum": array.array("f", [9.0] * 3), "count": array.array("q", [7])}
+        vine = self.join(y, state=other, resume=True)
+        self.assertEqual(list(y), [10.0, 0.0, 0.0, 0.0])
+        self.assertEqual(list(other["momentum"]), [0.0, 5.0, 0.0])
+        self.assertEqual(other["count"][0], -10 * (1 << 40))
+        steps = sum(1 for _ in vine.until_over([1]) if vine.step() or True)
+        self.assertEqual(steps, 30)
+        vine.leave()
+
+    def test_ctrl_c_ends_a_wait_within_a_second(self):
+        timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        # The second peer of two is never started.
+        with self.assertRaises(KeyboardInterrupt):
+            self.join(array.array("f", [0.0] * 4), wait_for=2, run__wait_max_s=60)
+        timer.join()
+
+    def test_an_interpreter_that_ends_without_leave_leaves(self):
+        program = (
+            "import array, grapevine\n"
+            "x = array.array('f', [0.0] * 4)\n"
+            f"vine = grapevine.join({self.config!r}, x, key={str(self.folder / 'peer-0' / 'key')!r},"
+            f" authorized={self.authorized!r}, folder={str(self.folder / 'run')!r},"
+            " listen='127.0.0.1:0', shard='0/1')\n"
+            "vine.step()\n"
+        )
+        ended = run(sys.executable, "-c", program)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+        result = json.loads((self.folder / "run" / "result.json").read_text())
+        self.assertEqual(result["step"], 1)
+
+
+class SwarmTest(FolderTest):
+    def swarm(self, way, peers=3, **more):
+        run_keys, extra, self.tolerance = WAYS[way]
+        config = TOGETHER.format(run=run_keys, peers=peers, more=extra)
+        return Peers(self, peers, config, QUADRATIC, self.folder / "run.toml")
+
+    def check_model(self, swarm, numbers):
+        models = [swarm.model(number) for number in numbers]
+        for model in models:
+            self.assertEqual(model, models[0])
+        self.assertLess(distance(models[0]), self.tolerance)
+
+    def test_loops_find_the_common_optimum_in_every_way(self):
+        for way in WAYS:
+            with self.subTest(way):
+                self.setUp()
+                swarm = self.swarm(way)
+                swarm.start_all()
+                self.check_model(swarm, range(3))
+
+    def test_a_killed_peer_is_done_without(self):
+        for way in ("gossip", "lockstep", "mixing"):
+            with self.subTest(way):
+                self.setUp()
+                swarm = self.swarm(way, 4)
+                swarm.start_all("--step-s", "0.01")
+                self.assertTrue(eventually(lambda: swarm.step(1) > 10))
+                swarm.kill(0)
+                # What the dead one saw is learned no more.
+                models = [swarm.model(number) for number in (1, 2, 3)]
+                self.assertEqual(models[1:], models[:1] * 2)
+
+    def test_a_late_joiner_and_one_that_stood_still_end_with_the_others(self):
+        for way in ("gossip", "lockstep"):
+            with self.subTest(way):
+                self.setUp()
+                run_keys, extra, self.tolerance = WAYS[way]
+                config = TOGETHER.format(run=run_keys, peers=3, more=extra)
+                config = config.replace("wait_for_peers = 3", "wait_for_peers = 2")
+                swarm = Peers(self, 3, config, QUADRATIC, self.folder / "run.toml")
+                swarm.start(0, "--step-s", "0.01")
+                swarm.start(1, "--step-s", "0.01")
+                self.assertTrue(eventually(lambda: swarm.step(0) > 10))
+                swarm.start(2, "--step-s", "0.01")
+                self.assertTrue(eventually(lambda: swarm.step(2) > 10))
+                swarm.signal(1, signal.SIGSTOP)
+                before = swarm.step(0)
+                self.assertTrue(eventually(lambda: swarm.step(0) > before + 10))
+                swarm.signal(1, signal.SIGCONT)
+                models = [swarm.model(number) for number in range(3)]
+                self.assertEqual(models[1:], models[:1] * 2)
+
+    def test_an_exception_in_a_loop_leaves_cleanly_and_the_others_go_on(self):
+        swarm = self.swarm("lockstep")
+        swarm.start(0, "--step-s", "0.01")
+        swarm.start(1, "--step-s", "0.01")
+        swarm.start(2, "--step-s", "0.01", "--fail-at", "20")
+        code, _, err = swarm.end(2)
+        self.assertEqual(code, 1)
+        self.assertIn("the user's loop has a mistake", err)
+        self.assertEqual(swarm.model(0), swarm.model(1))
+
+    def test_a_launcher_starts_programs_and_says_how_they_ended(self):
+        config = TOGETHER.format(run=WAYS["lockstep"][0], peers=2, more="")
+        path = self.write("run.toml", config)
+        ended = run(
+            BINARY, "launch", "-n", "2", path, "--folder", str(self.folder / "run"), "--",
+            sys.executable, QUADRATIC, path,
+        )  # fmt: skip
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("one model    2 of 2 peers", ended.stdout)
+        c99 = run(
+            BINARY, "launch", "-n", "2", path, "--folder", str(self.folder / "run-c"), "--",
+            os.environ["GRAPEVINE_C99_PEER"], path,
+        )  # fmt: skip
+        self.assertEqual(c99.returncode, 0, c99.stdout + c99.stderr)
+        self.assertIn("one model    2 of 2 peers", c99.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

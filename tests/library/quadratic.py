@@ -1,0 +1,61 @@
+"""A peer for tests: its own loop, without NumPy, minimises a quadratic of which it sees one part.
+
+Peer i of n sees the coordinates k with k mod n = i. So no peer alone finds the optimum, which is 1
+at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
+
+    python3 quadratic.py CONFIG [--steps-s SECONDS] [--fail-at STEP]
+"""
+
+import argparse
+import array
+import json
+import os
+import time
+
+import grapevine
+
+DIMENSION = 24
+RATE = 0.3
+
+
+def optimum(k):
+    return 1.0 if k % 2 == 0 else -0.5
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("--step-s", type=float, default=0.0)
+    parser.add_argument("--fail-at", type=int, default=0)
+    arguments = parser.parse_args()
+    part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
+
+    x = array.array("f", [0.0] * DIMENSION)
+    gradient = array.array("f", [0.0] * DIMENSION)
+    vine = grapevine.join(arguments.config, {"x": x})
+
+    def slope():
+        loss = 0.0
+        for k in range(DIMENSION):
+            gradient[k] = x[k] - optimum(k) if k % parts == part else 0.0
+            loss += 0.5 * gradient[k] ** 2
+        return loss
+
+    while not vine.is_over:
+        loss = slope()
+        while vine.reduce({"x": gradient}, loss=loss).again:
+            loss = slope()
+        if vine.is_over:
+            break
+        for k in range(DIMENSION):
+            x[k] -= RATE * vine.factor * gradient[k]
+        if arguments.step_s:
+            time.sleep(arguments.step_s)
+        vine.step(loss)
+        if arguments.fail_at and vine.steps >= arguments.fail_at:
+            raise RuntimeError("the user's loop has a mistake")
+    vine.leave()
+    print(json.dumps({"x": list(x), "steps": vine.steps}))
+
+
+main()

@@ -1,0 +1,143 @@
+"""What the tests of the library share: keys, folders, and peers as processes."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "python"
+BINARY = os.environ["GRAPEVINE_BINARY"]
+LIMIT_S = 90
+
+sys.path.insert(0, str(PACKAGE))
+
+
+def environment(**more):
+    path = os.pathsep.join([str(PACKAGE), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def run(*words, **more):
+    """Runs a command to its end, and returns it with its output."""
+    return subprocess.run(
+        words, env=environment(**more), capture_output=True, text=True, timeout=LIMIT_S
+    )
+
+
+def eventually(holds, limit_s=LIMIT_S):
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+class FolderTest(unittest.TestCase):
+    """A test with a folder of its own, in which nothing is left behind."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+        return str(self.folder / name)
+
+    def make_keys(self, peers):
+        """Makes a key for each peer, and one list of all."""
+        lines = []
+        for number in range(peers):
+            name = f"peer-{number}"
+            (self.folder / name).mkdir()
+            made = run(BINARY, "keygen", str(self.folder / name / "key"), "--name", name)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            lines += [line for line in made.stdout.splitlines() if line.startswith(name + " ")]
+        self.assertEqual(len(lines), peers)
+        return self.write("authorized_peers", "\n".join(lines) + "\n")
+
+
+class Peers:
+    """Programs that each run one peer of a swarm, as a launcher starts them."""
+
+    def __init__(self, test, peers, config, *words):
+        self.test = test
+        self.words = [sys.executable, *words]
+        self.number = peers
+        self.config = test.write("run.toml", config)
+        self.authorized = test.make_keys(peers)
+        self.processes = {}
+        self.address = None
+        test.addCleanup(self.kill_all)
+
+    def folder(self, number):
+        return self.test.folder / f"peer-{number}"
+
+    def start(self, number, *more, resume=False):
+        given = {
+            "config": self.config,
+            "key": str(self.folder(number) / "key"),
+            "authorized": self.authorized,
+            "name": f"peer-{number}",
+            "folder": str(self.folder(number)),
+            "listen": "127.0.0.1:0",
+            "join": [self.address] if self.address else [],
+            "shard": f"{number}/{self.number}",
+            "resume": resume,
+        }
+        self.processes[number] = subprocess.Popen(
+            [*self.words, *more],
+            env=environment(GRAPEVINE_PEER=json.dumps(given)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if self.address is None:
+            self.test.assertTrue(eventually(lambda: self.status(number)), "the first peer starts")
+            self.address = f"peer-{number}@{self.status(number)['self']['advertised']}"
+
+    def start_all(self, *more):
+        for number in range(self.number):
+            if number not in self.processes:
+                self.start(number, *more)
+
+    def status(self, number):
+        answer = run(BINARY, "status", str(self.folder(number)), "--json")
+        return json.loads(answer.stdout) if answer.returncode == 0 else None
+
+    def step(self, number):
+        status = self.status(number)
+        return status.get("step", 0) if status else 0
+
+    def signal(self, number, what):
+        self.processes[number].send_signal(what)
+
+    def kill(self, number):
+        self.signal(number, signal.SIGKILL)
+        self.processes[number].communicate(timeout=LIMIT_S)
+
+    def end(self, number):
+        """Waits for the end of a process, and returns its exit code and what it printed."""
+        process = self.processes[number]
+        out, err = process.communicate(timeout=LIMIT_S)
+        return process.returncode, out, err
+
+    def model(self, number):
+        """The model that the program printed. Fails if it did not end cleanly."""
+        code, out, err = self.end(number)
+        self.test.assertEqual(code, 0, err)
+        self.test.assertEqual(err, "")
+        return json.loads(out)["x"]
+
+    def kill_all(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.communicate()

@@ -1,0 +1,80 @@
+"""Small models and data of the tests with PyTorch, equal in every process."""
+
+import torch
+from torch import nn
+
+FEATURES = 6
+CLASSES = 3
+BATCH = 8
+CRITERION = nn.CrossEntropyLoss()
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, a frozen layer, and a part that is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(FEATURES, FEATURES)
+        self.second = nn.Linear(FEATURES, FEATURES)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(FEATURES, FEATURES)
+        self.frozen.requires_grad_(False)
+        self.unused = nn.Parameter(torch.ones(4))
+        self.last = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.frozen(self.second(torch.tanh(self.first(x))))))
+
+
+def make_model(name):
+    torch.manual_seed(3)
+    if name == "mlp":
+        return nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    if name == "batch_norm":
+        return nn.Sequential(
+            nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, CLASSES)
+        )
+    if name == "tied":
+        return Tied()
+    if name == "bf16":
+        return make_model("mlp").to(torch.bfloat16)
+    if name == "double":
+        return make_model("mlp").double()
+    if name == "scripted":
+        return torch.jit.script(make_model("mlp"))
+    raise ValueError(name)
+
+
+def make_optimizer(name, model):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=0.1)
+    if name == "momentum":
+        return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True)
+    if name == "groups":
+        return torch.optim.SGD(
+            [{"params": parameters[:1], "lr": 0.02}, {"params": parameters[1:]}],
+            lr=0.05,
+            momentum=0.9,
+        )
+    return {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "nadam": torch.optim.NAdam,
+        "radam": torch.optim.RAdam,
+        "adamax": torch.optim.Adamax,
+        "rmsprop": torch.optim.RMSprop,
+        "adadelta": torch.optim.Adadelta,
+        "adagrad": torch.optim.Adagrad,
+    }[name](parameters, lr=0.01)
+
+
+def batches(part=0, parts=1, dtype=torch.float32):
+    """The batches of one of `parts` peers: together they are those of one process."""
+    random = torch.Generator().manual_seed(7)
+    found = []
+    for _ in range(16):
+        x = torch.randn(BATCH * parts, FEATURES, generator=random)
+        y = torch.randint(CLASSES, (BATCH * parts,), generator=random)
+        found.append((x[part::parts].to(dtype), y[part::parts]))
+    return found

@@ -1,0 +1,63 @@
+"""A peer for tests: trains a module of PyTorch on data that all peers draw from one seed.
+
+    python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--settings JSON]
+
+Prints its final model as JSON, and how often gradients were computed again.
+"""
+
+import argparse
+import json
+import os
+import time
+
+import grapevine
+import grapevine.torch
+import torch
+from torch_models import CRITERION, batches, make_model, make_optimizer
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("optimizer")
+    parser.add_argument("--attached", action="store_true")
+    parser.add_argument("--step-s", type=float, default=0.0)
+    parser.add_argument("--settings", type=json.loads, default={})
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
+    model = make_model(arguments.model)
+    optimizer = make_optimizer(arguments.optimizer, model)
+    vine = grapevine.join(None, model, optimizer, **arguments.settings)
+
+    def backward(x, y):
+        optimizer.zero_grad()
+        loss = CRITERION(model(x), y)
+        loss.backward()
+        return loss
+
+    def train():
+        for x, y in vine.until_over(batches(part, parts)):
+            time.sleep(arguments.step_s)
+            loss = backward(x, y)
+            if arguments.attached:
+                optimizer.step()
+                continue
+            while vine.reduce(loss=loss).again:
+                loss = backward(x, y)
+            if vine.is_over:
+                break
+            optimizer.step()
+            vine.step(loss)
+
+    if arguments.attached:
+        with grapevine.torch.attached(vine, optimizer):
+            train()
+    else:
+        train()
+    vine.leave()
+    state = {name: value.tolist() for name, value in model.state_dict().items()}
+    print(json.dumps({"x": state, "steps": vine.steps}))
+
+
+main()

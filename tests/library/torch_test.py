@@ -1,0 +1,259 @@
+"""PyTorch modules as models of peers. Skipped where PyTorch is not installed."""
+
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from support import BINARY, HERE, FolderTest, Peers, eventually, run
+
+try:
+    import torch
+except ImportError as error:
+    raise unittest.SkipTest("PyTorch is not installed") from error
+
+import grapevine
+import grapevine.torch
+from torch_models import CRITERION, batches, make_model, make_optimizer
+
+PEER = str(HERE / "torch_peer.py")
+
+TOGETHER = """
+[run]
+mode = "{mode}"
+steps = {steps}
+peers = {peers}
+linger_s = 20.0
+wait_for_peers = {wait}
+[train]
+batch = 8
+[membership]
+probe_period_s = 0.2
+probe_timeout_s = 0.1
+suspicion_min_s = 0.5
+suspicion_max_factor = 2
+"""
+
+
+def train_alone(model, optimizer, steps, parts=1, dtype=torch.float32):
+    """Plain PyTorch, on the batches of all peers together."""
+    data = [batches(part, parts, dtype) for part in range(parts)]
+    for step in range(steps):
+        at = step % len(data[0])
+        optimizer.zero_grad()
+        for part in range(parts):
+            x, y = data[part][at]
+            (CRITERION(model(x), y) / parts).backward()
+        optimizer.step()
+
+
+class TorchAloneTest(FolderTest):
+    def setUp(self):
+        super().setUp()
+        torch.set_num_threads(1)
+        self.authorized = self.make_keys(1)
+
+    def join(self, model, optimizer, **settings):
+        return grapevine.join(
+            None,
+            model,
+            optimizer,
+            key=self.folder / "peer-0" / "key",
+            authorized=self.authorized,
+            folder=self.folder / "run",
+            listen="127.0.0.1:0",
+            shard="0/1",
+            run__peers=1,
+            run__linger_s=0.0,
+            train__batch=8,
+            **settings,
+        )
+
+    def test_one_peer_alone_is_bit_equal_to_plain_pytorch(self):
+        for mode in ("gossip", "allreduce", "mixing"):
+            for name in ("momentum", "groups", "adam", "adamw", "nadam", "radam", "adamax",
+                         "rmsprop", "adadelta", "adagrad"):  # fmt: skip
+                with self.subTest(mode=mode, optimizer=name):
+                    plain = make_model("mlp")
+                    train_alone(plain, make_optimizer(name, plain), 24)
+                    model = make_model("mlp")
+                    optimizer = make_optimizer(name, model)
+                    vine = self.join(model, optimizer, run__mode=mode, run__steps=24)
+                    for x, y in vine.until_over(batches()):
+                        optimizer.zero_grad()
+                        loss = CRITERION(model(x), y)
+                        loss.backward()
+                        self.assertFalse(vine.reduce(loss=loss).again)
+                        optimizer.step()
+                        vine.step(loss)
+                    vine.leave()
+                    for ours, theirs in zip(model.parameters(), plain.parameters()):
+                        self.assertTrue(torch.equal(ours, theirs))
+
+    def test_types_and_scripted_modules(self):
+        for name, dtype in (("bf16", torch.bfloat16), ("double", torch.float64),
+                            ("scripted", torch.float32)):  # fmt: skip
+            with self.subTest(name):
+                plain = make_model(name)
+                train_alone(plain, make_optimizer("sgd", plain), 8, dtype=dtype)
+                model = make_model(name)
+                optimizer = make_optimizer("sgd", model)
+                with self.join(model, optimizer, run__steps=8) as vine:
+                    for x, y in vine.until_over(batches(dtype=dtype)):
+                        optimizer.zero_grad()
+                        loss = CRITERION(model(x), y)
+                        loss.backward()
+                        optimizer.step()
+                        vine.step(loss)
+                for ours, theirs in zip(model.parameters(), plain.parameters()):
+                    self.assertTrue(torch.equal(ours, theirs))
+
+    def test_a_checkpoint_has_the_optimisers_state_and_buffers(self):
+        model = make_model("batch_norm")
+        optimizer = make_optimizer("adam", model)
+
+        def train(vine, model, optimizer, data):
+            for x, y in data:
+                optimizer.zero_grad()
+                loss = CRITERION(model(x), y)
+                loss.backward()
+                optimizer.step()
+                vine.step(loss)
+
+        vine = self.join(model, optimizer, run__steps=100)
+        train(vine, model, optimizer, batches())
+        vine.leave()
+        again = make_model("batch_norm")
+        other = make_optimizer("adam", again)
+        vine = self.join(again, other, run__steps=100, resume=True)
+        for (name, ours), theirs in zip(again.state_dict().items(), model.state_dict().values()):
+            self.assertTrue(torch.equal(ours, theirs), name)
+        train(vine, again, other, batches())
+        vine.leave()
+        plain = make_model("batch_norm")
+        train_alone(plain, make_optimizer("adam", plain), 32)
+        for ours, theirs in zip(again.parameters(), plain.parameters()):
+            self.assertTrue(torch.equal(ours, theirs))
+
+    def test_what_cannot_be_shared_is_refused(self):
+        model = make_model("mlp")
+        vine = self.join(model, make_optimizer("sgd", model), run__steps=100)
+        vine.step()
+        model[0].weight.data = model[0].weight.data.clone()
+        with self.assertRaisesRegex(RuntimeError, "was given other memory"):
+            for _ in range(100):
+                vine.step()
+        vine.leave()
+        model = make_model("mlp").to("meta")
+        with self.assertRaisesRegex(ValueError, "on meta"):
+            self.join(model, make_optimizer("sgd", model))
+        model = make_model("mlp").to(torch.complex64)
+        with self.assertRaisesRegex(ValueError, "complex64"):
+            self.join(model, make_optimizer("sgd", model))
+
+    def test_a_schedule_follows_the_progress(self):
+        model = make_model("mlp")
+        optimizer = make_optimizer("sgd", model)
+        vine = self.join(model, optimizer, run__steps=100, gossip__period_steps=2)
+        schedule = grapevine.torch.scheduler(optimizer, vine, lambda progress: 1 - progress)
+        rates = []
+        for _ in vine.until_over([1]):
+            optimizer.step()
+            vine.step()
+            schedule.step()
+            rates.append(optimizer.param_groups[0]["lr"])
+        vine.leave()
+        self.assertEqual(rates, sorted(rates, reverse=True))
+        self.assertLess(rates[-1], 0.01)
+
+
+class SwarmTest(FolderTest):
+    def swarm(self, mode, peers, steps, *words, wait=None):
+        config = TOGETHER.format(mode=mode, steps=steps, peers=peers, wait=wait or peers)
+        return Peers(self, peers, config, PEER, *words)
+
+    def test_lockstep_equals_one_process_with_all_batches(self):
+        for model_name, optimizer in (("mlp", "momentum"), ("mlp", "adam"), ("tied", "adamw")):
+            for extra in ([], ["--attached"]):
+                with self.subTest(model=model_name, optimizer=optimizer, extra=extra):
+                    self.setUp()
+                    swarm = self.swarm("allreduce", 3, 32, model_name, optimizer, *extra)
+                    swarm.start_all()
+                    models = [swarm.model(number) for number in range(3)]
+                    self.assertEqual(models[1:], models[:1] * 2)
+                    plain = make_model(model_name)
+                    train_alone(plain, make_optimizer(optimizer, plain), 32, 3)
+                    for name, value in plain.state_dict().items():
+                        ours = torch.tensor(models[0][name])
+                        # Sums of 24 samples in another order: some units of the last place a step.
+                        torch.testing.assert_close(ours, value, rtol=1e-4, atol=1e-5)
+
+    def test_batch_norm_has_the_same_statistics_everywhere(self):
+        for mode in ("allreduce", "gossip"):
+            with self.subTest(mode):
+                self.setUp()
+                swarm = self.swarm(mode, 3, 96, "batch_norm", "momentum")
+                swarm.start_all()
+                models = [swarm.model(number) for number in range(3)]
+                data = torch.cat([x for part in range(3) for x, _ in batches(part, 3)])
+                model = make_model("batch_norm")
+                for key in ("1.running_mean", "1.running_var"):
+                    self.assertEqual(models[0][key], models[1][key])
+                # The statistics of the layer's inputs, which are drawn from one distribution.
+                model[0].weight.data = torch.tensor(models[0]["0.weight"])
+                model[0].bias.data = torch.tensor(models[0]["0.bias"])
+                inputs = model[0](data).detach()
+                mean = torch.tensor(models[0]["1.running_mean"])
+                self.assertLess((mean - inputs.mean(0)).abs().max(), 0.25)
+
+    def test_a_late_joiner_in_lockstep_gets_the_optimisers_state(self):
+        swarm = self.swarm("allreduce", 3, 150, "batch_norm", "adam", "--step-s", "0.02", wait=2)
+        swarm.start(0)
+        swarm.start(1)
+        self.assertTrue(eventually(lambda: swarm.step(0) > 20))
+        swarm.start(2)
+        models = [swarm.model(number) for number in range(3)]
+        self.assertEqual(models[1:], models[:1] * 2)
+
+    def test_kill_9_of_any_peer_in_each_mode(self):
+        for mode in ("gossip", "allreduce", "mixing"):
+            with self.subTest(mode):
+                self.setUp()
+                swarm = self.swarm(mode, 4, 150, "mlp", "adam", "--step-s", "0.02")
+                swarm.start_all()
+                self.assertTrue(eventually(lambda: swarm.step(1) > 20))
+                swarm.kill(0)
+                models = [swarm.model(number) for number in (1, 2, 3)]
+                self.assertEqual(models[1:], models[:1] * 2)
+
+    def test_every_named_algorithm_trains_a_foreign_model_or_is_refused(self):
+        listed = run(BINARY, "algorithms").stdout
+        names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+        self.assertGreater(len(names), 30)
+        refused = []
+        for name in names:
+            with self.subTest(name):
+                self.setUp()
+                more = {"algorithm": name}
+                swarm = Peers(
+                    self, 2, TOGETHER.format(mode="gossip", steps=30, peers=2, wait=2)
+                    .replace('mode = "gossip"\n', ""),
+                    PEER, "mlp", "sgd", "--settings", json.dumps(more),
+                )  # fmt: skip
+                try:
+                    swarm.start(0)
+                except AssertionError:
+                    code, _, err = swarm.end(0)
+                    self.assertNotEqual(code, 0)
+                    self.assertIn("grapevine._library.Refused", err)
+                    refused.append(name)
+                    continue
+                swarm.start(1)
+                swarm.model(0)
+                swarm.model(1)
+        self.assertLess(len(refused), 8, refused)
+
+
+if __name__ == "__main__":
+    unittest.main()
