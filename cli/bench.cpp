@@ -11,9 +11,9 @@
 #include "bench/allreduce/bench_allreduce.hpp"
 #include "bench/allreduce/reduce_peer.hpp"
 #include "cli/commands.hpp"
-#include "peer/host/peer_arguments.hpp"
 #include "consensus/allreduce/all_reduce.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/host/peer_arguments.hpp"
 
 namespace gv {
 namespace {

@@ -27,7 +27,8 @@ void add_launch(CLI::App& app, const std::vector<std::string>& program) {
                       "A TOML file of what goes wrong: kills, stops, partitions, bad links; "
                       "default: the config's own [scenario]");
   command->footer(
-      "Words behind -- are a program whose own loop joins the run with the Grapevine library; it is\n"
+      "Words behind -- are a program whose own loop joins the run with the Grapevine library; it "
+      "is\n"
       "started in place of each peer.\n\n"
       "If the reader of its output goes away, all peers end as after Ctrl-C.\n\n"
       "Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml\n"

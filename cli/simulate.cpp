@@ -154,6 +154,10 @@ class Work {
   /// Replaces each label y by classes - 1 - y.
   void flip_labels(std::size_t peer) {
     auto poisoned = std::make_shared<DataSet>(*tasks_[peer].shard);
+    if (poisoned->blocks) {
+      problems_.push_back({"scenario.hostile", "the labels stay in files and cannot be flipped",
+                           "take another attack, or write in_memory = true below [data]"});
+    }
     if (poisoned->classes == 0) {
       problems_.push_back({"scenario.hostile", "the data have no labels to flip",
                            "take another attack, or data of classes"});

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "train/data/block_reader.hpp"
 #include "train/data_set.hpp"
 #include "train/learner/learner.hpp"
 #include "train/learner/stage_learner.hpp"
@@ -19,10 +20,11 @@ using RunTogether =
 
 /// A learner of the spec's model before its first step. It trains on `shard`. With `held_out` it
 /// can be a member of a population. If the spec has several threads, `together` runs them; without
-/// it there is one thread.
+/// it there is one thread. If the shard is in files, `aside` reads them ahead of time; without it,
+/// they are read when samples are needed. Then there must be one thread, and leased data.
 std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
                                           std::shared_ptr<const DataSet> held_out = nullptr,
-                                          RunTogether together = {});
+                                          RunTogether together = {}, RunAside aside = {});
 
 /// A learner of the spec's stages that does not carry any stage yet. The first stage draws its
 /// samples from `shard`.

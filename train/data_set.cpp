@@ -16,8 +16,15 @@ GV_WIDE void scale_bytes(const std::uint8_t* __restrict from, float* __restrict 
 
 }  // namespace
 
+void DataSet::normalise(float new_offset, float new_scale) {
+  offset = new_offset;
+  scale = new_scale;
+  for (float& value : floats) value = (value - offset) * scale;
+}
+
 void DataSet::read(std::size_t index, std::span<float> out) const {
   const std::size_t width = features();
+  check(!blocks, "a sample in memory is read");
   check(index < size() && out.size() == width, "a sample is read whole, from inside the data set");
   if (bytes.empty()) {
     std::copy_n(floats.data() + index * width, width, out.data());
@@ -27,6 +34,7 @@ void DataSet::read(std::size_t index, std::span<float> out) const {
 }
 
 DataSet DataSet::subset(std::span<const std::uint32_t> indices) const {
+  check(!blocks, "a subset is of samples in memory");
   DataSet part{.shape = shape, .bytes = {}, .floats = {}, .labels = {}, .targets = {}};
   part.classes = classes;
   part.predictions = predictions;

@@ -1,4 +1,4 @@
-// Samples in memory: images as bytes or features as floats, with labels or targets.
+// Samples: images as bytes or features as floats, with labels or targets.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "base/problems.hpp"
 #include "train/batch.hpp"
+#include "train/data/sample_blocks.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
@@ -25,18 +27,32 @@ struct DataSet {
   std::size_t target_width = 0;
   float offset = 0;
   float scale = 1;
+  /// If not null, the samples stay in files: the four vectors above are empty, and only a Sampler
+  /// reads samples.
+  std::shared_ptr<const SampleBlocks> blocks = nullptr;
 
   std::size_t size() const {
+    if (blocks) return blocks->samples();
     return classes ? labels.size() / predictions
                    : (target_width ? targets.size() / target_width : 0);
   }
   std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
 
-  /// Writes sample `index` into `out` as features() floats.
+  /// From now on `offset` and `scale` are these. Floats, which must be as they were read, are
+  /// changed to (value - offset) * scale.
+  void normalise(float new_offset, float new_scale);
+
+  /// Writes sample `index` into `out` as features() floats. Not for samples in files.
   void read(std::size_t index, std::span<float> out) const;
 
-  /// A new data set of the samples at `indices`, in that order.
+  /// A new data set of the samples at `indices`, in that order. Not for samples in files.
   DataSet subset(std::span<const std::uint32_t> indices) const;
+};
+
+/// The result of a reader. `data` is null if there are problems; each names its file (and line).
+struct LoadedDataSet {
+  std::shared_ptr<DataSet> data;
+  Problems problems;
 };
 
 }  // namespace gv

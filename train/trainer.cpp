@@ -33,14 +33,15 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
 
 /// The built-in learner. In addition to what Learner says: gradient() takes 1 to batch_max samples
 /// of the shard, and the first call with a size other than the last two costs some milliseconds
-/// more.
+/// more. A task throws DataError if it needs samples in files that cannot be read; then the learner
+/// has made the steps before and no part of that one.
 class Trainer final : public Learner, public Tunable {
  public:
-  /// This replica trains on `shard`, which is shared and immutable.
-  Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
+  /// This replica trains on `shard`, which is shared and immutable. `aside`: see Sampler.
+  Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard, RunAside aside)
       : spec_(std::move(spec)),
         model_(spec_.model, shard->shape, spec_.batch),
-        sampler_(shard, spec_.seed, spec_.sampling_peer()),
+        sampler_(shard, spec_.seed, spec_.sampling_peer(), std::move(aside)),
         optimizer_(spec_.optimizer, model_.layout()),
         optimizer_after_(spec_.optimizer, 0),
         parameters_(model_.layout().size()),
@@ -290,9 +291,9 @@ class Trainer final : public Learner, public Tunable {
 
 std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
                                           std::shared_ptr<const DataSet> held_out,
-                                          RunTogether together) {
+                                          RunTogether together, RunAside aside) {
   const bool is_shared_by_threads = spec.threads > 1 && together;
-  auto trainer = std::make_unique<Trainer>(std::move(spec), std::move(shard));
+  auto trainer = std::make_unique<Trainer>(std::move(spec), std::move(shard), std::move(aside));
   if (held_out) trainer->hold_out(std::move(held_out));
   if (is_shared_by_threads) trainer->step_together(std::move(together));
   return trainer;

@@ -290,6 +290,9 @@ struct CheckpointRefused {
 struct SaveFailed {
   std::string why;
 };
+struct TrainingFailed {
+  std::string why;
+};
 struct SettingsRevisionNotWritten {};
 struct SwitchRefused {
   std::string why;
@@ -307,7 +310,8 @@ using FactVariant = std::variant<
     StageLost, LaneOpened, LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused,
     HelloRefused, JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage,
     EquivocationProved, LinkQuarantined, EventsLost, AllowListRead, AllowListRefused, Resumed,
-    ResumedFromNothing, CheckpointRefused, SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
+    ResumedFromNothing, CheckpointRefused, SaveFailed, TrainingFailed, SettingsRevisionNotWritten,
+    SwitchRefused>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct Fact : FactVariant {

@@ -92,6 +92,7 @@ struct DataConfig {
   double deviation = 1;       ///< Inputs are divided by this after `mean` is subtracted.
   PartitionSpec partition;
   std::uint64_t chunk_samples = 0;  ///< leased: samples of a chunk; 0 = 16 batches.
+  bool in_memory = true;            ///< leased: false leaves the training data in their files.
   GeneratedConfig generated;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;

@@ -189,6 +189,30 @@ void check_leases(ConfigReading& reading) {
   }
 }
 
+/// Data that stay in files are read in blocks by one thread.
+void check_data_in_files(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const DataConfig& data = config.data;
+  if (data.in_memory || data.partition.kind != PartitionKind::leased) return;
+  const std::string path = "data.in_memory";
+  if (!reading.is_sound("data.kind")) return;
+  if (data.kind == DataKind::generated) {
+    reading.report(path, "generated data are in no file from which they could be read",
+                   "write in_memory = true, or another kind");
+  }
+  if (data.kind == DataKind::text && data.test_files.empty() &&
+      reading.is_sound("data.test_files")) {
+    reading.report(path,
+                   "the last tenth of each training file would be held out for testing, and test "
+                   "data are in memory",
+                   "name test_files, or write in_memory = true");
+  }
+  if (config.train.threads > 1 && reading.is_sound("train.threads")) {
+    reading.report("train.threads", "data that stay in files are read for one thread",
+                   "write threads = 1, or in_memory = true below [data]");
+  }
+}
+
 /// Steps of several threads have no order, so some modes cannot use them.
 void check_threads(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
@@ -322,6 +346,7 @@ void check_together(ConfigReading& reading) {
   check_trigger(reading);
   check_population(reading);
   check_leases(reading);
+  check_data_in_files(reading);
   check_threads(reading);
   check_network(reading);
   check_ring(reading);

@@ -12,79 +12,20 @@
 #include <numeric>
 #include <optional>
 
+#include "peer/config/load_data.hpp"
 #include "peer/config/stage_cut.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
-#include "train/data/generated.hpp"
 #include "train/data/partition.hpp"
-#include "train/data/readers.hpp"
 #include "train/model.hpp"
 #include "train/optimizer.hpp"
 #include "train/stage_trainer.hpp"
 
 namespace gv {
 namespace {
-
-std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std::string>& files) {
-  std::vector<std::string> paths;
-  for (const std::string& file : files) {
-    paths.push_back((std::filesystem::path(data.folder) / file).string());
-  }
-  return paths;
-}
-
-/// Makes inputs read as (value - mean) / deviation, where bytes are first scaled to 0...1.
-void normalise(DataSet& data, const DataConfig& config) {
-  data.offset = static_cast<float>(config.mean);
-  data.scale = static_cast<float>(1 / config.deviation);
-  for (float& value : data.floats) value = (value - data.offset) * data.scale;
-}
-
-LoadedDataSet load_text(const DataConfig& data, bool test) {
-  if (data.test_files.empty()) {
-    return read_text(in_folder(data, data.train_files), data.context,
-                     test ? TextPart::last_tenth : TextPart::but_last_tenth);
-  }
-  return read_text(in_folder(data, test ? data.test_files : data.train_files), data.context,
-                   TextPart::whole);
-}
-
-/// With `choose`, images that are not chosen are never read into memory; other formats are read
-/// whole.
-LoadedDataSet load(const Config& config, bool test, const Choose& choose = {}) {
-  const DataConfig& data = config.data;
-  LoadedDataSet loaded;
-  const std::vector<std::string> files = in_folder(data, test ? data.test_files : data.train_files);
-  switch (data.kind) {
-    case DataKind::generated: {
-      const GeneratedConfig& spec = data.generated;
-      loaded.data = std::make_shared<DataSet>(
-          generate_blobs({.samples = test ? spec.test_samples : spec.samples,
-                          .features = spec.features,
-                          .classes = spec.classes,
-                          .noise = spec.noise,
-                          .seed = config.run.seed},
-                         test ? 1 : 0));
-      break;
-    }
-    case DataKind::idx:
-      loaded = read_idx(files.at(0), files.at(1), choose);
-      break;
-    case DataKind::cifar10:
-      loaded = read_cifar10(files);
-      break;
-    case DataKind::csv:
-      loaded = read_csv(files.at(0), data.csv_targets);
-      break;
-    case DataKind::text:
-      return load_text(data, test);
-  }
-  if (loaded.problems.empty()) normalise(*loaded.data, data);
-  return loaded;
-}
 
 std::size_t outputs_of(const DataSet& data) {
   return data.classes > 0 ? data.classes : data.target_width;
@@ -245,7 +186,7 @@ Task load_shard(const Config& config, const std::function<std::size_t(const Shar
     number = pick(shards);
     return std::move(shards.at(number));
   };
-  LoadedDataSet loaded = load(config, false, chosen);
+  LoadedDataSet loaded = load_data(config, false, chosen);
   if (!loaded.problems.empty()) return {.problems = std::move(loaded.problems)};
   std::shared_ptr<DataSet> data = std::move(loaded.data);
   if (samples == 0) {
@@ -278,6 +219,28 @@ Problems problems_of_test(const Config& config, const DataSet& train, const Data
   }
   if (!found.empty()) return found;
   return problems_of(config, model_spec(config.model, outputs_of(test)), test);
+}
+
+/// The tasks of these peers where the training data stay in files. If there are problems, a single
+/// task with them.
+std::vector<Task> tasks_on_files(const Config& config, const std::vector<std::size_t>& peers) {
+  LoadedDataSet loaded = open_data(config.data);
+  const std::size_t samples = loaded.data ? loaded.data->size() : 0;
+  if (loaded.data && samples < config.run.peers) {
+    loaded.problems.push_back(too_few(config, samples));
+  }
+  std::vector<Task> tasks;
+  if (!loaded.problems.empty()) {
+    tasks.push_back({.problems = std::move(loaded.problems)});
+    return tasks;
+  }
+  for (const std::size_t peer : peers) {
+    Task task = task_on(config, loaded.data, peer, samples);
+    if (!task.problems.empty()) tasks.clear();
+    tasks.push_back(std::move(task));
+    if (!tasks.back().problems.empty()) break;
+  }
+  return tasks;
 }
 
 }  // namespace
@@ -324,25 +287,32 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
 }
 
 Task load_task(const Config& config, std::size_t shard) {
+  if (!config.data.in_memory) return std::move(tasks_on_files(config, {shard}).front());
   return load_shard(config, [shard](const Shards&) { return shard; });
 }
 
 Problems problems_with_data(const Config& config) {
   // Whatever befalls a shard for want of samples befalls the smallest.
-  const Task task = load_shard(config, [](const Shards& shards) {
+  const auto smallest = [](const Shards& shards) {
     return static_cast<std::size_t>(
         std::ranges::min_element(shards, {}, &Shards::value_type::size) - shards.begin());
-  });
+  };
+  const Task task = config.data.in_memory ? load_shard(config, smallest) : load_task(config, 0);
   if (!task.problems.empty()) return task.problems;
   const LoadedDataSet test =
-      load(config, true, [](const DataSet&) { return std::vector<std::uint32_t>{}; });
+      load_data(config, true, [](const DataSet&) { return std::vector<std::uint32_t>{}; });
   if (!test.problems.empty()) return test.problems;
   return problems_of_test(config, *task.shard, *test.data);
 }
 
 std::vector<Task> load_tasks(const Config& config) {
   std::vector<Task> tasks;
-  LoadedDataSet loaded = load(config, false);
+  if (!config.data.in_memory) {
+    std::vector<std::size_t> all(config.run.peers);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return tasks_on_files(config, all);
+  }
+  LoadedDataSet loaded = load_data(config, false);
   if (loaded.problems.empty() && loaded.data->size() < config.run.peers) {
     loaded.problems.push_back(too_few(config, loaded.data->size()));
   }
@@ -366,7 +336,7 @@ std::vector<Task> load_tasks(const Config& config) {
 
 TestSet load_test_set(const Config& config) {
   TestSet test;
-  LoadedDataSet loaded = load(config, true);
+  LoadedDataSet loaded = load_data(config, true);
   test.problems = std::move(loaded.problems);
   if (!test.problems.empty()) return test;
   test.model = model_spec(config.model, outputs_of(*loaded.data));
@@ -444,8 +414,9 @@ StartingPoint resumed(std::unique_ptr<StageReplica> replica,
 
 }  // namespace
 
-std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together) {
-  return built_in_learner(task.trainer, task.shard, task.held_out, std::move(together));
+std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together, RunAside aside) {
+  return built_in_learner(task.trainer, task.shard, task.held_out, std::move(together),
+                          std::move(aside));
 }
 
 std::unique_ptr<StageLearner> stages_of(const Task& task) {

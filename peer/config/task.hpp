@@ -16,6 +16,7 @@
 #include "peer/config/node_options.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/node/whole_replica.hpp"
+#include "train/data/block_reader.hpp"
 #include "train/data_set.hpp"
 #include "train/hogwild.hpp"
 #include "train/learner/learner.hpp"
@@ -67,8 +68,9 @@ TestSet load_test_set(const Config& config);
 std::string uncertainty(const Score& score, const DataSet& data);
 
 /// Makes the built-in learner of a task that is not a pipeline's. If it has several threads,
-/// `together` runs them.
-std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {});
+/// `together` runs them; if its data are in files, `aside` reads them ahead of time.
+std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {},
+                                    RunAside aside = {});
 
 /// Makes the built-in learner of a pipeline's task. It does not carry a stage yet.
 std::unique_ptr<StageLearner> stages_of(const Task& task);

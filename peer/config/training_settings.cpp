@@ -43,6 +43,11 @@ void append_data(Settings& all) {
       .agreed()
       .add("chunk_samples", GV_FIELD(data.chunk_samples), {0, 1e8},
            "samples that a peer takes at least; a multiple of the batch, 0 = 16 batches");
+  data.with("partition", {"leased"})
+      .agreed()
+      .add("in_memory", GV_FIELD(data.in_memory),
+           "read the training data into memory at the start; false = read them from their files in "
+           "blocks, as training goes");
   data.with("partition", {"dirichlet"})
       .add("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
            "alpha of the Dirichlet draw; small makes unlike shards");

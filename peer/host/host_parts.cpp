@@ -146,6 +146,12 @@ void Host::start_worker(std::unique_ptr<Replica> replica) {
           if (saved != nullptr && !saved->problem.empty()) note(SaveFailed{.why = saved->problem});
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });
+      },
+      [this](std::string why) {
+        asio::post(io_, [this, why = std::move(why)] {
+          note(TrainingFailed{.why = why});
+          io_.stop();
+        });
       });
 }
 

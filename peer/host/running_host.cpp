@@ -95,7 +95,8 @@ void Host::tell_people(const Fact& fact) {
     if (!std::exchange(told_of_lost_stage_, true)) warn();
   } else if (std::holds_alternative<GenerationBegan>(fact)) {
     told_of_lost_stage_ = false;
-  } else if (std::holds_alternative<GradientNotFinite>(fact)) {
+  } else if (std::holds_alternative<GradientNotFinite>(fact) ||
+             std::holds_alternative<TrainingFailed>(fact)) {
     warn();
     exit_code_ = 1;
   } else if (const auto* other = std::get_if<HelloRefused>(&fact)) {
@@ -388,8 +389,18 @@ void Host::every_second() {
   });
 }
 
+/// Makes the built-in learner of a whole model.
+std::unique_ptr<Learner> Host::make_learner() {
+  RunAside aside;
+  if (task_.shard->blocks) {
+    reading_.emplace();
+    aside = [this](std::function<void()> work) { return reading_->start(std::move(work)); };
+  }
+  return learner_of(task_, run_in_threads, std::move(aside));
+}
+
 int Host::run(std::unique_ptr<Learner> learner) {
-  if (!learner && !task_.stages) learner = learner_of(task_, run_in_threads);
+  if (!learner && !task_.stages) learner = make_learner();
   samples_ = learner ? learner->samples() : task_.shard->size();
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
                                        options_.shard, options_.resume);

@@ -25,6 +25,7 @@
 #include "peer/host/member_cache.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/processors.hpp"
+#include "peer/host/reading_thread.hpp"
 #include "peer/host/report.hpp"
 #include "peer/host/settings_revision_file.hpp"
 #include "peer/host/worker.hpp"
@@ -102,6 +103,7 @@ class Host {
   void keep_place();
   void sync_addresses();
   void keep_revision();
+  std::unique_ptr<Learner> make_learner();
   void stop_learner();
   void on_signal(int signal);
   void reload_authorized();
@@ -133,6 +135,7 @@ class Host {
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
   std::optional<Node> node_;
+  std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
   std::optional<Worker> worker_;
   Replica* replica_ = nullptr;  ///< The worker's replica; we only ask it to stop.
   bool told_to_stop_ = false;   ///< We have asked it to stop.

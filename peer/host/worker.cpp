@@ -2,6 +2,7 @@
 #include "peer/host/worker.hpp"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -13,10 +14,11 @@ void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& w
   work(0);
 }
 
-Worker::Worker(std::unique_ptr<Replica> replica, Save save, Done done)
+Worker::Worker(std::unique_ptr<Replica> replica, Save save, Done done, Failed failed)
     : replica_(std::move(replica)),
       save_(std::move(save)),
       done_(std::move(done)),
+      failed_(std::move(failed)),
       thread_([this](std::stop_token stop) { run(stop); }) {}
 
 Worker::~Worker() = default;
@@ -39,7 +41,13 @@ void Worker::run(std::stop_token stop) {
       jobs_.pop_front();
     }
     const auto begin = std::chrono::steady_clock::now();
-    JobDone done = replica_->run(std::move(job));
+    JobDone done;
+    try {
+      done = replica_->run(std::move(job));
+    } catch (const std::exception& error) {
+      failed_(error.what());
+      return;
+    }
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
     if (const auto* save = first_of<task::Save>(done.job.tasks)) {
       done.results.emplace_back(result::Saved{save_(*replica_, *save)});

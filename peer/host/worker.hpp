@@ -26,10 +26,13 @@ class Worker {
   /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
   /// the worker's thread: exchanges continue from the last snapshot, however slow the disk is.
   using Save = std::function<std::string(const Replica&, const task::Save&)>;
+  /// Called on the worker's thread when a job has failed with an exception, which says `why`. No
+  /// other job is begun after that.
+  using Failed = std::function<void(std::string why)>;
 
-  Worker(std::unique_ptr<Replica> replica, Save save, Done done);
+  Worker(std::unique_ptr<Replica> replica, Save save, Done done, Failed failed);
 
-  /// Waits until all posted jobs are done.
+  /// Waits until all posted jobs are done, or until one fails.
   ~Worker();
 
   /// Adds a job behind the earlier ones.
@@ -41,6 +44,7 @@ class Worker {
   std::unique_ptr<Replica> replica_;
   Save save_;
   Done done_;
+  Failed failed_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<Job> jobs_;

@@ -391,6 +391,11 @@ FactText text(const SaveFailed&) {
                    "Training goes on; older checkpoints stay.",
                    "Free some space on that disk, or make the folder writable."}};
 }
+FactText text(const TrainingFailed&) {
+  return {.info = {"training_failed", "training cannot go on: {detail}",
+                   "The peer ends with exit code 1, and the others go on without it.",
+                   "Remove the cause and start the peer again with --resume."}};
+}
 FactText text(const SettingsRevisionNotWritten&) {
   return {.info = {"settings_revision_not_written", "the settings switched to could not be written",
                    "After a restart the peer would begin with the settings of its config.",

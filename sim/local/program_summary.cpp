@@ -48,7 +48,8 @@ void print_program_summary(const std::filesystem::path& folder,
     const Json result = result_of(outcome);
     const std::uint64_t steps = result.value("step", std::uint64_t{0});
     const double loss = result.value("loss", 0.0);
-    const std::string ended = outcome.by_fault.empty() ? to_string(outcome.ending) : outcome.by_fault;
+    const std::string ended =
+        outcome.by_fault.empty() ? to_string(outcome.ending) : outcome.by_fault;
     fmt::print("{:<12} {:>12} {:>12.4f}  {}\n", outcome.name, steps, loss, ended);
     if (const std::uint64_t model = final_model(outcome); model != 0) ++models[model];
     summary["peers"].push_back(

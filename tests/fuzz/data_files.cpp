@@ -5,12 +5,14 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "base/check.hpp"
 #include "tests/fuzz/scratch.hpp"
 #include "tests/fuzz/target.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/data/readers.hpp"
+#include "train/data/sample_files.hpp"
 
 namespace gv::fuzz {
 namespace {
@@ -69,12 +71,37 @@ void check_data(const LoadedDataSet& loaded) {
   }
 }
 
+/// Checks that data which stay in files are those read whole, or that both are refused. A
+/// compressed file is refused only where it stays.
+void check_in_files(const LoadedDataSet& opened, const LoadedDataSet& whole) {
+  check((opened.data == nullptr) == !opened.problems.empty(), "there are data, or problems");
+  if (opened.data == nullptr) {
+    const bool is_compressed = opened.problems.back().reason.starts_with("it is compressed");
+    check(whole.data == nullptr || is_compressed, "what is read whole is read in blocks");
+    return;
+  }
+  const SampleBlocks& blocks = *opened.data->blocks;
+  std::vector<std::int32_t> labels;
+  for (std::size_t block = 0; block < blocks.count(); ++block) {
+    const LoadedDataSet loaded = blocks.read(block);
+    check_data(loaded);
+    if (loaded.data == nullptr) return;
+    labels.insert(labels.end(), loaded.data->labels.begin(), loaded.data->labels.end());
+  }
+  if (whole.data != nullptr) check(labels == whole.data->labels, "both have the same labels");
+}
+
+constexpr std::size_t block_bytes = 64;  ///< So small that short files have several blocks.
+
 /// The first byte gives the number of target columns.
 void feed_csv(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   static MemoryFile file;
   file.write(bytes.subspan(1));
-  check_data(read_csv(file.path(), std::to_integer<std::size_t>(bytes[0]) % 4));
+  const std::size_t targets = std::to_integer<std::size_t>(bytes[0]) % 4;
+  const LoadedDataSet whole = read_csv(file.path(), targets);
+  check_data(whole);
+  check_in_files(open_csv(file.path(), targets, block_bytes), whole);
 }
 
 std::vector<Bytes> csv_seeds() {
@@ -94,7 +121,9 @@ void feed_idx(std::span<const std::byte> bytes) {
   const std::size_t length = std::min(std::to_integer<std::size_t>(bytes[0]), bytes.size() - 1);
   labels.write(bytes.subspan(1, length));
   images.write(bytes.subspan(1 + length));
-  check_data(read_idx(images.path(), labels.path()));
+  const LoadedDataSet whole = read_idx(images.path(), labels.path());
+  check_data(whole);
+  check_in_files(open_idx(images.path(), labels.path(), block_bytes), whole);
   check_data(read_idx(images.path(), labels.path(), [](const DataSet& data) {
     std::vector<std::uint32_t> chosen;
     for (std::size_t i = 0; i < data.size(); i += 2) {
@@ -124,7 +153,9 @@ void feed_cifar(std::span<const std::byte> bytes) {
   const std::size_t length = std::min(wanted, bytes.size() - 1);
   first.write(bytes.subspan(1, length));
   second.write(bytes.subspan(1 + length));
-  check_data(read_cifar10({first.path(), second.path()}));
+  const LoadedDataSet whole = read_cifar10({first.path(), second.path()});
+  check_data(whole);
+  check_in_files(open_cifar10({first.path(), second.path()}, block_bytes), whole);
   check_data(read_cifar10({second.path()}));
 }
 

@@ -194,6 +194,25 @@ TEST_CASE("leased data need a budget of the swarm, and chunks of whole batches",
   CHECK(chunk.remedy == "write 128");
 }
 
+TEST_CASE("only leased data of files may stay in them", "[unit]") {
+  const std::string stays = "in_memory = false\n";
+  CHECK(only_problem("[data]\npartition = \"shared\"\n" + stays).reason == "has no effect here");
+  const Problem generated = only_problem("[data]\npartition = \"leased\"\n" + stays);
+  CHECK(generated.place == "a.toml:3: data.in_memory");
+  CHECK(generated.remedy == "write in_memory = true, or another kind");
+  const std::string text = "[data]\nkind = \"text\"\nfolder = \"" +
+                           std::string(GRAPEVINE_SOURCE_DIR) +
+                           "/configs/text\"\ntrain_files = [\"vineyard.txt\"]\n"
+                           "partition = \"leased\"\n" +
+                           stays;
+  const std::string model = "[model]\nkind = \"transformer\"\n";
+  CHECK(only_problem(text + model).remedy == "name test_files, or write in_memory = true");
+  const std::string tested = text + "test_files = [\"vineyard.txt\"]\n" + model;
+  CHECK_FALSE(sound(tested).data.in_memory);
+  CHECK(only_problem(tested + "[train]\nthreads = 2\noptimizer = \"sgd\"\n").remedy ==
+        "write threads = 1, or in_memory = true below [data]");
+}
+
 TEST_CASE("a transformer on what is not text is refused", "[unit]") {
   const Problem problem = only_problem("[model]\nkind = \"transformer\"\n");
   CHECK(problem.place == "a.toml:2: model.kind");

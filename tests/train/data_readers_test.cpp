@@ -1,19 +1,15 @@
 // Data files are read as they are, or refused with reasons.
-#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
-
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/rng.hpp"
+#include "tests/train/data_folder.hpp"
 #include "train/data/partition.hpp"
 #include "train/data/readers.hpp"
 #include "train/data/sampler.hpp"
@@ -22,60 +18,6 @@ namespace gv {
 namespace {
 
 using Catch::Matchers::Contains;
-
-/// A folder for one test, removed with its contents.
-class TempFolder {
- public:
-  TempFolder() : path_((std::filesystem::temp_directory_path() / "gv-data-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-  std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
-    return path(name);
-  }
-
- private:
-  std::string path_;
-};
-
-std::string big_endian(std::uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 255);
-  return bytes;
-}
-
-std::string little_endian(std::uint32_t value) {
-  std::string bytes = big_endian(value);
-  return {bytes.rbegin(), bytes.rend()};
-}
-
-std::string idx(const std::vector<std::uint32_t>& sides, const std::string& content) {
-  std::string file = big_endian(0x800 + static_cast<std::uint32_t>(sides.size()));
-  for (const std::uint32_t side : sides) file += big_endian(side);
-  return file + content;
-}
-
-/// Gzip data of one stored block (RFC 1951, 1952), so that the test needs no compressor. At most
-/// 65535 bytes.
-std::string gzip(const std::string& content) {
-  std::uint32_t crc = ~0u;
-  for (const char c : content) {
-    crc ^= static_cast<std::uint8_t>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
-  }
-  const auto size = static_cast<std::uint32_t>(content.size());
-  return std::string("\x1f\x8b\x08\0\0\0\0\0\0\xff\x01", 11) +
-         little_endian(size | (~size & 0xffffu) << 16) + content + little_endian(~crc) +
-         little_endian(size);
-}
 
 /// All problems, one on each line. Checks that refused input has no data and accepted input has no
 /// problems.
@@ -91,10 +33,6 @@ std::string said(const LoadedDataSet& loaded) {
 
 const std::string two_images = idx({2, 2, 3}, std::string("\0\1\2\3\4\5\6\7\x08\x09\x0a\xff", 12));
 const std::string two_labels = idx({2}, std::string("\3\0", 2));
-
-std::string cifar_record(char label, char pixel) {
-  return std::string(1, label) + std::string(3 * 32 * 32, pixel);
-}
 
 }  // namespace
 
@@ -147,8 +85,8 @@ TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
 
 TEST_CASE("cifar files follow each other", "[unit]") {
   const TempFolder folder;
-  const auto first = folder.write("a", cifar_record(7, 'p') + cifar_record(0, 'q'));
-  const auto second = folder.write("b", gzip(cifar_record(9, 'r')));
+  const auto first = folder.write("a", cifar_record_of(7, 'p') + cifar_record_of(0, 'q'));
+  const auto second = folder.write("b", gzip(cifar_record_of(9, 'r')));
   const LoadedDataSet loaded = read_cifar10({first, second});
   REQUIRE(said(loaded).empty());
   CHECK(loaded.data->shape == SampleShape{3, 32, 32});
@@ -162,14 +100,14 @@ TEST_CASE("cifar files follow each other", "[unit]") {
 
 TEST_CASE("bad cifar files are refused by name and reason", "[unit]") {
   const TempFolder folder;
-  const auto good = folder.write("good", cifar_record(1, 'x'));
+  const auto good = folder.write("good", cifar_record_of(1, 'x'));
   const auto refuses = [&](const std::string& content, const std::string& reason) {
     const auto bad = folder.write("bad", content);
     CHECK_THAT(said(read_cifar10({good, bad})), Contains(bad + ": ") && Contains(reason));
   };
   refuses("", "0 bytes are not whole records");
-  refuses(cifar_record(1, 'x') + "y", "3074 bytes are not whole records of 3073");
-  refuses(cifar_record(1, 'x') + cifar_record(10, 'x'), "record 1 has the label 10");
+  refuses(cifar_record_of(1, 'x') + "y", "3074 bytes are not whole records of 3073");
+  refuses(cifar_record_of(1, 'x') + cifar_record_of(10, 'x'), "record 1 has the label 10");
   CHECK_THAT(said(read_cifar10({folder.path("none")})),
              Contains("none: the file cannot be opened"));
   CHECK_THAT(said(read_cifar10({})), Contains("no files are named"));

@@ -32,4 +32,20 @@ std::uint64_t KeyedPermutation::at(std::uint64_t place) const {
   return place;
 }
 
+std::uint64_t KeyedPermutation::place_of(std::uint64_t number) const {
+  check(number < size_, "a number in the order");
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+  do {
+    std::uint64_t left = number >> half_bits_;
+    std::uint64_t right = number & mask;
+    for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
+      const std::uint64_t before = right ^ (hash_combine(*key, left) & mask);
+      right = left;
+      left = before;
+    }
+    number = left << half_bits_ | right;
+  } while (number >= size_);
+  return number;
+}
+
 }  // namespace gv

@@ -4,14 +4,14 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "train/data/csv_rows.hpp"
+#include "train/data/image_files.hpp"
 
 namespace gv {
 namespace {
@@ -20,8 +20,6 @@ namespace {
 constexpr std::size_t bytes_max = std::size_t{4} << 30;
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t problems_max = 20;  ///< The most problems listed for one file.
-constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
-constexpr std::size_t label_max = 100000;
 
 /// A file read through zlib, compressed or not.
 class GzFile {
@@ -81,50 +79,6 @@ std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Pro
   return std::nullopt;
 }
 
-std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
-  return static_cast<std::uint32_t>(bytes[at]) << 24 |
-         static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
-         static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
-}
-
-constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
-
-/// The dimensions in the header of an IDX file of bytes. If it is not one, adds a problem and
-/// returns an empty list.
-std::vector<std::size_t> idx_dimensions(const std::string& file,
-                                        const std::vector<std::uint8_t>& bytes,
-                                        std::size_t expected, Problems& problems) {
-  const auto refuse = [&](std::string reason) {
-    problems.push_back(
-        {file, std::move(reason),
-         expected == 3 ? "name an IDX file of images" : "name an IDX file of labels"});
-    return std::vector<std::size_t>();
-  };
-  if (bytes.size() < idx_header_bytes(expected)) return refuse("it is too short for an IDX file");
-  if (big_endian(bytes, 0) != 0x800u + expected) {
-    return refuse("it is not an IDX file of bytes with " + std::to_string(expected) +
-                  " dimensions");
-  }
-  std::vector<std::size_t> dimensions;
-  std::size_t product = 1;
-  for (std::size_t i = 0; i < expected; ++i) {
-    const std::size_t side = big_endian(bytes, 4 + 4 * i);
-    if (side == 0 || side > bytes_max / product) return refuse("its dimensions make no sense");
-    product *= side;
-    dimensions.push_back(side);
-  }
-  return dimensions;
-}
-
-void check_idx_length(const std::string& file, std::size_t announced, std::size_t held,
-                      Problems& problems) {
-  if (announced == held) return;
-  problems.push_back(
-      {file,
-       "it announces " + std::to_string(announced) + " bytes and holds " + std::to_string(held),
-       "fetch it again"});
-}
-
 /// Reads the remaining records of a file and keeps the wanted ones: record `wanted[i].first` goes
 /// to place `wanted[i].second` of `into`. `wanted` must be sorted. Returns the number of bytes
 /// read.
@@ -150,41 +104,6 @@ std::size_t read_records(gzFile in, std::size_t record_bytes,
   }
 }
 
-struct CsvRow {
-  std::vector<double> values;
-  bool numeric = true;         ///< True if every field is a number that a float can hold.
-  bool starts_numeric = true;  ///< True if the first field is any kind of number, even "nan".
-};
-
-CsvRow parse_row(std::string_view line) {
-  CsvRow row;
-  while (true) {
-    const std::size_t comma = std::min(line.find(','), line.size());
-    std::string_view field = line.substr(0, comma);
-    while (!field.empty() && (field.front() == ' ' || field.front() == '\t'))
-      field.remove_prefix(1);
-    while (!field.empty() &&
-           (field.back() == ' ' || field.back() == '\t' || field.back() == '\r')) {
-      field.remove_suffix(1);
-    }
-    double value = 0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    const bool whole = error != std::errc::invalid_argument && end == field.data() + field.size();
-    if (row.values.empty()) row.starts_numeric = whole;
-    // A value that a float cannot hold would become infinity in training. For nan the comparison is
-    // false, too.
-    row.numeric = row.numeric && whole && error == std::errc() &&
-                  std::abs(value) <= std::numeric_limits<float>::max();
-    row.values.push_back(value);
-    if (comma == line.size()) return row;
-    line.remove_prefix(comma + 1);
-  }
-}
-
-bool is_label(double value) {
-  return value >= 0 && value <= static_cast<double>(label_max) && value == std::floor(value);
-}
-
 }  // namespace
 
 LoadedDataSet read_idx(const std::string& images, const std::string& labels, const Choose& choose) {
@@ -199,16 +118,11 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels, con
     if (read < 0) report_failure(in.get(), images, problems);
   }
   if (!problems.empty()) return loaded;
-  const auto sides = idx_dimensions(images, header, 3, problems);
-  const auto count = idx_dimensions(labels, *marks, 1, problems);
+  const auto sides = idx_dimensions(images, header, 3, bytes_max, problems);
+  const auto count = idx_dimensions(labels, *marks, 1, bytes_max, problems);
   if (!problems.empty()) return loaded;
   check_idx_length(labels, count[0], marks->size() - idx_header_bytes(1), problems);
-  if (sides[0] != count[0]) {
-    problems.push_back({labels,
-                        "it has " + std::to_string(count[0]) + " labels for " +
-                            std::to_string(sides[0]) + " images",
-                        "name files that belong together"});
-  }
+  check_idx_counts(labels, count[0], sides[0], problems);
   if (!problems.empty()) return loaded;
 
   DataSet all;
@@ -237,25 +151,18 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files) {
   LoadedDataSet loaded;
   auto data = std::make_shared<DataSet>();
   data->shape = {3, 32, 32};
-  data->classes = 10;
+  data->classes = cifar_classes;
   for (const std::string& file : files) {
     const auto bytes = read_whole(file, loaded.problems);
     if (!bytes) continue;
     if (bytes->empty() || bytes->size() % cifar_record != 0) {
-      loaded.problems.push_back({file,
-                                 "its " + std::to_string(bytes->size()) +
-                                     " bytes are not whole records of " +
-                                     std::to_string(cifar_record),
-                                 "name a file of CIFAR-10's binary version"});
+      loaded.problems.push_back(not_cifar_records(file, bytes->size()));
       continue;
     }
     for (std::size_t at = 0; at < bytes->size(); at += cifar_record) {
       const std::uint8_t label = (*bytes)[at];
-      if (label >= 10) {
-        loaded.problems.push_back({file,
-                                   "record " + std::to_string(at / cifar_record) +
-                                       " has the label " + std::to_string(label),
-                                   "name a file of CIFAR-10's binary version"});
+      if (label >= cifar_classes) {
+        loaded.problems.push_back(bad_cifar_label(file, at / cifar_record, label));
         break;
       }
       data->labels.push_back(label);
@@ -276,61 +183,24 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   const auto bytes = read_whole(file, loaded.problems);
   if (!bytes) return loaded;
   auto data = std::make_shared<DataSet>();
-  const std::size_t last_columns = std::max<std::size_t>(1, targets);
   std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   // Spreadsheets begin files with a byte order mark, which would make a first sample look like
   // headings.
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  std::size_t width = 0;
-  std::size_t number = 0;
-  const auto refuse = [&](std::string reason, std::string remedy) {
-    loaded.problems.push_back(
-        {file + ":" + std::to_string(number), std::move(reason), std::move(remedy)});
-  };
+  CsvRows rows(targets);
   while (!text.empty() && loaded.problems.size() < problems_max) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
+    if (auto problem = rows.add(text.substr(0, end), *data)) {
+      problem->place = file + ":" + std::to_string(rows.number());
+      loaded.problems.push_back(*std::move(problem));
+    }
     text.remove_prefix(std::min(end + 1, text.size()));
-    ++number;
-    if (line.empty() || line == "\r") continue;
-    const CsvRow row = parse_row(line);
-    // Only the first field decides whether a line is a heading, so a bad field further on is
-    // reported.
-    if (number == 1 && !row.starts_numeric) continue;
-    if (!row.numeric) {
-      refuse("not every field is a finite number", "write numbers separated by commas");
-      continue;
-    }
-    if (width == 0) width = row.values.size();
-    if (row.values.size() != width || width <= last_columns) {
-      refuse("it has " + std::to_string(row.values.size()) + " columns, " +
-                 (width <= last_columns ? "too few for features and targets"
-                                        : "the first row has " + std::to_string(width)),
-             "give every row the same columns: features, then the label or the targets");
-      continue;
-    }
-    const std::size_t features = width - last_columns;
-    for (std::size_t i = 0; i < features; ++i)
-      data->floats.push_back(static_cast<float>(row.values[i]));
-    if (targets == 0 && !is_label(row.values.back())) {
-      refuse("the last column is not a label",
-             "write whole numbers from 0, or set data.csv_targets for regression");
-      continue;
-    }
-    if (targets == 0) {
-      data->labels.push_back(static_cast<std::int32_t>(row.values.back()));
-    } else {
-      for (std::size_t i = features; i < width; ++i) {
-        data->targets.push_back(static_cast<float>(row.values[i]));
-      }
-    }
   }
   if (loaded.problems.empty() && data->floats.empty()) {
     loaded.problems.push_back({file, "it has no samples", "give it rows of numbers"});
   }
   if (!loaded.problems.empty()) return loaded;
-  data->shape = {width - last_columns, 1, 1};
-  data->target_width = targets;
+  rows.describe(*data);
   if (targets == 0) {
     data->classes = static_cast<std::size_t>(*std::ranges::max_element(data->labels)) + 1;
   }
@@ -338,13 +208,24 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   return loaded;
 }
 
+void describe_text(std::size_t context, DataSet& data) {
+  data.shape = {context, 1, 1};
+  data.classes = 256;
+  data.predictions = context;
+  data.scale = 255;  // Bytes are ids, not brightness. A scale of 255 leaves them unchanged.
+}
+
+Problem text_too_short(const std::string& file, std::size_t bytes, std::size_t context) {
+  return {file,
+          "of it " + std::to_string(bytes) + " bytes are read, too few for a context of " +
+              std::to_string(context) + " and what follows it",
+          "use a longer text or a smaller data.context"};
+}
+
 LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t context, TextPart part) {
   LoadedDataSet loaded;
   auto data = std::make_shared<DataSet>();
-  data->shape = {context, 1, 1};
-  data->classes = 256;
-  data->predictions = context;
-  data->scale = 255;  // Bytes are ids, not brightness. A scale of 255 leaves them unchanged.
+  describe_text(context, *data);
   for (const std::string& file : files) {
     const auto bytes = read_whole(file, loaded.problems);
     if (!bytes) continue;
@@ -352,11 +233,7 @@ LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t conte
     const std::size_t begin = part == TextPart::last_tenth ? cut : 0;
     const std::size_t end = part == TextPart::but_last_tenth ? cut : bytes->size();
     if (end - begin <= context) {
-      loaded.problems.push_back({file,
-                                 "of it " + std::to_string(end - begin) +
-                                     " bytes are read, too few for a context of " +
-                                     std::to_string(context) + " and what follows it",
-                                 "use a longer text or a smaller data.context"});
+      loaded.problems.push_back(text_too_short(file, end - begin, context));
       continue;
     }
     for (std::size_t at = begin; at + context < end; at += context) {

@@ -13,12 +13,6 @@
 
 namespace gv {
 
-/// The result of a reader. `data` is null if there are problems; each names its file (and line).
-struct LoadedDataSet {
-  std::shared_ptr<DataSet> data;
-  Problems problems;
-};
-
 /// Chooses the samples to keep, in order, given a data set with labels but no inputs yet.
 using Choose = std::function<std::vector<std::uint32_t>(const DataSet&)>;
 
@@ -34,6 +28,12 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 /// `targets` is 0, the last column is a label (a whole number from 0), otherwise the last `targets`
 /// columns are targets.
 LoadedDataSet read_csv(const std::string& file, std::size_t targets);
+
+/// Sets what is the same in all data sets of text windows of `context` bytes.
+void describe_text(std::size_t context, DataSet& data);
+
+/// The problem of a text of which only `bytes` are read.
+Problem text_too_short(const std::string& file, std::size_t bytes, std::size_t context);
 
 /// Which part of every text file is read.
 enum class TextPart { whole, but_last_tenth, last_tenth };

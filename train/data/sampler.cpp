@@ -11,9 +11,11 @@
 namespace gv {
 
 Sampler::Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed,
-                 std::optional<std::uint64_t> peer)
+                 std::optional<std::uint64_t> peer, RunAside aside)
     : shard_(std::move(shard)), seed_(seed), peer_(peer) {
   check(shard_->size() > 0, "a sampler has samples to draw");
+  check(!shard_->blocks || !peer_, "data in files are leased");
+  if (shard_->blocks) reader_.emplace(shard_, std::move(aside));
 }
 
 std::uint64_t Sampler::begin_of(std::uint64_t position, std::size_t size) const {
@@ -52,14 +54,37 @@ std::uint64_t Sampler::sample_at(std::uint64_t begin, std::size_t number) {
     const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
     return samples[(begin % shard_->size() + number) % samples.size()];
   }
-  const std::uint64_t position = begin + number;
+  return leased_sample(begin + number);
+}
+
+/// The sample at a position in the order that all peers share.
+std::uint64_t Sampler::leased_sample(std::uint64_t position) {
   const std::uint64_t epoch = position / shard_->size();
   if (epoch_ != epoch) {
     epoch_ = epoch;
-    const std::uint64_t key = Rng(seed_).fork("leased order").fork(epoch).next();
-    shared_order_.emplace(shard_->size(), key);
+    if (reader_) {
+      file_order_ = block_order(epoch);
+    } else {
+      const std::uint64_t key = Rng(seed_).fork("leased order").fork(epoch).next();
+      shared_order_.emplace(shard_->size(), key);
+    }
   }
-  return shared_order_->at(position % shard_->size());
+  const std::uint64_t place = position % shard_->size();
+  return reader_ ? file_order_->at(place) : shared_order_->at(place);
+}
+
+BlockOrder Sampler::block_order(std::uint64_t epoch) const {
+  const std::uint64_t key = Rng(seed_).fork("order of blocks").fork(epoch).next();
+  return {shard_->size(), shard_->blocks->block_samples(), key};
+}
+
+/// Lets the blocks be read that the sample at that position and those near it are in.
+void Sampler::expect_blocks_at(std::uint64_t position) {
+  const std::uint64_t epoch = position / shard_->size();
+  const std::uint64_t place = position % shard_->size();
+  const std::vector<std::uint64_t> blocks =
+      epoch_ == epoch ? file_order_->blocks_near(place) : block_order(epoch).blocks_near(place);
+  for (const std::uint64_t block : blocks) reader_->expect(block);
 }
 
 Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
@@ -75,19 +100,29 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
   const std::size_t width = shard_->features();
   const std::size_t labels = shard_->classes > 0 ? shard_->predictions : 0;
   const std::size_t targets = shard_->target_width;
-  buffer.begin = begin;
+  // Until it is filled, it is no batch: a block may turn out to be unreadable.
+  buffer.begin.reset();
   buffer.size = size;
   buffer.inputs.resize(size * width);
   buffer.labels.resize(size * labels);
   buffer.targets.resize(size * targets);
   for (std::size_t i = 0; i < size; ++i) {
-    const std::uint64_t sample = sample_at(begin, i);
-    shard_->read(sample, std::span(buffer.inputs).subspan(i * width, width));
-    std::copy_n(shard_->labels.begin() + static_cast<std::ptrdiff_t>(sample * labels), labels,
+    std::uint64_t sample = sample_at(begin, i);
+    const DataSet* from = shard_.get();
+    if (reader_) {
+      const std::size_t block = sample / shard_->blocks->block_samples();
+      sample %= shard_->blocks->block_samples();
+      from = &reader_->block(block);
+    }
+    from->read(sample, std::span(buffer.inputs).subspan(i * width, width));
+    std::copy_n(from->labels.begin() + static_cast<std::ptrdiff_t>(sample * labels), labels,
                 buffer.labels.begin() + static_cast<std::ptrdiff_t>(i * labels));
-    std::copy_n(shard_->targets.begin() + static_cast<std::ptrdiff_t>(sample * targets), targets,
+    std::copy_n(from->targets.begin() + static_cast<std::ptrdiff_t>(sample * targets), targets,
                 buffer.targets.begin() + static_cast<std::ptrdiff_t>(i * targets));
   }
+  buffer.begin = begin;
+  // The window that is a block further on needs a block of this one, and the one that comes next.
+  if (reader_) expect_blocks_at(begin + size - 1 + shard_->blocks->block_samples());
   return buffer;
 }
 
@@ -97,7 +132,11 @@ Batch Sampler::batch(std::uint64_t position, std::size_t size) {
 }
 
 void Sampler::prefetch(std::uint64_t position, std::size_t size) {
-  gather(begin_of(position, size), size);
+  try {
+    gather(begin_of(position, size), size);
+  } catch (const DataError&) {
+    // The step that needs the samples finds them missing as well, and reports it.
+  }
 }
 
 }  // namespace gv

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "train/batch.hpp"
+#include "train/data/block_order.hpp"
+#include "train/data/block_reader.hpp"
 #include "train/data/permutation.hpp"
 #include "train/data_set.hpp"
 
@@ -22,15 +24,19 @@ namespace gv {
 /// batch larger than the shard is an epoch of its own and repeats samples.
 ///
 /// With leased data, all peers have one order of all samples for each epoch, nothing is skipped,
-/// and a batch may reach into the next epoch.
+/// and a batch may reach into the next epoch. Only then may the samples be in files. Their order is
+/// that of BlockOrder, so that they are read in long pieces, and blocks that will be needed next
+/// are read ahead of time. Results do not depend on when blocks are read.
 class Sampler {
  public:
-  /// `peer`: nullopt if data are leased.
+  /// `peer`: nullopt if data are leased. `aside` reads blocks of data in files ahead of time;
+  /// without it, they are read when they are needed.
   Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed,
-          std::optional<std::uint64_t> peer);
+          std::optional<std::uint64_t> peer, RunAside aside = {});
 
   /// The next `size` samples (at least one) at or after `position`. The views stay valid during the
-  /// next call of batch() or prefetch(), but not the one after it.
+  /// next call of batch() or prefetch(), but not the one after it. Throws DataError if samples in
+  /// files cannot be read; another call then tries again.
   Batch batch(std::uint64_t position, std::size_t size);
 
   /// The position of the batch after this one. It is `position` itself if `size` is 0.
@@ -40,7 +46,8 @@ class Sampler {
   /// after(), but computed at once.
   std::uint64_t after_batches(std::uint64_t count, std::size_t size) const;
 
-  /// Gathers a batch in advance for batch(position, size). Does not change any result.
+  /// Gathers a batch in advance for batch(position, size). Does not change any result, and does not
+  /// throw.
   void prefetch(std::uint64_t position, std::size_t size);
 
  private:
@@ -57,6 +64,9 @@ class Sampler {
   Gathered& gather(std::uint64_t begin, std::size_t size);
   const std::vector<std::uint32_t>& order(std::uint64_t epoch);
   std::uint64_t sample_at(std::uint64_t begin, std::size_t number);
+  std::uint64_t leased_sample(std::uint64_t position);
+  BlockOrder block_order(std::uint64_t epoch) const;
+  void expect_blocks_at(std::uint64_t position);
 
   std::shared_ptr<const DataSet> shard_;
   std::uint64_t seed_;
@@ -65,7 +75,9 @@ class Sampler {
   std::size_t newest_ = 0;
   std::optional<std::uint64_t> epoch_;
   std::vector<std::uint32_t> order_;
-  std::optional<KeyedPermutation> shared_order_;  ///< Of `epoch_`, if data are leased.
+  std::optional<KeyedPermutation> shared_order_;  ///< Of `epoch_`, if data are leased in memory.
+  std::optional<BlockOrder> file_order_;          ///< Of `epoch_`, if data are in files.
+  std::optional<BlockReader> reader_;             ///< Set if data are in files.
 };
 
 }  // namespace gv

@@ -1,0 +1,59 @@
+// A random order of samples in files in which reads stay long.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "train/data/permutation.hpp"
+
+namespace gv {
+
+/// The numbers below `size` in an order that depends on the key, computed and not stored. The
+/// numbers are cut into blocks of `block`, of which the last may be shorter, and consecutive places
+/// of the order take their numbers from few blocks:
+///
+///   1. The blocks follow each other in a random order.
+///   2. The numbers of each block are shuffled.
+///   3. The places are cut into windows as long as a block, each from the middle of one block to
+///      the middle of the next, and the numbers of each window are shuffled.
+///
+/// So the numbers of two neighbouring blocks mix. The places of a window, and so any place and
+/// those near it, need two blocks, or three if one of them is the shorter one.
+class BlockOrder {
+ public:
+  /// `size`: 1 to 2^62. `block`: at least 1. Computing is fastest if it is a power of two.
+  BlockOrder(std::uint64_t size, std::uint64_t block, std::uint64_t key);
+
+  std::uint64_t size() const { return size_; }
+  /// The number at that place in the order, which is below size().
+  std::uint64_t at(std::uint64_t place) const;
+  /// The blocks that the numbers in the window of that place come from, in their order.
+  std::vector<std::uint64_t> blocks_near(std::uint64_t place) const;
+
+ private:
+  /// Where a number is before windows are shuffled: which block in the order of blocks, and the
+  /// place among the numbers of that block.
+  struct Spot {
+    std::uint64_t turn = 0;
+    std::uint64_t offset = 0;
+  };
+  /// Places from `begin` up to, but not including, `end`.
+  struct Window {
+    std::uint64_t number = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  Window window_of(std::uint64_t place) const;
+  Spot spot_of(std::uint64_t place) const;
+
+  std::uint64_t size_;
+  std::uint64_t block_;
+  KeyedPermutation blocks_;
+  std::uint64_t last_size_;  ///< Numbers in the last block.
+  std::uint64_t last_turn_;  ///< The place of the last block in the order of blocks.
+  std::uint64_t window_key_;
+  std::uint64_t block_key_;
+};
+
+}  // namespace gv

@@ -1,0 +1,47 @@
+// Makes samples of lines of comma-separated numbers.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "base/problems.hpp"
+#include "train/data_set.hpp"
+
+namespace gv {
+
+/// Reads the lines of one file in their order and checks that they fit together.
+class CsvRows {
+ public:
+  /// With `targets` = 0 the last column is a label, otherwise the last `targets` columns are
+  /// targets.
+  explicit CsvRows(std::size_t targets) : targets_(targets) {}
+  /// For a part of a file after its headings, where rows have `width` columns and the first line
+  /// has the number `first_line`.
+  CsvRows(std::size_t targets, std::size_t width, std::size_t first_line)
+      : targets_(targets), width_(width), number_(first_line - 1), may_be_headings_(false) {}
+
+  /// Appends the sample in the next line, which is given without its end, to `data`. Empty lines
+  /// and headings in the first line are skipped. Returns reason and remedy if the line is refused;
+  /// then `data` is useless.
+  std::optional<Problem> add(std::string_view line, DataSet& data);
+
+  /// Number of the last line, from 1.
+  std::size_t number() const { return number_; }
+  /// Columns of a row; 0 before the first.
+  std::size_t width() const { return width_; }
+  /// Columns that are inputs. Only after the first row.
+  std::size_t features() const { return width_ - last_columns(); }
+  /// Sets the shape of samples, and the number of targets. Only after the first row.
+  void describe(DataSet& data) const;
+
+ private:
+  std::size_t last_columns() const { return targets_ == 0 ? 1 : targets_; }
+
+  std::size_t targets_;
+  std::size_t width_ = 0;
+  std::size_t number_ = 0;
+  bool may_be_headings_ = true;  ///< True if the file's first line is read.
+};
+
+}  // namespace gv

@@ -1,0 +1,43 @@
+// The forms of IDX files and of CIFAR-10's binary files, for those who read them whole or in
+// blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/problems.hpp"
+
+namespace gv {
+
+/// Bytes of a record of CIFAR-10: a label, then 3 x 32 x 32 pixels.
+inline constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
+inline constexpr std::size_t cifar_classes = 10;
+
+/// Bytes of the header of an IDX file, before its values.
+constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
+
+/// The dimensions in the header of an IDX file, of which `bytes` are the first ones. If it is not
+/// an IDX file of bytes with `expected` dimensions and at most `bytes_max` values, adds a problem
+/// and returns an empty list.
+std::vector<std::size_t> idx_dimensions(const std::string& file,
+                                        const std::vector<std::uint8_t>& bytes,
+                                        std::size_t expected, std::uint64_t bytes_max,
+                                        Problems& problems);
+
+/// Adds a problem if a file does not hold as many values as it announces.
+void check_idx_length(const std::string& file, std::size_t announced, std::size_t held,
+                      Problems& problems);
+
+/// Adds a problem if a file of labels does not have one for each image.
+void check_idx_counts(const std::string& labels, std::size_t label_count, std::size_t image_count,
+                      Problems& problems);
+
+/// The problem of a CIFAR-10 file whose size is no number of records.
+Problem not_cifar_records(const std::string& file, std::size_t bytes);
+
+/// The problem of a CIFAR-10 record whose label is too large.
+Problem bad_cifar_label(const std::string& file, std::size_t record, std::uint8_t label);
+
+}  // namespace gv

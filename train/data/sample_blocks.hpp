@@ -1,0 +1,54 @@
+// Samples that stay in files and are read in blocks.
+#pragma once
+
+#include <cstddef>
+
+namespace gv {
+
+struct LoadedDataSet;
+
+/// Memory that one block takes, unless a single sample takes more. Long enough that a disk reads
+/// blocks in any order nearly as fast as one after the other.
+inline constexpr std::size_t data_block_bytes = std::size_t{4} << 20;
+
+/// A larger sample is refused, because several blocks are in memory at once.
+inline constexpr std::size_t sample_bytes_max = std::size_t{64} << 20;
+
+/// The training samples of some files, cut into blocks in the order of the files. All blocks have
+/// the same number of samples, except that the last one may have fewer. Immutable.
+class SampleBlocks {
+ public:
+  virtual ~SampleBlocks() = default;
+  SampleBlocks(const SampleBlocks&) = delete;
+  SampleBlocks& operator=(const SampleBlocks&) = delete;
+
+  /// Number of samples, at least one.
+  std::size_t samples() const { return samples_; }
+  /// Number of samples in each block but the last.
+  std::size_t block_samples() const { return block_samples_; }
+  std::size_t count() const { return (samples_ + block_samples_ - 1) / block_samples_; }
+
+  /// Reads block `number` into memory and checks it as a file is checked that is read whole. If
+  /// that fails, for example because a file has become shorter, the problem names the file and the
+  /// place in it. May be called on any thread, and on several at once.
+  virtual LoadedDataSet read(std::size_t number) const = 0;
+
+ protected:
+  SampleBlocks(std::size_t samples, std::size_t block_samples)
+      : samples_(samples), block_samples_(block_samples) {}
+
+  /// Number of the first sample of a block, or number of all samples for count().
+  std::size_t begin_of(std::size_t number) const {
+    return number < count() ? number * block_samples_ : samples_;
+  }
+
+ private:
+  std::size_t samples_;
+  std::size_t block_samples_;
+};
+
+/// The number of samples in a block of at most `block_bytes`, where each takes `sample_bytes` (at
+/// least one): a power of two, because the orders of BlockOrder are then computed fastest.
+std::size_t samples_of_block(std::size_t sample_bytes, std::size_t block_bytes);
+
+}  // namespace gv
