@@ -21,9 +21,9 @@ struct Judgement {
   }
 };
 
-/// The accuracy, or R2 where there is one.
-inline std::string merit_text(double accuracy, std::optional<double> r2) {
-  return r2 ? fmt::format("R2 {:.4f}", *r2) : fmt::format("{:.2f} %", 100 * accuracy);
+/// "91.20 %" or, for R2, "R2 0.9120".
+inline std::string merit_text(double merit, bool is_r2) {
+  return is_r2 ? fmt::format("R2 {:.4f}", merit) : fmt::format("{:.2f} %", 100 * merit);
 }
 
 }  // namespace gv

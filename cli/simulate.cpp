@@ -320,7 +320,7 @@ void Run::show_progress(const CurvePoint& point) {
                                            : std::string(),
       scenario_.work != WorkKind::training
           ? fmt::format("loss {:.4g}", point.loss)
-          : (point.r2 ? "" : "accuracy ") + merit_text(point.accuracy, point.r2),
+          : (point.r2 ? "" : "accuracy ") + merit_text(point.merit(), point.r2.has_value()),
       point.spread, terminal_ ? "" : "\n");
   std::fflush(stdout);
 }
@@ -422,7 +422,7 @@ void Run::print_population(std::span<const PeerSummary> peers) const {
         "  {:<20} learning rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}{}\n",
         fmt::format("peer-{}", member.number), member.trial->learning_rate, member.trial->momentum,
         member.trial->validation_loss, member.copies,
-        member.merit() != 0 ? "  " + merit_text(member.accuracy, member.r2) : "");
+        member.merit() != 0 ? "  " + merit_text(member.merit(), member.r2.has_value()) : "");
   }
 }
 
@@ -482,11 +482,9 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
     spent.down += peer.spent.down;
   }
   if (scenario_.work == WorkKind::training) {
-    line("mean model",
-         fmt::format("{}  loss {:.4f}", merit_text(last.accuracy, last.r2), last.loss));
-    if (stages_ == 0) {
-      line("worst peer", merit_text(worst, last.r2 ? std::optional(worst) : std::nullopt));
-    }
+    const bool is_r2 = last.r2.has_value();
+    line("mean model", fmt::format("{}  loss {:.4f}", merit_text(last.merit(), is_r2), last.loss));
+    if (stages_ == 0) line("worst peer", merit_text(worst, is_r2));
   } else if (scenario_.work == WorkKind::quadratic) {
     line("mean model", fmt::format("{:.6g} above the least loss", last.loss));
   }

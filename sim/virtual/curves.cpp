@@ -128,8 +128,7 @@ std::string curves_csv(std::span<const CurvePoint> points) {
                                  by_r2 ? "r2" : "accuracy");
   for (const CurvePoint& p : points) {
     text += fmt::format("{:.6f},{:.6f},{:.8g},{:.8g},{:.2f},{:.1f},{:.3f},{:.0f}\n", p.time_s,
-                        p.r2.value_or(p.accuracy), p.loss, p.spread, p.steps, p.exchanges,
-                        p.megabytes, p.peers);
+                        p.merit(), p.loss, p.spread, p.steps, p.exchanges, p.megabytes, p.peers);
   }
   return text;
 }

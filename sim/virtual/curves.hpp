@@ -20,6 +20,9 @@ struct CurvePoint {
   double megabytes = 0;           ///< Sent on all links.
   double peers = 0;               ///< Peers that are up.
   std::optional<double> r2 = {};  ///< R2 of the mean model, if the samples have targets.
+
+  /// The one of accuracy and R2 that the samples have. More is better.
+  double merit() const { return r2.value_or(accuracy); }
 };
 
 /// One line for each point, with a header.

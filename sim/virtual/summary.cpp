@@ -38,7 +38,7 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Ho
                                   {"copies", peer.copies}};
   }
   const WorldCounts& counts = world.counts();
-  Json summary{{"mean_" + merit, last.r2.value_or(last.accuracy)},
+  Json summary{{"mean_" + merit, last.merit()},
                {"mean_loss", last.loss},
                {"spread", last.spread},
                {"virtual_s", last.time_s},

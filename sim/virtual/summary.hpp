@@ -25,7 +25,7 @@ struct PeerSummary {
   double accuracy = 0;            ///< Accuracy on all test samples, 0 to 1; 0 without labels.
   std::optional<double> r2 = {};  ///< R2 on all test samples, if they have targets.
 
-  /// The one of both that the samples have. More is better.
+  /// The one of accuracy and R2 that the samples have. More is better.
   double merit() const { return r2.value_or(accuracy); }
   std::optional<HostileRule> hostile;
 };

@@ -72,10 +72,13 @@ TEST_CASE("a regression shows its loss and R2 and nowhere an accuracy", "[proces
       file << x << ',' << y << ',' << 3 * x - y + 1 + 0.1 * rng.normal() << '\n';
     }
   }
+  // In lockstep the result does not depend on the peers' paces.
   const std::string text =
-      "[run]\nsteps = 400\n[data]\nkind = \"csv\"\ncsv_targets = 1\nfolder = \"" +
+      "[run]\nmode = \"allreduce\"\nsteps = 300\n[data]\nkind = \"csv\"\ncsv_targets = 1\n"
+      "folder = \"" +
       data.path().string() +
-      "\"\n[model]\nkind = \"linear\"\nloss = \"squared\"\n[metrics]\nevery_s = 0.1\n";
+      "\"\n[model]\nkind = \"linear\"\nloss = \"squared\"\n[train]\nlearning_rate = 0.05\n"
+      "[metrics]\nevery_s = 0.1\n";
   LaunchedConfig regression(text);
   const int ended = regression.launch(2);
   INFO(regression.output);
