@@ -447,7 +447,8 @@ void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
   if (finale_.is_on()) {
     SwarmWork& work = finale_.work();
     const Ledger* ledger = work.ledger();
-    job.add(task::FollowSwarm{work.progress(now), work.factor(), work.note()});
+    const std::uint64_t samples = steps * work.options().batch;
+    job.add(task::FollowSwarm{work.progress(now), work.factor(), work.note(samples)});
     if (ledger != nullptr) take.from = ledger->under_way()->first_step * work.options().batch;
   }
   job.add(take);
@@ -477,6 +478,9 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   if (course_.is_leaving()) {
     saves = true;
     course_.make_next_job_last();
+    if (finale_.is_on()) {
+      job.add(task::FollowSwarm{finale_.work().progress(now), 1, finale_.work().note()});
+    }
   } else if (course_.phase() == Phase::training && !adopts && !finale_.is_ending()) {
     const std::uint64_t steps = leased_steps(now, job_steps(now));
     const std::uint64_t end = step_ + steps;

@@ -501,6 +501,9 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   const bool saves = course_.is_leaving() || (!finale_.is_ending() && course_.is_save_due(step()));
   if (course_.is_leaving()) {
     course_.make_next_job_last();
+    if (finale_.is_on()) {
+      job.add(task::FollowSwarm{finale_.work().progress(now), 1, finale_.work().note()});
+    }
   } else if (takes_part && !sent_ && step() < course_.steps()) {
     begin_round(now, job);
   }
@@ -525,7 +528,8 @@ void MixingMode::begin_round(Time now, Job& job) {
   job.add(task::BeginRound{round_});
   if (finale_.is_on()) {
     SwarmWork& work = finale_.work();
-    job.add(task::FollowSwarm{work.progress(now), 1, work.note()});
+    const std::uint64_t each = is_in_step(options_.rule) ? samples_together() : options_.batch;
+    job.add(task::FollowSwarm{work.progress(now), 1, work.note(steps.count * each)});
   }
   if (options_.rule.order == MixOrder::combine_then_adapt) {
     job.add(messages);

@@ -70,8 +70,8 @@ WorkDone SwarmWork::own() const {
           .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt};
 }
 
-SwarmNote SwarmWork::note() const {
-  return {.samples = counted(),
+SwarmNote SwarmWork::note(std::uint64_t more) const {
+  return {.samples = counted() + more,
           .ran = ran_,
           .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt,
           .chunk_samples = options_.batch * options_.chunk_steps};

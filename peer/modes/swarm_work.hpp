@@ -74,8 +74,8 @@ class SwarmWork {
   bool is_agreed() const { return agreed_.has_value(); }
   /// What we report.
   WorkDone own() const;
-  /// What a checkpoint of now should say.
-  SwarmNote note() const;
+  /// What a checkpoint should say after `more` samples that are about to be trained.
+  SwarmNote note(std::uint64_t more = 0) const;
   /// Which chunks are done and taken; null if data are not leased.
   Ledger* ledger() { return ledger_ ? &*ledger_ : nullptr; }
   const Ledger* ledger() const { return ledger_ ? &*ledger_ : nullptr; }
