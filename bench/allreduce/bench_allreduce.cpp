@@ -182,8 +182,10 @@ void Ranks::start(std::size_t number) {
   Rank& rank = ranks_[number];
   std::vector<std::string> command{options_.program.string(), "bench", "allreduce-rank",
                                    folder_.path().string(), std::to_string(number)};
-  const std::vector<std::string> places = rank.addresses.arguments();
-  command.insert(command.end(), places.begin(), places.end());
+  PeerArguments places;
+  rank.addresses.set(places);
+  command.insert(command.end(), {"--listen", places.host.listen, "--lane-port",
+                                 std::to_string(places.host.lane_port)});
   for (std::size_t other = 0; other < number; ++other) {
     command.insert(command.end(),
                    {"--join", peer_name(other) + "@" + ranks_[other].addresses.advertised()});

@@ -49,10 +49,10 @@ void append_run(Settings& all) {
               "which then stop together and end with the mean of their models");
   run.only_with("run.budget", "a budget of all peers together", has_swarm_budget)
       .agreed()
-      .add(
-          "wall_s", GV_FIELD(run.wall), {0, 1e7},
-          "end after so many seconds of training, if the epochs or steps last longer; the learning "
-          "rate does not follow it. 0 = never");
+      .add("wall_s", GV_FIELD(run.wall), {0, 1e7},
+           "end after this many seconds of training, if the epochs or steps last longer; the "
+           "learning "
+           "rate does not follow it. 0 = never");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
           "training starts when this many are there, itself included");
   run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or after this long");

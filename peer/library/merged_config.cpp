@@ -29,7 +29,7 @@ void merge(const toml::table& from, toml::table& to) {
 ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides) {
   if (settings.empty()) return read_config(path, overrides);
-  std::string text(default_config_text());
+  std::string text;
   if (!path.empty()) {
     // Problems of the file alone are reported with its lines.
     ParsedConfig parsed = parse_config_file(path, overrides);

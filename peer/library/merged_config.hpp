@@ -8,8 +8,9 @@
 
 namespace gv {
 
-/// Reads the config file (empty: the built-in config) after replacing its settings by those of the
-/// TOML text `settings`. Problems in replaced settings name the settings, and no file.
+/// Reads the config file after replacing its settings by those of the TOML text `settings`. Without
+/// a file all other settings have their defaults; without settings either, it is the built-in
+/// config.
 ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides);
 

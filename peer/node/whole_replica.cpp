@@ -298,7 +298,6 @@ Mixer<float>& WholeReplica::mixer() {
 
 JobDone WholeReplica::run(Job job) {
   JobDone done{.job = std::move(job)};
-  const std::span<float> x = learner_->live_parameters();
   std::uint64_t begin = learner_->step();
   Overloaded carry_out{
       [&](const task::AdoptModel& task) {
@@ -343,15 +342,16 @@ JobDone WholeReplica::run(Job job) {
         if (task.rule) mix_by(*task.rule, mixing_seed_);
         learner_->go_on_at(task.place.step);
         begin = learner_->step();
-        mixer().begin_generation(task.place.rank, task.place.order, task.place.key, x);
+        mixer().begin_generation(task.place.rank, task.place.order, task.place.key, live());
       },
       [&](task::MixRound& task) {
-        const std::size_t refused = mixer().mix(task.round, x, std::exchange(task.arrived, {}));
+        const std::size_t refused =
+            mixer().mix(task.round, live(), std::exchange(task.arrived, {}));
         done.results.emplace_back(result::Mixing{refused, mixer().held_back()});
       },
-      [&](const task::BeginRound& task) { mixer().begin_round(task.round, x); },
+      [&](const task::BeginRound& task) { mixer().begin_round(task.round, live()); },
       [&](const task::SendRound& task) {
-        *task.outbox = {mixer().messages(task.round, x), mixer().is_sound()};
+        *task.outbox = {mixer().messages(task.round, live()), mixer().is_sound()};
         if (hooks_.ready) hooks_.ready(done.job.number, 0);
       },
       [](const task::Save&) {},

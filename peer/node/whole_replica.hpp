@@ -64,6 +64,7 @@ class WholeReplica final : public Replica {
   Score take_steps(const task::TakeSteps& task);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   Mixer<float>& mixer();
+  std::span<float> live() { return learner_->live_parameters(); }
 
   std::unique_ptr<Learner> learner_;
   OuterStep outer_;

@@ -86,14 +86,12 @@ class RefusalTest(FolderTest):
         return str(caught.exception)
 
     def test_arrays_that_cannot_be_shared(self):
-        x = array.array("f", [1, 2])
         self.assertIn("'w': it is read-only", self.refused(ValueError, None, {"w": b"1234"}))
         self.assertIn("type 'i'", self.refused(ValueError, None, [array.array("i", [1])]))
         self.assertIn("no memory", self.refused(ValueError, None, {"w": 1.0}))
         self.assertIn("no mean", self.refused(ValueError, None, {"w": array.array("q", [1])}))
         self.assertIn("at least one", self.refused(ValueError, None, {}))
         self.assertIn("is empty", self.refused(ValueError, None, {"w": array.array("f")}))
-        self.assertIn("another one", self.refused(ValueError, None, x, state=[x, x][:1] + [x]) or "")
 
     def test_two_tensors_of_one_name(self):
         x = array.array("f", [1, 2])
@@ -253,10 +251,12 @@ class AloneTest(FolderTest):
 
 
 class SwarmTest(FolderTest):
-    def swarm(self, way, peers=3, **more):
+    def swarm(self, way, peers=3, steps=None):
         run_keys, extra, self.tolerance = WAYS[way]
+        if steps is not None:
+            run_keys = re.sub(r"steps = \d+", f"steps = {steps}", run_keys)
         config = TOGETHER.format(run=run_keys, peers=peers, more=extra)
-        return Peers(self, peers, config, QUADRATIC, self.folder / "run.toml")
+        return Peers(self, peers, config, QUADRATIC, str(self.folder / "run.toml"))
 
     def check_model(self, swarm, numbers):
         models = [swarm.model(number) for number in numbers]
@@ -276,7 +276,7 @@ class SwarmTest(FolderTest):
         for way in ("gossip", "lockstep", "mixing"):
             with self.subTest(way):
                 self.setUp()
-                swarm = self.swarm(way, 4)
+                swarm = self.swarm(way, 4, steps=200)
                 swarm.start_all("--step-s", "0.01")
                 self.assertTrue(eventually(lambda: swarm.step(1) > 10))
                 swarm.kill(0)
@@ -288,10 +288,9 @@ class SwarmTest(FolderTest):
         for way in ("gossip", "lockstep"):
             with self.subTest(way):
                 self.setUp()
-                run_keys, extra, self.tolerance = WAYS[way]
-                config = TOGETHER.format(run=run_keys, peers=3, more=extra)
-                config = config.replace("wait_for_peers = 3", "wait_for_peers = 2")
-                swarm = Peers(self, 3, config, QUADRATIC, self.folder / "run.toml")
+                swarm = self.swarm(way, steps=400)
+                path = self.folder / "run.toml"
+                path.write_text(path.read_text().replace("peers = 3", "peers = 2"))
                 swarm.start(0, "--step-s", "0.01")
                 swarm.start(1, "--step-s", "0.01")
                 self.assertTrue(eventually(lambda: swarm.step(0) > 10))

@@ -140,4 +140,5 @@ class Peers:
         for process in self.processes.values():
             if process.poll() is None:
                 process.kill()
+            if not process.stdout.closed:
                 process.communicate()

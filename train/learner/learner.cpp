@@ -8,11 +8,12 @@
 namespace gv {
 
 Score Learner::local_steps(std::uint64_t steps, std::size_t, std::span<float> out) {
-  const std::span<float> x = live_parameters();
-  check(out.size() == x.size(), "a change has the layout's size");
+  const std::span<const float> start = parameters();
+  check(out.size() == start.size(), "a change has the layout's size");
   const std::uint64_t before = step();
-  std::ranges::copy(x, out.begin());
+  std::ranges::copy(start, out.begin());
   const Score score = run_steps(steps, {});
+  const std::span<float> x = live_parameters();
   for (std::size_t i = 0; i < x.size(); ++i) {
     const float anchor = out[i];
     out[i] = anchor - x[i];

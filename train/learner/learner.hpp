@@ -71,7 +71,8 @@ class Learner {
   // ---- Its model: models, gradients and changes have layout().size() floats ----
 
   virtual std::span<const float> parameters() const = 0;
-  /// The parameters, for changes between tasks and by `Direct`. Their address never changes.
+  /// The parameters, for changes between tasks and by `Direct`. Their address never changes, but
+  /// after a task they must be asked for again: the model may be elsewhere while it learns.
   virtual std::span<float> live_parameters() = 0;
   /// Number of optimiser steps made.
   virtual std::uint64_t step() const = 0;
