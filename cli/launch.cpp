@@ -27,9 +27,9 @@ void add_launch(CLI::App& app, const std::vector<std::string>& program) {
                       "A TOML file of what goes wrong: kills, stops, partitions, bad links; "
                       "default: the config's own [scenario]");
   command->footer(
-      "Words behind -- are a program whose own loop joins the run with the Grapevine library; it "
-      "is\n"
-      "started in place of each peer.\n\n"
+      "The words after -- are a program whose own loop joins the run with the Grapevine library; "
+      "it\n"
+      "is started in place of each peer, and gets an interrupt (SIGINT) on Ctrl-C.\n\n"
       "If the reader of its output goes away, all peers end as after Ctrl-C.\n\n"
       "Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml\n"
       "  grapevine launch -n 8 configs/fashion-mlp.toml --faults configs/faults/churn.toml\n"

@@ -45,7 +45,7 @@ void append_sums(const Keys& allreduce) {
   allreduce.choice("shares", GV_FIELD(allreduce.shares_by_speed),
                    {{"by_speed", true}, {"equal", false}},
                    "whether a faster peer takes more samples of each step, up to four batches, or "
-                   "all take train.batch, as a loop that is not built in does");
+                   "all take train.batch, as a user's own loop does");
   allreduce.add("bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
                 "gradients are summed in pieces of this many numbers, while others are computed");
 }

@@ -273,9 +273,10 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
                              "the data of a learner that is not built in are its own",
                              "write another partition"});
   }
-  if (config.run.mode == ModeKind::allreduce && config.allreduce.shares_by_speed) {
-    task.problems.push_back({"allreduce.shares",
-                             "a loop that is not built in takes batches of its own size",
+  const bool is_shared_by_speed =
+      config.run.mode == ModeKind::allreduce && config.allreduce.shares_by_speed;
+  if (is_shared_by_speed && !learner.takes_any_batch()) {
+    task.problems.push_back({"allreduce.shares", "a user's loop takes batches of its own size",
                              "write shares = \"equal\", at all peers of the run"});
   }
   if (config.train.threads > 1) {

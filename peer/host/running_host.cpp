@@ -370,6 +370,10 @@ Problems Host::problems_of_joining() const {
 
 void Host::every_second() {
   if (ending_) return;
+  // Without a job under way nothing else tells us that the user's loop has left.
+  if (is_guest() && replica_->has_ended() && !node_->is_leaving()) {
+    feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
+  }
   sync_addresses();
   const Report current = report();
   if (now() >= next_report_) {

@@ -111,6 +111,7 @@ class UserLoop::Face final : public Learner {
 
   const Layout& layout() const override { return own_->layout; }
   std::size_t samples() const override { return own_->samples; }
+  bool takes_any_batch() const override { return false; }
   std::span<const float> parameters() const override {
     fetch();
     return own_->parameters;

@@ -40,20 +40,19 @@ void Worker::run(std::stop_token stop) {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    const auto begin = std::chrono::steady_clock::now();
-    JobDone done;
     try {
-      done = replica_->run(std::move(job));
+      const auto begin = std::chrono::steady_clock::now();
+      JobDone done = replica_->run(std::move(job));
+      done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
+      if (const auto* save = first_of<task::Save>(done.job.tasks)) {
+        done.results.emplace_back(result::Saved{save_(*replica_, *save)});
+      }
+      done_(std::move(done));
+      replica_->prefetch();
     } catch (const std::exception& error) {
       failed_(error.what());
       return;
     }
-    done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
-    if (const auto* save = first_of<task::Save>(done.job.tasks)) {
-      done.results.emplace_back(result::Saved{save_(*replica_, *save)});
-    }
-    done_(std::move(done));
-    replica_->prefetch();
   }
 }
 

@@ -19,6 +19,7 @@
 #include "peer/host/given_peer.hpp"
 #include "peer/host/peer_arguments.hpp"
 #include "peer/host/peer_socket.hpp"
+#include "peer/library/buffer_problems.hpp"
 #include "peer/library/joined_peer.hpp"
 #include "peer/library/merged_config.hpp"
 
@@ -99,9 +100,10 @@ UserTensor tensor_of(const gv_tensor& given) {
   return tensor;
 }
 
-/// The tensors of the given role, or of all roles.
-UserTensors tensors_of(const gv_tensor* given, std::size_t count,
-                       std::optional<std::uint32_t> role) {
+enum class Part { model, state, all };
+
+/// The tensors of a part of what is given.
+UserTensors tensors_of(const gv_tensor* given, std::size_t count, Part part) {
   if (count > 0 && given == nullptr) throw std::invalid_argument("no tensors are given");
   if (count > tensors_max) throw std::invalid_argument("there are more than a million tensors");
   UserTensors tensors;
@@ -109,13 +111,13 @@ UserTensors tensors_of(const gv_tensor* given, std::size_t count,
   for (std::size_t i = 0; i < count; ++i) {
     const gv_tensor next = known(reinterpret_cast<const gv_tensor*>(at), "gv_tensor");
     at += given->size;
-    if (next.role > GV_STATE) {
+    if (next.role > GV_BUFFER) {
       throw std::invalid_argument(
           fmt::format("tensor '{}': its role is unknown", text_or(next.name, "")));
     }
-    if (role && next.role != *role) continue;
+    if (part != Part::all && (next.role == GV_STATE) != (part == Part::state)) continue;
     UserTensor tensor = tensor_of(next);
-    if (tensor.type == TensorType::i64 && next.role == GV_MEAN) {
+    if (tensor.type == TensorType::i64 && next.role != GV_STATE) {
       throw std::invalid_argument("tensor '" + tensor.name +
                                   "': integers have no mean; give it the role GV_STATE");
     }
@@ -125,6 +127,15 @@ UserTensors tensors_of(const gv_tensor* given, std::size_t count,
     tensors.add(std::move(tensor));
   }
   return tensors;
+}
+
+/// True if a tensor has the role. tensors_of() has checked them.
+bool has_role(const gv_tensor* given, std::size_t count, std::uint32_t role) {
+  const auto* at = reinterpret_cast<const std::byte*>(given);
+  for (std::size_t i = 0; i < count; ++i, at += given->size) {
+    if (known(reinterpret_cast<const gv_tensor*>(at), "gv_tensor").role == role) return true;
+  }
+  return false;
 }
 
 PeerArguments arguments_of(const gv_options& given, Problems& problems) {
@@ -155,7 +166,8 @@ std::string joined_text(const Problems& problems) {
   return text;
 }
 
-gv_result join(const gv_options& given, UserTensors model, UserTensors state, gv_peer& peer) {
+gv_result join(const gv_options& given, UserTensors model, UserTensors state, bool has_buffers,
+               gv_peer& peer) {
   Problems problems;
   const PeerArguments arguments = arguments_of(given, problems);
   HostOptions options = arguments.host;
@@ -167,6 +179,7 @@ gv_result join(const gv_options& given, UserTensors model, UserTensors state, gv
   // A loop takes batches of its own size.
   options.config.allreduce.shares_by_speed = false;
   problems.insert(problems.end(), more.begin(), more.end());
+  if (problems.empty() && has_buffers) problems = buffer_problems(options.config);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   peer.process = ::getpid();
   peer.patience = given.patience_s > 0 ? from_seconds(given.patience_s) : Duration::max();
@@ -189,6 +202,7 @@ JoinedPeer& used(gv_peer* peer) {
 /// The same for a call that begins something.
 JoinedPeer& free_of_calls(gv_peer* peer) {
   JoinedPeer& joined = used(peer);
+  if (joined.has_left()) throw std::logic_error("this peer has left: join again with another");
   if (joined.pending() != JoinedPeer::Call::none) {
     throw std::logic_error("another call is still pending: call gv_wait() until it is done");
   }
@@ -222,15 +236,14 @@ gv_result ended(const JoinedPeer& joined) {
 
 gv_result wait_for(gv_peer& peer, gv_info* info) {
   JoinedPeer& joined = *peer.joined;
-  UserLoop::Waited waited = UserLoop::Waited::is_late;
-  if (joined.pending() != JoinedPeer::Call::none) {
-    is_within(peer.patience, [&](Duration piece) {
-      waited = joined.wait(piece);
-      return waited != UserLoop::Waited::is_late;
+  if (!joined.has_left() && joined.pending() != JoinedPeer::Call::none) {
+    const bool is_done = is_within(peer.patience, [&](Duration piece) {
+      return joined.wait(piece) != UserLoop::Waited::is_late;
     });
-    if (waited == UserLoop::Waited::is_late) return GV_PENDING;
+    if (!is_done) return GV_PENDING;
   }
   if (info != nullptr) {
+    known(info, "gv_info");
     gv_info found{.size = info->size,
                   .steps = joined.steps(),
                   .samples = joined.reduced().samples,
@@ -240,11 +253,13 @@ gv_result wait_for(gv_peer& peer, gv_info* info) {
                   .needs_gradient = joined.loop().needs_gradient() ? 1U : 0U};
     std::memcpy(info, &found, std::min(info->size, sizeof found));
   }
-  if (waited != UserLoop::Waited::is_over) return GV_OK;
+  if (!joined.is_over() && !joined.has_left()) return GV_OK;
   // The loop's side ends just before the host does.
   const bool has_ended =
       is_within(peer.patience, [&](Duration piece) { return joined.has_ended(piece); });
-  return has_ended ? ended(joined) : GV_PENDING;
+  if (!has_ended) return GV_PENDING;
+  const gv_result result = ended(joined);
+  return result == GV_OVER && joined.has_left() ? GV_OK : result;
 }
 
 Score score_of(std::uint64_t samples, double loss) {
@@ -266,11 +281,12 @@ gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t co
     if (peer == nullptr) throw std::invalid_argument("gv_join: `peer` is NULL");
     *peer = nullptr;
     const gv_options given = known(options, "gv_options");
-    UserTensors model = tensors_of(tensors, count, GV_MEAN);
-    UserTensors state = tensors_of(tensors, count, GV_STATE);
+    UserTensors model = tensors_of(tensors, count, Part::model);
+    UserTensors state = tensors_of(tensors, count, Part::state);
     if (model.size() == 0) throw std::invalid_argument("a model has at least one GV_MEAN tensor");
     auto made = std::make_unique<gv_peer>();
-    const gv_result result = join(given, std::move(model), std::move(state), *made);
+    const bool has_buffers = has_role(tensors, count, GV_BUFFER);
+    const gv_result result = join(given, std::move(model), std::move(state), has_buffers, *made);
     if (result != GV_OK) return result;
     const gv_result waited = wait_for(*made, nullptr);
     if (waited == GV_OK || waited == GV_PENDING || waited == GV_OVER) *peer = made.release();
@@ -280,7 +296,8 @@ gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t co
 
 gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* info) {
   return guarded([&]() -> gv_result {
-    free_of_calls(peer).step(score_of(samples, loss));
+    JoinedPeer& joined = free_of_calls(peer);
+    if (!joined.is_over()) joined.step(score_of(samples, loss));
     return wait_for(*peer, info);
   });
 }
@@ -289,7 +306,7 @@ gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count, uint
                     double loss, gv_info* info) {
   return guarded([&]() -> gv_result {
     JoinedPeer& joined = free_of_calls(peer);
-    UserTensors tensors = tensors_of(gradient, count, std::nullopt);
+    UserTensors tensors = tensors_of(gradient, count, Part::all);
     const auto& model = joined.model().all();
     const bool fits = std::ranges::equal(
         tensors.all(), model, [](const UserTensor& one, const UserTensor& other) {
@@ -299,7 +316,7 @@ gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count, uint
       throw std::invalid_argument(
           "gv_reduce: the gradient's tensors are not those of the model, in the same order");
     }
-    joined.reduce(std::move(tensors), score_of(samples, loss));
+    if (!joined.is_over()) joined.reduce(std::move(tensors), score_of(samples, loss));
     return wait_for(*peer, info);
   });
 }

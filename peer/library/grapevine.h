@@ -33,7 +33,8 @@ typedef struct gv_peer gv_peer;
 typedef int32_t gv_result;
 enum {
   GV_OK = 0,
-  GV_OVER = 1,           /* Training is over. The tensors hold the final model. */
+  GV_OVER = 1,           /* Training is over. The tensors hold the final model: with a budget of the
+                            swarm the common one, unless the event finale_missed says otherwise. */
   GV_PENDING = 2,        /* Still waiting: call gv_wait(). */
   GV_WRONG_ARGUMENT = 3, /* The call is wrong. Nothing has changed. */
   GV_REFUSED = 4,        /* The operator must mend a file, a setting or an argument. */
@@ -44,14 +45,17 @@ enum {
 enum { GV_F32 = 0, GV_F16 = 1, GV_BF16 = 2, GV_F64 = 3, GV_I64 = 4 };
 
 enum {
-  GV_MEAN = 0, /* Part of the model: peers pull it together or average it. */
-  GV_STATE = 1 /* What else is needed to go on exactly, such as an optimiser's moments: part of
-                  checkpoints, and in mode `allreduce` of what a newcomer gets. Finite numbers. */
+  GV_MEAN = 0,   /* Part of the model: peers pull it together or average it. */
+  GV_BUFFER = 2, /* The same for a part without a gradient, such as the statistics of a batch norm.
+                    Where gradients are summed, its values stand in place of its gradient. Settings
+                    that compress gradients or add to models with a momentum are refused. */
+  GV_STATE = 1   /* What else is needed to go on exactly, such as an optimiser's moments: part of
+                    checkpoints, and in mode `allreduce` of what a newcomer gets. Finite numbers. */
 };
 
 /* One tensor in the program's memory, dense and in row-major order. It must stay there until
- * gv_free(). All peers of a swarm must name the same GV_MEAN tensors with the same shapes in the
- * same order. */
+ * gv_free(). All peers of a swarm must name the same GV_MEAN and GV_BUFFER tensors with the same
+ * shapes in the same order. */
 typedef struct gv_tensor {
   size_t size;      /* sizeof(gv_tensor) */
   const char* name; /* Unique among the tensors of its role. */
@@ -107,7 +111,7 @@ GV_API uint32_t gv_abi(void);
 GV_API const char* gv_problem(void);
 
 /* Starts a peer and waits until it may make the first step. Then the tensors hold the model to
- * begin with: their own, or that of the swarm. Sets *peer also with GV_PENDING. */
+ * begin with: their own, or that of the swarm. Sets *peer also with GV_PENDING and GV_OVER. */
 GV_API gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t count,
                          gv_peer** peer);
 
@@ -116,8 +120,8 @@ GV_API gv_result gv_join(const gv_options* options, const gv_tensor* tensors, si
 GV_API gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* info);
 
 /* Gives the gradient of the mean loss at the present model, as many tensors of the same shapes and in
- * the same order as the GV_MEAN tensors. Where peers sum gradients, waits for the sum and replaces
- * the gradient by the mean; elsewhere it does nothing. The gradient must stay there until the call
+ * the same order as the GV_MEAN and GV_BUFFER tensors. Where peers sum gradients, waits for the sum
+ * and replaces the gradient by the mean; elsewhere it does nothing. The gradient must stay there until the call
  * is over, also while it is pending. */
 GV_API gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count,
                            uint64_t samples, double loss, gv_info* info);
@@ -133,7 +137,9 @@ GV_API gv_result gv_set_learning_rate(gv_peer* peer, double learning_rate);
 GV_API gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes);
 
 /* Leaves the swarm: saves, tells the others, and waits until that is done. May be called at any time,
- * also while another call is pending, and again. */
+ * also while another call is pending, and again. Until it has returned GV_OK the tensors are still
+ * in use. A program that ends by itself or by a signal calls it first; without it the peer is for the
+ * others one that died. */
 GV_API gv_result gv_leave(gv_peer* peer);
 
 /* Leaves if the peer has not left, and frees the handle. NULL is ignored. */

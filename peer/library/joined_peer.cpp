@@ -65,6 +65,7 @@ UserLoop::Waited JoinedPeer::wait(Duration patience) {
   const UserLoop::Waited waited = loop_.wait(patience);
   if (waited == UserLoop::Waited::is_late) return waited;
   const Call call = std::exchange(pending_, Call::none);
+  is_over_ = waited == UserLoop::Waited::is_over;
   if (call == Call::step) ++steps_;
   if (call == Call::reduce && waited == UserLoop::Waited::may_go_on) {
     reduced_ = loop_.take_reduced();
@@ -72,7 +73,10 @@ UserLoop::Waited JoinedPeer::wait(Duration patience) {
   return waited;
 }
 
-void JoinedPeer::leave() { loop_.leave(); }
+void JoinedPeer::leave() {
+  has_left_ = true;
+  loop_.leave();
+}
 
 bool JoinedPeer::has_ended(Duration patience) {
   std::unique_lock lock(mutex_);

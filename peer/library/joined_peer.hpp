@@ -32,6 +32,9 @@ class JoinedPeer {
   /// The call that the program waits for.
   enum class Call { none, begin, step, reduce };
   Call pending() const { return pending_; }
+  /// True once a wait has found that training is over.
+  bool is_over() const { return is_over_; }
+  bool has_left() const { return has_left_; }
 
   /// Begin these calls; wait() then goes on with them. Each throws std::logic_error where
   /// UserLoop's does.
@@ -64,6 +67,8 @@ class JoinedPeer {
   std::filesystem::path folder_;
   UserLoop loop_;
   Call pending_ = Call::begin;
+  bool is_over_ = false;
+  bool has_left_ = false;
   Reduced reduced_;
   std::uint64_t steps_ = 0;
   mutable std::mutex mutex_;

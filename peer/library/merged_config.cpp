@@ -42,7 +42,8 @@ ParsedConfig merged_config(const std::string& path, std::string_view settings,
     merge(toml::parse(settings), table);
     std::ostringstream merged;
     merged << table;
-    return parse_config_text(merged.str(), path.empty() ? "settings" : path, overrides);
+    return parse_config_text(merged.str(), path.empty() ? "settings" : path + " and settings",
+                             overrides);
   } catch (const toml::parse_error& error) {
     return {{}, {{"settings", std::string(error.description()), "write them as in a config file"}}};
   }

@@ -125,7 +125,7 @@ ModeReport AllReduceMode::report(const Membership& members) const {
 
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
-  work_.begin(now, joins_others);
+  work_.begin(now);
   // Equal versions must mean equal bits. Before the first collective all peers have the seed's
   // model. After that only this process knows the bits of its checkpoint.
   generations_.agreement().set_version(

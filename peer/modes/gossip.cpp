@@ -118,7 +118,7 @@ void GossipMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   step_ = step;
   meets_until_ = now + meeting;
-  finale_.work().begin(now, joins_others);
+  finale_.work().begin(now);
   trigger_.begin_at(step);
 }
 

@@ -78,7 +78,7 @@ MixingCounts MixingMode::counts() const {
 
 void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
-  finale_.work().begin(now, joins_others);
+  finale_.work().begin(now);
   // Models differ, so a version only says how far a peer is, and that it belongs to this run.
   generations_.agreement().set_version(
       {.step = step,

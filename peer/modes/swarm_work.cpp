@@ -57,11 +57,6 @@ SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
   if (resumed.ledger && are_our_chunks) ledger_->restore(*resumed.ledger);
 }
 
-void SwarmWork::begin(Time now, bool joins_others) {
-  began_ = counted_ = now;
-  knows_clock_ = !joins_others || ran_ > Duration{};
-}
-
 WorkDone SwarmWork::own() const {
   return {.samples = samples_,
           .data = options_.data,
@@ -208,32 +203,38 @@ void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
     if (!trains) return;
     trains_since_ = now - options_.resumed.ran;
   }
+  if (!clock_since_) clock_since_ = trains_since_;
   if (now >= began_ + meeting && now >= clock_heard_ + clock_heard_every) {
     clock_heard_ = now;
     take_clock(now, members);
   }
-  if (knows_clock_) ran_ = now - *trains_since_;
+  ran_ = now - *trains_since_;
 }
 
-/// Takes over a longer time that others vouch for.
+/// The swarm has trained for as long as more than a third of the live peers say. A newcomer takes
+/// that over. A peer that has not begun yet says as much as we do.
 void SwarmWork::take_clock(Time now, const Membership& members) {
   const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
-  std::vector<Duration> times;
-  if (knows_clock_) times.push_back(now - *trains_since_);
+  const Duration own = now - *trains_since_;
+  std::vector<Duration> times{own};
+  const std::map<PeerId, Clock> before = std::exchange(clocks_, {});
   members.for_each_other([&](const Member& member) {
     const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
     if (!member.progress.work || !lives) return;
-    // Other newcomers do not know it yet.
     const std::uint64_t ran_ms = std::min(member.progress.work->ran_ms, wall_ms);
-    if (ran_ms > 0) times.push_back(std::chrono::milliseconds(ran_ms));
+    const auto known = before.find(member.id);
+    const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;
+    const Clock& clock = clocks_[member.id] = is_new ? Clock{ran_ms, now} : known->second;
+    const bool trains = member.progress.phase == Phase::training;
+    const Duration since = trains ? now - clock.heard : Duration{};
+    times.push_back(ran_ms > 0 ? std::chrono::milliseconds(ran_ms) + since : own);
   });
-  knows_clock_ = true;
-  if (!times.empty()) trains_since_ = std::min(*trains_since_, now - vouched(std::move(times)));
+  clock_since_ = now - vouched(std::move(times));
+  trains_since_ = std::min(*trains_since_, *clock_since_);
 }
 
 bool SwarmWork::is_time_over(Time now, Duration ahead) const {
-  return options_.wall > Duration{} && trains_since_ &&
-         now + ahead >= *trains_since_ + options_.wall;
+  return options_.wall > Duration{} && clock_since_ && now + ahead >= *clock_since_ + options_.wall;
 }
 
 std::uint64_t SwarmWork::counted() const {

@@ -44,8 +44,8 @@ class RecentPace {
 /// a limit.
 ///
 /// Where the run also ends after some time, each peer measures by its own clock how long it has
-/// trained, and reports that. A newcomer takes over the longest time that more than a third of the
-/// live peers reach, so all end together.
+/// trained, and reports that. The swarm has trained for the longest time that more than a third of
+/// the live peers reach. A newcomer takes that over for its own, so all end together.
 ///
 /// Peers that work in step agree on their version, which says how many samples all have trained.
 /// They add up nothing, and progress is the same at all of them. Pure.
@@ -56,8 +56,8 @@ class SwarmWork {
   bool is_on() const { return options_.budget > 0; }
   const SwarmWorkOptions& options() const { return options_; }
 
-  /// Our process has begun. `joins_others`: they may have trained before.
-  void begin(Time now, bool joins_others);
+  /// Our process has begun.
+  void begin(Time now) { began_ = counted_ = now; }
   /// Training begins: from now on our own pace is measured.
   void train(Time now) { counted_ = now; }
   /// Follows for how long the swarm has trained, where that ends the run. `trains`: we do.
@@ -132,6 +132,12 @@ class SwarmWork {
     double pace = 0;  ///< Samples a second.
   };
 
+  /// For how long another peer has trained, by its word.
+  struct Clock {
+    std::uint64_t ran_ms = 0;
+    Time heard{};  ///< When we first heard that.
+  };
+
   void hear(Time now, const Member& member);
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
@@ -155,9 +161,10 @@ class SwarmWork {
   std::uint64_t announced_ = 0;  ///< As of the last news.
   std::uint64_t base_ = 0;       ///< Trained by all before we counted.
   Time began_{};
-  std::optional<Time> trains_since_;  ///< When the swarm began to train, on our clock.
+  std::optional<Time> trains_since_;  ///< When we began to train, or others that we have joined.
+  std::optional<Time> clock_since_;   ///< When the swarm began, as others vouch.
   Duration ran_{};                    ///< For how long it has trained, as of follow_clock().
-  bool knows_clock_ = false;          ///< We need not ask others for how long it has trained.
+  std::map<PeerId, Clock> clocks_;    ///< What live peers have reported.
   Time clock_heard_{};
   Time counted_{};
   Time heard_{};

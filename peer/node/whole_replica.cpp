@@ -150,7 +150,7 @@ void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& 
 Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound) {
   compress_by(task.compressor);
   const CompressionPlan& plan = task.plan;
-  const std::size_t size = learner_->parameters().size();
+  const std::size_t size = learner_->layout().size();
   std::vector<float> apart(plan.in_place ? 0 : size);
   const std::span<float> travels(*task.values);
   const std::span<float> values = plan.in_place ? travels.first(size) : std::span(apart);
@@ -230,13 +230,14 @@ void WholeReplica::export_state(std::span<float> state) const {
 }
 
 void WholeReplica::update(const task::ApplyUpdate& update) {
-  const auto parameters = learner_->parameters();
-  const auto mean = compressor_->decode(update.plan, *update.values).first(parameters.size());
+  const std::size_t size = learner_->layout().size();
+  const auto mean = compressor_->decode(update.plan, *update.values).first(size);
   if (update.becomes_model_at) {
     learner_->adopt_model(mean, *update.becomes_model_at);
   } else if (update.local_steps == 0) {
     learner_->update(mean, update.samples);
   } else {
+    const auto parameters = learner_->parameters();
     std::vector<float> model(parameters.begin(), parameters.end());
     outer_.step(model, mean);
     learner_->end_local_steps(model, update.local_steps);
@@ -281,12 +282,14 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
     direct = [this](std::span<float> gradient) { mixer_->direct(gradient); };
   }
   if (task.from) learner_->read_from(*task.from);
-  const double learning_rate = task.rests ? 0 : learner_->learning_rate();
+  double learning_rate = task.rests ? 0 : learner_->learning_rate();
   if (task.rests) {
     learner_->go_on_at(learner_->step() + task.count);
   } else {
     at_pace(task.count, [&] { score = learner_->run_steps(task.count, direct); });
   }
+  // A user's loop may know its rate only once it has begun.
+  if (learning_rate == 0 && !task.rests) learning_rate = learner_->learning_rate();
   if (mixer_) mixer_->end_steps(learner_->live_parameters(), learning_rate, task.count);
   return score;
 }

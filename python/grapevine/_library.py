@@ -13,7 +13,7 @@ ABI = 1
 
 OK, OVER, PENDING, WRONG_ARGUMENT, REFUSED, UNREACHABLE, FAILED = range(7)
 F32, F16, BF16, F64, I64 = range(5)
-MEAN, STATE = range(2)
+MEAN, STATE, BUFFER = range(3)
 
 
 class Problem(Exception):

@@ -77,7 +77,7 @@ def _of_buffer(name: str, value: Any) -> Memory:
         _refuse(name, f"a {type(value).__name__} has no memory to share; give an array")
     if view.readonly or not view.c_contiguous:
         _refuse(name, "it is read-only or not in row-major order; give a copy")
-    kind = _BUFFER_TYPES.get(view.format)
+    kind = _BUFFER_TYPES.get(view.format.lstrip("@<"))
     if kind is None or (kind == c.I64 and view.itemsize != 8):
         _refuse(name, f"numbers of type '{view.format}' cannot be shared; use floats")
     flat = (ctypes.c_char * view.nbytes).from_buffer(view)
@@ -96,13 +96,19 @@ def memory_of(name: str, value: Any) -> Memory:
 class TensorList:
     """Tensors as the C interface takes them."""
 
-    def __init__(self, mean: Sequence[Memory], state: Sequence[Memory] = ()) -> None:
-        self.count = len(mean) + len(state)
+    def __init__(
+        self,
+        mean: Sequence[Memory],
+        buffers: Sequence[Memory] = (),
+        state: Sequence[Memory] = (),
+    ) -> None:
+        parts = [(one, c.MEAN) for one in mean]
+        parts += [(one, c.BUFFER) for one in buffers]
+        parts += [(one, c.STATE) for one in state]
+        self.count = len(parts)
         self.array = (c.Tensor * self.count)()
-        self._kept: list[Any] = [mean, state]
-        for at, (memory, role) in enumerate(
-            [(one, c.MEAN) for one in mean] + [(one, c.STATE) for one in state]
-        ):
+        self._kept: list[Any] = [parts]
+        for at, (memory, role) in enumerate(parts):
             shape = (ctypes.c_uint64 * max(1, len(memory.shape)))(*memory.shape)
             self._kept.append(shape)
             self.array[at] = c.Tensor(

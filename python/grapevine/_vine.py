@@ -64,6 +64,7 @@ class _ArrayModel:
 
     def __init__(self, tensors: Any, state: Any) -> None:
         self.mean = [memory_of(name, value) for name, value in _named(tensors)]
+        self.buffers: list[Memory] = []
         self.state = [memory_of(name, value) for name, value in _named(state)] if state else []
 
     def gradient(self, given: Any) -> Sequence[Memory]:
@@ -71,7 +72,13 @@ class _ArrayModel:
             raise TypeError("reduce(gradient) needs the gradient's arrays, as join() the model's")
         return [memory_of(name, value) for name, value in _named(given)]
 
-    def took(self) -> None:
+    def give(self) -> None:
+        """Nothing is copied before a call,"""
+
+    def take(self) -> None:
+        """nor after it."""
+
+    def took(self, is_over: bool) -> None:
         """The mean is in the gradient's own arrays."""
 
     def check(self) -> None:
@@ -108,6 +115,8 @@ class Vine:
         self._info = c.Info(size=ctypes.sizeof(c.Info), factor=1.0)
         self._is_over = False
         self._has_left = False
+        self._is_pending = True
+        self._gradient: Optional[TensorList] = None
         self._steps_to_check = 1
         self._pid = os.getpid()
         _all.add(self)
@@ -120,6 +129,7 @@ class Vine:
         `loss` is the step's mean loss, a number or a tensor with one. In gossip no other peer is
         waited for.
         """
+        self._finish()
         if self._is_over:
             return False
         self._steps_to_check -= 1
@@ -128,27 +138,48 @@ class Vine:
             self._steps_to_check = 64
         rate = self._model.learning_rate()
         if rate is not None:
-            c.checked(c.library().gv_set_learning_rate(self._handle, rate))
+            self.set_learning_rate(rate)
+        self._model.give()
+        self._is_pending = True
         result = c.library().gv_step(self._handle, samples, float(loss), ctypes.byref(self._info))
-        return self._wait(result)
+        goes_on = self._wait(result)
+        self._model.take()
+        return goes_on
 
     def reduce(self, gradient: Any = None, samples: int = 1, loss: Any = 0.0) -> Reduced:
         """Replaces the gradient by the mean of all peers', where peers sum gradients.
 
         Called after `loss.backward()` and before `optimizer.step()`. For a module the gradients
         are those of its parameters; for arrays give `gradient` as many arrays as the model has. In
-        gossip, and between sums, it does nothing.
+        gossip, and between sums, it does nothing. Where training is over meanwhile, a module has
+        no gradients any more, so that the optimiser's step changes nothing; a loop with arrays
+        looks at `is_over` and makes no step.
         """
+        self._finish()
         if self._is_over or not self._info.needs_gradient:
             return Reduced(0, False)
-        given = TensorList(self._model.gradient(gradient))
+        # It must stay until the call is over, also if Ctrl-C interrupts the wait.
+        given = self._gradient = TensorList(self._model.gradient(gradient))
+        self._is_pending = True
         result = c.library().gv_reduce(
             self._handle, given.array, given.count, samples, float(loss), ctypes.byref(self._info)
         )
-        if not self._wait(result):
+        self._wait(result)
+        self._gradient = None
+        again = bool(self._info.again)
+        if again or self._is_over:
+            self._model.take()
+        self._model.took(self._is_over)
+        if self._is_over:
             return Reduced(0, False)
-        self._model.took()
-        return Reduced(int(self._info.samples), bool(self._info.again))
+        return Reduced(int(self._info.samples), again)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Tells the rate of the next step, which some rules of mixing need.
+
+        With a module and its optimiser `step` does that.
+        """
+        c.checked(c.library().gv_set_learning_rate(self._handle, rate))
 
     def until_over(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Repeats the loader's batches until training is over."""
@@ -166,13 +197,23 @@ class Vine:
         """Leaves the swarm: saves, tells the others, and ends. Called again, it does nothing."""
         if self._has_left or os.getpid() != self._pid:
             return
-        self._has_left = self._is_over = True
+        self._is_over = True
+        while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
+            pass
+        self._free()
+
+    def _free(self) -> None:
+        self._has_left = True
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        c.library().gv_free(handle)
+        _all.discard(self)
+
+    def _leave_quietly(self) -> None:
+        """Leaves while an error is under way, which must not be hidden by another."""
         try:
-            while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
-                pass
-        finally:
-            c.library().gv_free(self._handle)
-            _all.discard(self)
+            self.leave()
+        except c.Problem:
+            self._free()
 
     # ---- What is known ----
 
@@ -201,7 +242,9 @@ class Vine:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The peer's status, as `grapevine status --json` prints it."""
+        """The peer's status, as `grapevine status --json` prints it; empty once it has ended."""
+        if self._has_left:
+            return {}
         size = ctypes.c_size_t(1 << 16)
         while True:
             text = ctypes.create_string_buffer(size.value)
@@ -222,13 +265,23 @@ class Vine:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        self.leave()
+        if error is None:
+            self.leave()
+        else:
+            self._leave_quietly()
+
+    def _finish(self) -> None:
+        """Waits for the end of a call that Ctrl-C has interrupted."""
+        if self._is_pending and not self._is_over:
+            self._wait(c.PENDING)
+            self._model.take()
 
     def _wait(self, result: int) -> bool:
         """Waits until a call is no longer pending. Returns False if training is over."""
         while c.checked(result) == c.PENDING:
             result = c.library().gv_wait(self._handle, ctypes.byref(self._info))
-        self._is_over = result == c.OVER
+        self._is_pending = False
+        self._is_over = self._is_over or result == c.OVER
         return not self._is_over
 
 
@@ -241,7 +294,7 @@ def _leave_all() -> None:
     for vine in list(_all):
         try:
             vine.leave()
-        except c.Problem as problem:
+        except Exception as problem:  # The interpreter ends; the others must leave, too.
             print(f"grapevine: {problem}", file=sys.stderr)
 
 
@@ -279,7 +332,7 @@ def join(
     Raises Refused, Unreachable or Failed, whose texts say what to do.
     """
     model = _model_of(tensors, optimizer, state)
-    given = TensorList(model.mean, model.state)
+    given = TensorList(model.mean, model.buffers, model.state)
     addresses = (ctypes.c_char_p * max(1, len(join)))(*[one.encode() for one in join])
     options = c.Options(
         size=ctypes.sizeof(c.Options),
@@ -301,14 +354,20 @@ def join(
         resume=int(resume),
     )
     handle = ctypes.c_void_p()
-    result = c.library().gv_join(
-        ctypes.byref(options), given.array, given.count, ctypes.byref(handle)
-    )
-    c.checked(result)
-    vine = Vine(handle, model, given)
+    vine = None
     try:
-        vine._wait(c.PENDING if result == c.OK else result)
+        result = c.library().gv_join(
+            ctypes.byref(options), given.array, given.count, ctypes.byref(handle)
+        )
+        c.checked(result)
+        vine = Vine(handle, model, given)
+        # Also without a wait, to learn what the first step needs.
+        vine._wait(c.PENDING)
+        model.take()
+        return vine
     except BaseException:
-        vine.leave()
+        if vine is not None:
+            vine._leave_quietly()
+        elif handle:
+            c.library().gv_free(handle)
         raise
-    return vine

@@ -21,9 +21,12 @@ _FRESH_VALUES = {"step": 0.0, "mu_product": 1.0}
 
 def _prepare_state(optimizer: torch.optim.Optimizer) -> None:
     """Makes the optimiser's state as it is before the first step, so that its memory is known."""
-    if type(optimizer).__name__ not in _KNOWN_OPTIMIZERS or optimizer.state:
-        return
+    kind = type(optimizer)
+    is_known = kind.__module__.startswith("torch.optim.") and kind.__name__ in _KNOWN_OPTIMIZERS
     groups = optimizer.param_groups
+    # Zero over zero would be no number.
+    if not is_known or optimizer.state or any(group.get("eps") == 0 for group in groups):
+        return
     # The first step with dampening is not like the others.
     if any(group.get("dampening", 0) != 0 for group in groups):
         return
@@ -76,9 +79,11 @@ class ModuleModel:
                 parameter.data = parameter.data.contiguous()
         buffers = [(n, b) for n, b in module.named_buffers() if b.numel() > 0]
         self._averaged = [(n, b) for n, b in buffers if b.is_floating_point()]
+        # Forward passes change buffers at any time. The peer has copies, as of the last step.
+        self._copies = [(n, b.detach().clone().contiguous()) for n, b in self._averaged]
         copied = [memory_of(n, b) for n, b in buffers if b.dtype == torch.int64]
-        shared = [(name, parameter.data) for name, parameter in self._parameters] + self._averaged
-        self.mean = [memory_of(name, tensor) for name, tensor in shared]
+        self.mean = [memory_of(name, parameter.data) for name, parameter in self._parameters]
+        self.buffers = [memory_of(name, copy) for name, copy in self._copies]
         self.state = copied
         if optimizer is not None:
             _prepare_state(optimizer)
@@ -106,19 +111,40 @@ class ModuleModel:
             memory.append(memory_of(name, gradient))
         return memory + [memory_of(name, buffer) for name, buffer in self._averaged]
 
-    def took(self) -> None:
-        """A parameter without a gradient gets the mean, unless no other peer had one either."""
+    def give(self) -> None:
+        """Copies the buffers for the peer."""
+        for (_, buffer), (_, copy) in zip(self._averaged, self._copies):
+            copy.copy_(buffer)
+
+    def take(self) -> None:
+        """Takes over the buffers that the peer may have changed."""
+        with torch.no_grad():
+            for (_, buffer), (_, copy) in zip(self._averaged, self._copies):
+                buffer.copy_(copy)
+
+    def took(self, is_over: bool) -> None:
+        """A parameter without a gradient gets the mean, unless no other peer had one either.
+
+        At the end there is no mean, and no gradient may change the final model any more.
+        """
+        if is_over:
+            for _, parameter in self._parameters:
+                parameter.grad = None
+            return
         for parameter, gradient in self._without:
             if parameter.requires_grad and bool(gradient.any()):
                 parameter.grad = gradient.clone()
 
     def check(self) -> None:
-        """Raises if a parameter has moved, because the peer would no longer train with it."""
-        for (name, parameter), memory in zip(self._parameters, self.mean):
-            if parameter.data_ptr() != memory.address:
+        """Raises if a tensor has moved, because the peer would no longer train with it."""
+        now = {f"{name}": parameter.data_ptr() for name, parameter in self._parameters}
+        if self._optimizer is not None:
+            now.update((one.name, one.address) for one in _state_memory(self._optimizer))
+        for memory in list(self.mean) + list(self.state):
+            if now.get(memory.name, memory.address) != memory.address:
                 raise RuntimeError(
-                    f"'{name}' was given other memory after join(); change parameters in place, "
-                    "and move or convert the module before it joins"
+                    f"'{memory.name}' was given other memory after join(); change tensors in "
+                    "place, and move, convert or load them before the module joins"
                 )
 
     def learning_rate(self) -> Optional[float]:
@@ -145,9 +171,11 @@ def attached(vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1) -> 
     own_step = optimizer.step
 
     def step(*arguments: Any, **named: Any) -> Any:
-        if vine.is_over or vine.reduce(samples=samples).again:
+        if arguments or named:
+            raise TypeError("an attached optimizer.step() takes no closure: its gradient is summed")
+        if vine.is_over or vine.reduce(samples=samples).again or vine.is_over:
             return None
-        result = own_step(*arguments, **named)
+        result = own_step()
         vine.step(0.0, samples)
         return result
 

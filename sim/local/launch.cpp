@@ -55,6 +55,8 @@ Problems problems_at_start(const RunFiles& files) {
 
 /// The first peer must be up before the others can be told its address.
 constexpr auto start_deadline = std::chrono::seconds(60);
+/// A program may load libraries and data first.
+constexpr auto program_start_deadline = std::chrono::minutes(10);
 constexpr auto redraw_period = std::chrono::seconds(1);
 /// How often we check whether all peers train, when the scenario's clock starts.
 constexpr auto look_period = std::chrono::milliseconds(50);
@@ -169,7 +171,8 @@ void Launch::start_peer(std::size_t number, bool resume) {
 
 void Launch::wait_for_address(LaunchedPeer& peer) {
   // The wait ends at the deadline, or when the peer ends.
-  const auto give_up = Clock::now() + start_deadline;
+  const auto give_up =
+      Clock::now() + (options_.command.empty() ? start_deadline : program_start_deadline);
   while (Clock::now() < give_up && peer.state() == State::running) {
     if (const auto document = ask_peer(peer.folder())) {
       const Json json = parse_peer_json<Json>(*document);
@@ -293,7 +296,9 @@ void Launch::on_interrupt() {
   const int gently = options_.command.empty() ? SIGTERM : SIGINT;
   for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : gently);
   table_.tell(interrupts_ > 1 ? "stopping the peers at once"
-                              : "the peers leave with a checkpoint; once more to stop at once");
+              : options_.command.empty()
+                  ? "the peers leave with a checkpoint; once more to stop at once"
+                  : "the programs are interrupted; once more to stop at once");
 }
 
 void Launch::await_interrupts() {

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 from support import BINARY, HERE, FolderTest, Peers, eventually, run
@@ -231,9 +232,19 @@ class AloneTest(FolderTest):
         timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         # The second peer of two is never started.
+        began = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
-            self.join(array.array("f", [0.0] * 4), wait_for=2, run__wait_max_s=60)
+            self.join(array.array("f", [0.0] * 4), wait_for=2, run__wait_max_s=600)
+        self.assertLess(time.monotonic() - began, 30)
         timer.join()
+
+    def test_what_has_ended_says_so_and_nothing_else_happens(self):
+        vine = self.join(array.array("f", [0.0] * 4))
+        vine.step()
+        vine.leave()
+        self.assertEqual(vine.status, {})
+        self.assertFalse(vine.step())
+        self.assertEqual(vine.reduce({"x": array.array("f", [0.0] * 4)}).samples, 0)
 
     def test_an_interpreter_that_ends_without_leave_leaves(self):
         program = (

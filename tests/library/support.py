@@ -100,7 +100,9 @@ class Peers:
             text=True,
         )
         if self.address is None:
-            self.test.assertTrue(eventually(lambda: self.status(number)), "the first peer starts")
+            process = self.processes[number]
+            eventually(lambda: process.poll() is not None or self.status(number))
+            self.test.assertIsNone(process.poll(), "the first peer starts")
             self.address = f"peer-{number}@{self.status(number)['self']['advertised']}"
 
     def start_all(self, *more):

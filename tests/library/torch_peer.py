@@ -45,8 +45,6 @@ def main():
                 continue
             while vine.reduce(loss=loss).again:
                 loss = backward(x, y)
-            if vine.is_over:
-                break
             optimizer.step()
             vine.step(loss)
 

@@ -170,11 +170,13 @@ class TorchAloneTest(FolderTest):
         self.assertLess(rates[-1], 0.01)
 
 
-class SwarmTest(FolderTest):
+class Swarms(FolderTest):
     def swarm(self, mode, peers, steps, *words, wait=None):
         config = TOGETHER.format(mode=mode, steps=steps, peers=peers, wait=wait or peers)
         return Peers(self, peers, config, PEER, *words)
 
+
+class SwarmTest(Swarms):
     def test_lockstep_equals_one_process_with_all_batches(self):
         for model_name, optimizer in (("mlp", "momentum"), ("mlp", "adam"), ("tied", "adamw")):
             for extra in ([], ["--attached"]):
@@ -232,6 +234,33 @@ class SwarmTest(FolderTest):
                 models = [swarm.model(number) for number in (1, 2, 3)]
                 self.assertEqual(models[1:], models[:1] * 2)
 
+    def test_the_final_model_is_the_common_one_also_when_the_time_is_over(self):
+        for extra in ([], ["--attached"]):
+            with self.subTest(extra):
+                self.setUp()
+                settings = json.dumps({"run__wall_s": 4})
+                swarm = self.swarm("allreduce", 3, 1000000, "batch_norm", "momentum",
+                                   "--settings", settings, *extra)  # fmt: skip
+                swarm.start_all()
+                models = [swarm.model(number) for number in range(3)]
+                for model in models:
+                    model.pop("1.num_batches_tracked")
+                self.assertEqual(models[1:], models[:1] * 2)
+                files = {(swarm.folder(n) / "final.safetensors").read_bytes() for n in range(3)}
+                self.assertEqual(len(files), 1)
+
+    def test_settings_that_would_spoil_statistics_are_refused(self):
+        for settings in ({"allreduce__one_bit": True}, {"algorithm": "diloco"}):
+            with self.subTest(settings):
+                self.setUp()
+                swarm = self.swarm("allreduce", 1, 10, "batch_norm", "sgd",
+                                   "--settings", json.dumps(settings))  # fmt: skip
+                with self.assertRaises(AssertionError):
+                    swarm.start(0)
+                self.assertIn("buffers that are averaged", swarm.end(0)[2])
+
+
+class AlgorithmsTest(Swarms):
     def test_every_named_algorithm_trains_a_foreign_model_or_is_refused(self):
         listed = run(BINARY, "algorithms").stdout
         names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]

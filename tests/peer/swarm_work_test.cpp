@@ -28,7 +28,7 @@ struct Counting {
       : work(self, options),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = 3},
                 roster(others), {}, signer_of(self), Rng(1)) {
-    work.begin(now, true);
+    work.begin(now);
   }
 
   static std::vector<PeerId> roster(std::size_t others) {
@@ -246,19 +246,44 @@ TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") 
     swarm.work.follow_clock(swarm.now += passed, true, swarm.members);
   };
   follow(0s);
-  // Another newcomer and one peer that has trained before say hello. In the first two seconds a
-  // hostile peer could be the only one.
-  swarm.report(PeerId{2}, {.samples = 100});
+  // Two peers that have trained before say hello. In the first two seconds a hostile one could be
+  // the only one.
+  follow(1s);
+  CHECK(swarm.work.own().ran_ms == 1000);
+  swarm.now += 1s;
+  swarm.report(PeerId{2}, {.samples = 9000, .ran_ms = 40'000});
   swarm.report(PeerId{3}, {.samples = 9000, .ran_ms = 40'000});
-  follow(1s);
-  CHECK(swarm.work.own().ran_ms == 0);
-  follow(1s);
+  follow(0s);
   CHECK(swarm.work.own().ran_ms == 40'000);
+  // Between reports their clocks go on.
   follow(19s);
   CHECK_FALSE(swarm.work.is_time_over(swarm.now));
   CHECK(swarm.work.is_time_over(swarm.now, 1s));
   follow(1s);
   CHECK(swarm.work.is_time_over(swarm.now));
+}
+
+TEST_CASE("a false clock does not end the run of peers that have only just begun", "[unit]") {
+  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
+  swarm.work.follow_clock(swarm.now, true, swarm.members);
+  swarm.report(PeerId{2}, {.ran_ms = 60'000});
+  swarm.report(PeerId{3}, {.ran_ms = 0});
+  swarm.report(PeerId{4}, {.ran_ms = 1000});
+  swarm.work.follow_clock(swarm.now += 3s, true, swarm.members);
+  CHECK(swarm.work.own().ran_ms == 3000);
+  CHECK_FALSE(swarm.work.is_time_over(swarm.now, 1s));
+}
+
+TEST_CASE("a peer whose clock alone is over goes on with the others", "[unit]") {
+  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s, .resumed = {.ran = 59s}});
+  swarm.work.follow_clock(swarm.now, true, swarm.members);
+  for (int second = 1; second <= 5; ++second) {
+    swarm.now += 1s;
+    const auto ran_ms = static_cast<std::uint64_t>(1000 * second);
+    for (const std::uint64_t peer : {2, 3, 4}) swarm.report(PeerId{peer}, {.ran_ms = ran_ms});
+    swarm.work.follow_clock(swarm.now, true, swarm.members);
+  }
+  CHECK_FALSE(swarm.work.is_time_over(swarm.now));
 }
 
 TEST_CASE("a single false clock neither ends the run nor turns ours back", "[unit]") {

@@ -269,7 +269,8 @@ constexpr float rounding = 1e-6F;
 
 TEST_CASE("learners that are not built in find the common optimum by an all-reduce", "[process]") {
   const auto train = GENERATE(&called, &self_driven);
-  const Ended ended = train(settings("allreduce", 200), false);
+  const Ended ended =
+      train(settings("allreduce", 200) + "[allreduce]\nshares = \"equal\"\n", false);
   CHECK(ended.codes == std::array{0, 0, 0});
   CHECK(ended.distance() < rounding);
   CHECK(ended.models[1] == ended.models[0]);
@@ -278,7 +279,8 @@ TEST_CASE("learners that are not built in find the common optimum by an all-redu
 
 TEST_CASE("learners that are not built in find the common optimum by local steps", "[process]") {
   const auto train = GENERATE(&called, &self_driven);
-  const Ended ended = train(settings("allreduce", 400) + "[allreduce]\nperiod = 4\n", false);
+  const Ended ended =
+      train(settings("allreduce", 400) + "[allreduce]\nperiod = 4\nshares = \"equal\"\n", false);
   CHECK(ended.codes == std::array{0, 0, 0});
   CHECK(ended.distance() < rounding);
 }

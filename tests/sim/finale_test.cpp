@@ -280,8 +280,8 @@ TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
   SECTION("without faults") {
     Ending end(options);
     end.run();
-    CHECK(end.done.size() == 4);
-    CHECK(end.models({0, 1, 2, 3}) == 1);
+    CHECK(end.done.size() == 5);
+    CHECK(end.models({0, 1, 2, 3, 4}) == 1);
     for (const auto& [peer, at] : end.done) {
       CHECK(at > Time(9s));
       CHECK(at < Time(12s));

@@ -65,6 +65,8 @@ class Learner {
   virtual const Layout& layout() const = 0;
   /// Dense layers that can give their gradient as two factors, ascending.
   virtual std::vector<DenseWeights> dense_weights() const { return {}; }
+  /// True if it takes as many samples for a gradient as it is asked to.
+  virtual bool takes_any_batch() const { return true; }
   /// Number of samples that it trains on. Its weight in a mean may depend on it.
   virtual std::size_t samples() const { return 1; }
 

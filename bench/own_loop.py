@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""What being a peer costs a program's own loop: two processes train dense networks with NumPy.
+
+    bench/own_loop.py [--grapevine BINARY] [--library FILE] [--seconds S] [--parameters M,...]
+
+For each size in millions of parameters, the same loop runs alone twice at once (the unsynchronised
+sum), then as two peers by gossip with an exchange every 16 steps, in turns. It prints the steps a
+second of both, their ratio (wanted: at least 0.95), and the part of a step that `vine.step` takes
+(wanted: below 2 %), as medians of the turns with the smallest and the largest.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BATCH = 32
+TURNS = 3
+
+LOOP = """
+import json, sys, time
+import numpy as np
+width, layers, seconds, joins = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "1"
+random = np.random.default_rng(1)
+weights = [random.normal(0, width ** -0.5, (width, width)).astype(np.float32) for _ in range(layers)]
+x0 = random.normal(size=(%d, width)).astype(np.float32)
+vine = None
+if joins:
+    import grapevine
+    vine = grapevine.join(None, weights, run__steps=1000000000, gossip__period_steps=16)
+def step():
+    inputs = [x0]
+    for w in weights:
+        inputs.append(np.maximum(inputs[-1] @ w, 0))
+    d = inputs[-1] - 0.5
+    for at in range(layers - 1, -1, -1):
+        d = d * (inputs[at + 1] > 0)
+        gradient = inputs[at].T @ d
+        d = d @ weights[at].T
+        weights[at] -= 1e-6 * gradient
+for _ in range(3):
+    step()
+steps, inside, began = 0, 0.0, time.perf_counter()
+while time.perf_counter() - began < seconds:
+    step()
+    steps += 1
+    if vine is not None:
+        before = time.perf_counter()
+        vine.step(0.0, %d)
+        inside += time.perf_counter() - before
+wall = time.perf_counter() - began
+exchanges = vine.status.get("gossip", {}).get("exchanges", 0) if vine is not None else 0
+if vine is not None:
+    vine.leave()
+print("RESULT " + json.dumps({"rate": steps / wall, "inside": inside / wall, "exchanges": exchanges}))
+""" % (BATCH, BATCH)
+
+
+def results(outputs):
+    found = [line[7:] for text in outputs for line in text.splitlines() if line.startswith("RESULT ")]
+    if len(found) != 2:
+        sys.exit("a loop did not end:\n" + "\n".join(outputs))
+    return [json.loads(line) for line in found]
+
+
+def alone(words, environment):
+    processes = [
+        subprocess.Popen(words + ["0"], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    return results([process.communicate()[0] for process in processes])
+
+
+def together(binary, words, environment, folder):
+    config = folder / "run.toml"
+    config.write_text("[run]\nsteps = 1000000000\nlinger_s = 0.0\n")
+    subprocess.run(
+        [binary, "launch", "-n", "2", config, "--folder", folder / "run", "--", *words, "1"],
+        env=environment, stdout=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    return results([(folder / "run" / f"peer-{n}" / "output.log").read_text() for n in (0, 1)])
+
+
+def spread(values, form):
+    return f"{form % statistics.median(values)} ({form % min(values)} to {form % max(values)})"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--grapevine", default=str(ROOT / "build/release/grapevine"))
+    parser.add_argument("--library", default=str(ROOT / "build/release/libgrapevine.so.0"))
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--parameters", default="0.2,10")
+    arguments = parser.parse_args()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "python"),
+        "GRAPEVINE_LIBRARY": arguments.library,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    print("parameters  alone steps/s   ratio by gossip              inside vine.step             exchanges")
+    for millions in map(float, arguments.parameters.split(",")):
+        layers = 2
+        width = round((millions * 1e6 / layers) ** 0.5)
+        words = ["/usr/bin/python3", "-c", LOOP, str(width), str(layers), str(arguments.seconds)]
+        rates, ratios, inside, exchanges = [], [], [], []
+        for _ in range(TURNS):
+            apart = sum(one["rate"] for one in alone(words, environment))
+            with tempfile.TemporaryDirectory() as folder:
+                peers = together(arguments.grapevine, words, environment, Path(folder))
+            rates.append(apart)
+            ratios.append(sum(one["rate"] for one in peers) / apart)
+            inside += [100 * one["inside"] for one in peers]
+            exchanges += [one["exchanges"] for one in peers]
+        print(
+            f"{millions:8.1f} M  {statistics.median(rates):11.1f}   {spread(ratios, '%.3f'):<27}"
+            f"  {spread(inside, '%.2f %%'):<27}  {statistics.median(exchanges):.0f}"
+        )
+
+
+main()
