@@ -37,7 +37,9 @@ class PairExchange {
     /// From Offer to Accept or Refuse. An unanswered offer gives way to another exchange sooner:
     /// after twice the time that the partner's last answer took, or an eighth of this at first.
     Duration answer_deadline = std::chrono::seconds(2);
-    /// Between two blocks, and for Commit.
+    /// Between two blocks, and for Commit. After that Commit is asked for, each time for as long as
+    /// an
+    /// offer waits for its answer.
     Duration progress_deadline = std::chrono::seconds(5);
     std::size_t block_least = block_bytes_usual;  ///< Bytes of any block but a transfer's last.
     Duration quarantine = std::chrono::minutes(5);

@@ -409,10 +409,13 @@ void PairExchange::State::tick(Time now, Effects& out) {
       break;
     case Stage::awaiting_word:
       if (++flight->queries > queries_max) {
+        // It lives, or we would have dropped the exchange before. A hostile one would hold us
+        // again.
+        times.note_hanging(now, flight->partner, flight->began);
         drop_undecided(Reason::timed_out, out);
       } else {
         out.send(flight->partner, Query{flight->id});
-        flight->deadline = now + options.progress_deadline;
+        flight->deadline = now + options.answer_deadline;
       }
       break;
   }

@@ -30,6 +30,14 @@ void PartnerTimes::note(Time now, PeerId partner, Time began) {
   if (recent_.size() > recent_max) recent_.pop_front();
   std::erase_if(resting_until_, [now](const auto& entry) { return entry.second <= now; });
   if (took <= never_slow || seconds(took) <= slow_factor * seconds(usual_without(partner))) return;
+  rest(now, partner, took);
+}
+
+void PartnerTimes::note_hanging(Time now, PeerId partner, Time began) {
+  rest(now, partner, now - began);
+}
+
+void PartnerTimes::rest(Time now, PeerId partner, Duration took) {
   const double rest = std::min(seconds(rest_max), seconds(took) * (1 / share - 1));
   resting_until_[partner] = now + from_seconds(rest);
 }

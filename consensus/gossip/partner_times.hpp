@@ -27,6 +27,10 @@ class PartnerTimes {
   /// An exchange with `partner` that began at `began` ended now.
   void note(Time now, PeerId partner, Time began);
 
+  /// The partner lets an exchange that began at `began` hang until we gave it up: it rests, however
+  /// few partners we know.
+  void note_hanging(Time now, PeerId partner, Time began);
+
   bool is_resting(Time now, PeerId partner) const;
 
   /// Number of entries kept: at most one for each peer ever met, and 15.
@@ -37,6 +41,7 @@ class PartnerTimes {
 
  private:
   Duration usual_without(PeerId partner) const;
+  void rest(Time now, PeerId partner, Duration took);
 
   std::deque<std::pair<PeerId, Duration>> recent_;
   std::map<PeerId, Time> resting_until_;
