@@ -203,8 +203,10 @@ void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
     if (!trains) return;
     trains_since_ = now - options_.resumed.ran;
   }
-  if (!clock_since_) clock_since_ = trains_since_;
-  if (now >= began_ + meeting && now >= clock_heard_ + clock_heard_every) {
+  if (now < began_ + meeting) {
+    clock_ = now - *trains_since_;
+    clock_heard_ = now;
+  } else if (now >= clock_heard_ + clock_heard_every) {
     clock_heard_ = now;
     take_clock(now, members);
   }
@@ -212,11 +214,10 @@ void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
 }
 
 /// The swarm has trained for as long as more than a third of the live peers say. A newcomer takes
-/// that over. A peer that has not begun yet says as much as we do.
+/// that over.
 void SwarmWork::take_clock(Time now, const Membership& members) {
   const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
-  const Duration own = now - *trains_since_;
-  std::vector<Duration> times{own};
+  std::vector<Duration> times{now - *trains_since_};
   const std::map<PeerId, Clock> before = std::exchange(clocks_, {});
   members.for_each_other([&](const Member& member) {
     const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
@@ -225,16 +226,18 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;
     const Clock& clock = clocks_[member.id] = is_new ? Clock{ran_ms, now} : known->second;
+    // A report goes on for a moment only, or a jump of our clock would be one of all.
     const bool trains = member.progress.phase == Phase::training;
-    const Duration since = trains ? now - clock.heard : Duration{};
-    times.push_back(ran_ms > 0 ? std::chrono::milliseconds(ran_ms) + since : own);
+    const Duration since = trains ? std::min(now - clock.heard, clock_heard_every) : Duration{};
+    times.push_back(std::chrono::milliseconds(ran_ms) + since);
   });
-  clock_since_ = now - vouched(std::move(times));
-  trains_since_ = std::min(*trains_since_, *clock_since_);
+  clock_ = vouched(std::move(times));
+  trains_since_ = std::min(*trains_since_, now - clock_);
 }
 
 bool SwarmWork::is_time_over(Time now, Duration ahead) const {
-  return options_.wall > Duration{} && clock_since_ && now + ahead >= *clock_since_ + options_.wall;
+  if (options_.wall == Duration{} || !trains_since_) return false;
+  return clock_ + std::min(now - clock_heard_, clock_heard_every) + ahead >= options_.wall;
 }
 
 std::uint64_t SwarmWork::counted() const {

@@ -162,7 +162,7 @@ class SwarmWork {
   std::uint64_t base_ = 0;       ///< Trained by all before we counted.
   Time began_{};
   std::optional<Time> trains_since_;  ///< When we began to train, or others that we have joined.
-  std::optional<Time> clock_since_;   ///< When the swarm began, as others vouch.
+  Duration clock_{};                  ///< For how long the swarm has, as of `clock_heard_`.
   Duration ran_{};                    ///< For how long it has trained, as of follow_clock().
   std::map<PeerId, Clock> clocks_;    ///< What live peers have reported.
   Time clock_heard_{};

@@ -85,7 +85,12 @@ void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) 
   const SwarmWork& work = *work_of(world, peer);
   const Duration wall = work.options().wall;
   const bool is_time = wall > Duration{} && began_ && world.now() + clocks_apart >= *began_ + wall;
-  if (work.is_used_up() || is_time || world.hostile_count() > 0) return;
+  // If more than a third of the clocks are wrong, so is the time.
+  const bool are_clocks_sound =
+      std::ranges::none_of(world.options().scenario.faults, [](const FaultRule& rule) {
+        return rule.kind == FaultKind::clock_jump || rule.kind == FaultKind::clock_rate;
+      });
+  if (work.is_used_up() || is_time || world.hostile_count() > 0 || !are_clocks_sound) return;
   fail(world, "no end before its time",
        fmt::format("peer-{} ends after {} of {} samples", peer, work.counted(),
                    work.options().budget));

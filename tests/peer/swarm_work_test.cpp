@@ -255,8 +255,10 @@ TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") 
   swarm.report(PeerId{3}, {.samples = 9000, .ran_ms = 40'000});
   follow(0s);
   CHECK(swarm.work.own().ran_ms == 40'000);
-  // Between reports their clocks go on.
-  follow(19s);
+  swarm.now += 19s;
+  swarm.report(PeerId{2}, {.samples = 9000, .ran_ms = 59'000});
+  swarm.report(PeerId{3}, {.samples = 9000, .ran_ms = 59'000});
+  follow(0s);
   CHECK_FALSE(swarm.work.is_time_over(swarm.now));
   CHECK(swarm.work.is_time_over(swarm.now, 1s));
   follow(1s);
@@ -271,6 +273,18 @@ TEST_CASE("a false clock does not end the run of peers that have only just begun
   swarm.report(PeerId{4}, {.ran_ms = 1000});
   swarm.work.follow_clock(swarm.now += 3s, true, swarm.members);
   CHECK(swarm.work.own().ran_ms == 3000);
+  CHECK_FALSE(swarm.work.is_time_over(swarm.now, 1s));
+}
+
+TEST_CASE("a jump of our clock is not one of the swarm's", "[unit]") {
+  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
+  for (int second = 0; second <= 5; ++second) {
+    swarm.now = Time(std::chrono::seconds(second));
+    const auto ran_ms = static_cast<std::uint64_t>(1000 * second);
+    for (const std::uint64_t peer : {2, 3, 4}) swarm.report(PeerId{peer}, {.ran_ms = ran_ms});
+    swarm.work.follow_clock(swarm.now, true, swarm.members);
+  }
+  swarm.work.follow_clock(swarm.now += 100s, true, swarm.members);
   CHECK_FALSE(swarm.work.is_time_over(swarm.now, 1s));
 }
 
