@@ -54,7 +54,7 @@ while time.perf_counter() - began < seconds:
         vine.step(0.0, %d)
         inside += time.perf_counter() - before
 wall = time.perf_counter() - began
-exchanges = vine.status.get("gossip", {}).get("exchanges", 0) if vine is not None else 0
+exchanges = vine.status.get("exchanges", {}).get("committed", 0) if vine is not None else 0
 if vine is not None:
     vine.leave()
 print("RESULT " + json.dumps({"rate": steps / wall, "inside": inside / wall, "exchanges": exchanges}))
