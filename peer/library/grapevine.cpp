@@ -148,7 +148,13 @@ PeerArguments arguments_of(const gv_options& given, Problems& problems) {
   host.name = text_or(given.name, host.name);
   host.listen = text_or(given.listen, host.listen);
   host.advertise = text_or(given.advertise, host.advertise);
-  if (given.joins > 0) host.join.assign(given.join, given.join + given.joins);
+  for (std::size_t i = 0; i < given.joins; ++i) {
+    if (given.join == nullptr || given.join[i] == nullptr) {
+      throw std::invalid_argument("gv_options: `join` has fewer addresses than `joins` says");
+    }
+    if (i == 0) host.join.clear();
+    host.join.emplace_back(given.join[i]);
+  }
   if (given.wait_for > 0) host.wait_for = given.wait_for;
   host.resume = host.resume || given.resume != 0;
   host.quiet = true;

@@ -37,7 +37,7 @@ enum {
                             swarm the common one, unless the event finale_missed says otherwise. */
   GV_PENDING = 2,        /* Still waiting: call gv_wait(). */
   GV_WRONG_ARGUMENT = 3, /* The call is wrong. Nothing has changed. */
-  GV_REFUSED = 4,        /* The operator must mend a file, a setting or an argument. */
+  GV_REFUSED = 4,        /* The operator must fix a file, a setting or an argument. */
   GV_UNREACHABLE = 5,    /* No authorised peer answered. */
   GV_FAILED = 6          /* The machine or the peer failed. */
 };

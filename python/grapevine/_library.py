@@ -21,7 +21,7 @@ class Problem(Exception):
 
 
 class Refused(Problem):
-    """The operator must mend a file, a setting or an argument."""
+    """The operator must fix a file, a setting or an argument."""
 
 
 class Unreachable(Problem):

@@ -219,7 +219,10 @@ class Vine:
 
     @property
     def is_over(self) -> bool:
-        """True once training is over. The model then is the common final one."""
+        """True once training is over, or this peer has left.
+
+        At the end of a budget of the swarm the model is then the common final one.
+        """
         return self._is_over
 
     @property

@@ -290,7 +290,7 @@ TEST_CASE("one that takes chunks and never trains them holds up nobody for long"
   CHECK(took <= 600 * 16 / 300.0 + 12);
 }
 
-TEST_CASE("ranges beyond the last chunk are not believed, and nobody trains them", "[unit]") {
+TEST_CASE("ranges beyond the last chunk are not believed, and no peer trains them", "[unit]") {
   Swarm swarm({100, 100, 100, 100}, 600);
   swarm.lie(3, {.whole = chunk_number_max,
                 .done = {{590, 100}, {chunk_number_max, chunk_number_max}},

@@ -108,6 +108,9 @@ class RefusalTest(FolderTest):
         self.assertEqual(result, _library.WRONG_ARGUMENT)
         result = library.gv_join(None, given.array, 1, ctypes.byref(handle))
         self.assertIn(b"set its field `size`", library.gv_problem())
+        options.joins = 1
+        result = library.gv_join(ctypes.byref(options), given.array, 1, ctypes.byref(handle))
+        self.assertEqual(result, _library.WRONG_ARGUMENT)
         self.assertEqual(library.gv_step(None, 1, 0.0, None), _library.WRONG_ARGUMENT)
         self.assertIn(b"call gv_join() first", library.gv_problem())
 
