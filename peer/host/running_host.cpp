@@ -262,12 +262,16 @@ std::string Host::save(const Replica& replica, const task::Save& how) const {
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
-/// What must be equal on all peers: settings, and the swarm's budget in samples, which depends on
-/// the data.
+/// What must be equal on all peers: settings, the swarm's budget in samples, which depends on the
+/// data, and the size of a learner's state.
 std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   auto agreed = agreement(options_.config);
   const std::uint64_t budget = swarm_budget(options_.config, task_.samples);
   if (budget > 0) agreed.emplace_back("samples of the budget", std::to_string(budget));
+  // In lockstep a newcomer takes over the state.
+  if (options_.config.run.mode == ModeKind::allreduce) {
+    agreed.emplace_back("numbers of the optimiser's state", std::to_string(state_));
+  }
   return agreed;
 }
 
@@ -406,6 +410,7 @@ std::unique_ptr<Learner> Host::make_learner() {
 int Host::run(std::unique_ptr<Learner> learner) {
   if (!learner && !task_.stages) learner = make_learner();
   samples_ = learner ? learner->samples() : task_.shard->size();
+  state_ = learner ? learner->optimizer_size() : 0;
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
                                        options_.shard, options_.resume);
   for (const Fact& fact : point.facts) log_.write(now(), fact);

@@ -121,6 +121,7 @@ class Host {
   HostOptions options_;
   Task task_;
   std::size_t samples_ = 0;    ///< Samples that this peer trains on.
+  std::size_t state_ = 0;      ///< Numbers of the optimiser's state.
   SettingsRevision revision_;  ///< The settings revision on disk.
   PeerId self_;
   std::uint64_t session_;
