@@ -193,7 +193,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
   Flight& mine = take_off(now, offer.id, from, false);
   mine.stage = Stage::receiving;
   mine.accepted = true;
-  mine.accepted_at = now;
+  mine.asked_at = now;
   mine.deadline = now + options.progress_deadline;
   mine.partner_checksum = offer.checksum;
   mine.partner_step = offer.step;
@@ -222,7 +222,7 @@ void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effect
   }
   note_answer(now);
   mine->accepted = true;
-  mine->accepted_at = now;
+  mine->asked_at = now;
   mine->deadline = now + options.progress_deadline;
   mine->alpha = std::min(mine->alpha, accept.alpha);
   mine->clip_radius = smaller_radius(mine->clip_radius, accept.clip_radius);
@@ -315,8 +315,10 @@ void PairExchange::State::whole(Time now, Effects& out) {
     return;
   }
   mine.stage = Stage::awaiting_ready;
-  // Our own model may travel more slowly than the partner's; only the partner sees it arrive.
-  const Duration took = now - mine.accepted_at;
+  // Our own model may travel more slowly than the partner's; only the partner sees it arrive. The
+  // time before we had to ask again does not count: a hostile partner that is silent at first would
+  // make us wait four times as long once more.
+  const Duration took = now - mine.asked_at;
   mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
   if (mine.ready) commit(now, out);
 }
@@ -384,6 +386,7 @@ void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
     abort(otherwise, true, out);
     return;
   }
+  mine.asked_at = now;
   mine.deadline = now + options.progress_deadline;
   out.tell(ExchangeResumed{
       .peer = mine.partner, .reason = otherwise, .bytes_received = mine.blocks.received()});

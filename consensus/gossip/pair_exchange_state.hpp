@@ -67,7 +67,7 @@ struct PairExchange::State {
     int resumes = 0;
     int queries = 0;
     Time began{};
-    Time accepted_at{};
+    Time asked_at{};  ///< When we accepted or last asked for blocks that did not come.
     Time deadline = never;
   };
 

@@ -100,4 +100,27 @@ TEST_CASE("a partner that lives and never says the word rests, so that it cannot
   CHECK(network.at(0).count<ExchangeRefused>(Reason::resting) == 1);
 }
 
+TEST_CASE("a partner that is silent at first does not prolong the wait for its ready word") {
+  constexpr std::size_t width = 32;
+  const PairExchange::Options options{.layout_hash = 7, .elements = width, .block_least = 1};
+  PairExchange exchange(peer(0), 100, options);
+  const auto snapshot =
+      std::make_shared<const Snapshot>(Snapshot{.values = std::vector<float>(width, 1)});
+  exchange.set_snapshot(snapshot, 0.5f);
+  Effects out;
+  Time now{};
+  REQUIRE(exchange.start(now, peer(1), 0, out));
+  const TransferId id = std::get<Offer>(out.messages.at(0).message).id;
+  exchange.receive(now, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
+  for (int resume = 0; resume < 3; ++resume) {
+    now = exchange.deadline();
+    exchange.tick(now, out);
+  }
+  REQUIRE(count_of<ExchangeResumed>(out.facts, Reason::timed_out) == 3);
+  now += 1s;
+  const std::vector<float> model(width, 2);
+  exchange.receive_block(now, peer(1), {.id = id, .bytes = std::as_bytes(std::span(model))}, out);
+  CHECK(exchange.deadline() == now + 2 * options.progress_deadline);
+}
+
 }  // namespace gv
