@@ -10,7 +10,8 @@
 namespace gv {
 
 SwitchedMixing switched_mixing(const Config& running, std::string_view settings) {
-  SwitchedMixing switched;
+  SwitchedMixing switched{.rule = running.mixing.rule, .period = running.mixing.period_steps};
+  if (settings.empty()) return switched;
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();

@@ -11,7 +11,8 @@ namespace gv {
 
 /// The rule and period after a settings revision. `settings` are config lines that set
 /// `run.algorithm` or keys of `mixing`, one on each line, for example `mixing.gamma = 0.2`. Other
-/// keys of mixing get their defaults.
+/// keys of mixing get their defaults. Without any line the rule is that of the peer's own config,
+/// as before the first revision: a swarm may go back to that when a forged revision is given up.
 SwitchedMixing switched_mixing(const Config& running, std::string_view settings);
 
 /// The text of settings that only name this algorithm.

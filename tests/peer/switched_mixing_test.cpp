@@ -42,6 +42,15 @@ TEST_CASE("what a settings revision leaves out has its default and not what it w
   CHECK(switched.period == 1);
 }
 
+TEST_CASE("a settings revision without settings goes by the config again", "[unit]") {
+  Config config = running();
+  config.mixing.rule.topology.kind = TopologyKind::random_regular;
+  const SwitchedMixing switched = switched_mixing(config, "");
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.rule == config.mixing.rule);
+  CHECK(switched.period == 5);
+}
+
 TEST_CASE("a settings revision that cannot be gone by is refused with its reason", "[unit]") {
   CHECK_THAT(refusal(revision_settings("chocco")), Catch::Contains("choco"));
   CHECK_THAT(refusal(revision_settings("all_reduce")), Catch::Contains("does not work in rounds"));
