@@ -49,7 +49,7 @@ MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, cons
     case ModeKind::allreduce:
       return made<AllReduceMode>(self, session, options.course, options.allreduce, signer, rng);
     case ModeKind::pipeline:
-      return made<PipelineMode>(self, session, options.course, options.pipeline, signer);
+      return made<PipelineMode>(self, session, options.course, options.pipeline, signer, rng);
     case ModeKind::mixing:
       return made<MixingMode>(self, session, options.course, options.mixing, signer, rng);
   }

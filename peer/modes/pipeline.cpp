@@ -19,7 +19,7 @@ constexpr Duration hand_over_max = std::chrono::seconds(5);
 }  // namespace
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                           const PipelineOptions& options, const Signer& signer)
+                           const PipelineOptions& options, const Signer& signer, const Rng& draws)
     : self_(self),
       course_(self, course),
       generations_(self, session, options.agreement, signer),
@@ -28,17 +28,7 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
       options_(options),
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),
-      states_(self, course.layout_hash, options) {}
-
-PipelineCounts PipelineMode::counts() const {
-  PipelineCounts counts = counts_;
-  counts.operations = generations_.operations();
-  counts.generations = generations_.count();
-  counts.losses = generations_.recoveries().losses();
-  counts.states_sent = states_.sent();
-  counts.passed_bytes = run_.bytes_sent();
-  return counts;
-}
+      states_(self, course.layout_hash, options, draws) {}
 
 double PipelineMode::work_done_here() const {
   double part = 0;
@@ -192,7 +182,12 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
   // The next ballot may come before we are ready here. We then have neither the end of a run that
   // we gave up nor, if we finished it, the state it began with.
   tell_holdings();
-  for (const std::uint32_t stage : states_.to_copy()) {
+  plan_exports();
+}
+
+/// The next job copies our stages that others have asked for.
+void PipelineMode::plan_exports() {
+  for (const std::uint32_t stage : states_.take_to_copy()) {
     due_.exports.push_back({stage, states_.blank(stage)});
   }
 }
@@ -437,7 +432,13 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
 void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
   if (const TransferId* transfer = transfer_of(message)) {
-    if (transfer->kind == TransferKind::state) states_.receive(now, from, message, out);
+    if (transfer->kind != TransferKind::state) return;
+    states_.receive(now, from, message, out);
+    // After a run of the generation every peer has its states, and ours are no longer those that
+    // the generation began with: a later request is a late repetition.
+    const bool has_them =
+        generation != nullptr && generations_.agreement().version() == generation->version;
+    if (has_them) plan_exports();
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (generation == nullptr || complete->ballot != generation->id || !generation->contains(from))
       return;

@@ -40,7 +40,7 @@ struct PipelineCounts {
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-               const PipelineOptions& options, const Signer& signer);
+               const PipelineOptions& options, const Signer& signer, const Rng& draws);
 
   void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,
@@ -122,6 +122,7 @@ class PipelineMode final : public Mode {
 
   ModelVersion beginning() const;
   void end_last_run(const ModelVersion& version);
+  void plan_exports();
   void hand_over();
   void end_handing_over(Time now, Effects& out);
   void taken_over(PeerId peer, const StatusReply& here);

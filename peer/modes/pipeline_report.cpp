@@ -6,6 +6,16 @@
 
 namespace gv {
 
+PipelineCounts PipelineMode::counts() const {
+  PipelineCounts counts = counts_;
+  counts.operations = generations_.operations();
+  counts.generations = generations_.count();
+  counts.losses = generations_.recoveries().losses();
+  counts.states_sent = states_.sent();
+  counts.passed_bytes = run_.bytes_sent();
+  return counts;
+}
+
 ModeReport PipelineMode::report(const Membership& members) const {
   using enum ReportMetric::Kind;
   const PipelineCounts all = counts();

@@ -10,13 +10,16 @@
 
 namespace gv {
 
-StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options)
+StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options,
+                         const Rng& draws)
     : self_(self),
       layout_hash_(layout_hash),
       sizes_(options.stages),
       memory_(options.memory),
+      draws_(draws.fork("review")),
       is_common_(options.consensus == StageConsensus::allreduce && is_synchronous(options.kind)),
-      server_(generation_server(layout_hash)) {}
+      server_(generation_server(layout_hash)),
+      sketches_(layout_hash) {}
 
 StageValues StageStates::blank(std::uint32_t stage) const {
   return std::make_shared<Floats>(sizes_[stage].state, memory_);
@@ -58,11 +61,14 @@ void StageStates::enter(const Generation& generation) {
   key_ = generation.key();
   version_ = generation.version;
   for (const StageAssignment& assignment : generation.assignments) {
-    if (assignment.source != self_ || assignment.carrier == self_) continue;
-    owed_[assignment.stage].push_back(assignment.carrier);
-    if (StageValues kept = find(assignment.stage, version_)) {
-      handed_over_[assignment.stage] = std::move(kept);
+    if (assignment.carrier == assignment.source) {
+      holders_[assignment.stage].push_back(assignment.carrier);
+      continue;
     }
+    lacking_.emplace(assignment.stage, assignment.carrier);
+    if (assignment.source != self_) continue;
+    owed_[assignment.stage].push_back(assignment.carrier);
+    has_ready(assignment.stage);
   }
 }
 
@@ -70,36 +76,58 @@ void StageStates::leave() {
   key_ = 0;
   if (!fetched_.empty()) partial_ = std::exchange(fetched_, {});
   for (auto& [stage, part] : partial_) part.download.stop();
+  holders_.clear();
+  lacking_.clear();
   owed_.clear();
+  asked_.clear();
+  to_copy_.clear();
   handed_over_.clear();
   server_.clear();
+  sketches_.clear();
   copies_.clear();
   expected_.clear();
   unsound_from_.reset();
 }
 
-/// The version under which a state travels from `source`: that of the generation only where any
-/// other peer at that version would send the same bits.
-ModelVersion StageStates::travels_as(PeerId source) const {
-  return is_common_ ? version_ : version_of_own(version_, source, key_);
+/// Floats at the beginning of a stage's state that other carriers confirm. Where bits may differ,
+/// the state of an optimiser says little about how far apart two models are.
+std::size_t StageStates::compared(std::uint32_t stage) const {
+  return is_common_ ? sizes_[stage].state : sizes_[stage].parameters;
+}
+
+/// A download of the stage that has received nothing yet.
+auto StageStates::begun(std::uint32_t stage) const -> Fetched {
+  const ReviewedDownload::Options options{
+      .download = generation_download(layout_hash_, sizes_[stage].state, stage),
+      .compared = compared(stage)};
+  return {.download = ReviewedDownload(self_, options, draws_.fork(stage)),
+          .values = blank(stage),
+          .source = {},
+          .version = {}};
 }
 
 void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& out) {
   auto part = partial_.extract(stage);
   if (part.empty()) {
-    StateDownload download(self_, key_,
-                           generation_download(layout_hash_, sizes_[stage].state, stage));
-    fetched_.emplace(stage, Fetched{.download = std::move(download), .values = blank(stage)});
+    fetched_.emplace(stage, begun(stage));
   } else {
     fetched_.insert(std::move(part));
   }
   Fetched& fetched = fetched_.at(stage);
-  fetched.download.set_session(key_);
-  const ModelVersion version = travels_as(source);
+  const ModelVersion version = travels_as(version_, source, key_, is_common_);
   fetched.source = source;
   fetched.is_whole = fetched.is_whole && fetched.version == version;
   fetched.version = version;
-  if (!fetched.is_whole) fetched.download.want(now, {source}, version, out);
+  if (fetched.is_whole) return;
+  std::vector<PeerId> others = holders_[stage];
+  std::erase(others, source);
+  fetched.download.want(now,
+                        {.session = key_,
+                         .version = version_,
+                         .is_common = is_common_,
+                         .source = source,
+                         .holders = std::move(others)},
+                        out);
 }
 
 bool StageStates::is_fetching() const {
@@ -107,9 +135,8 @@ bool StageStates::is_fetching() const {
 }
 
 bool StageStates::fetches_from(PeerId peer) const {
-  return std::ranges::any_of(fetched_, [&](const auto& entry) {
-    return entry.second.source == peer && !entry.second.is_whole;
-  });
+  return std::ranges::any_of(
+      fetched_, [&](const auto& entry) { return entry.second.download.source() == peer; });
 }
 
 std::map<std::uint32_t, StageValues> StageStates::take() {
@@ -121,27 +148,32 @@ std::map<std::uint32_t, StageValues> StageStates::take() {
   return states;
 }
 
-std::vector<std::uint32_t> StageStates::to_copy() const {
-  std::vector<std::uint32_t> stages;
-  for (const auto& [stage, carriers] : owed_) {
-    if (!handed_over_.contains(stage)) stages.push_back(stage);
+/// True if the stage's state can be sent. Otherwise it is noted as one that a job has to copy.
+bool StageStates::has_ready(std::uint32_t stage) {
+  if (handed_over_.contains(stage)) return true;
+  if (StageValues kept = find(stage, version_)) {
+    handed_over_[stage] = std::move(kept);
+    return true;
   }
-  return stages;
+  if (asked_.insert(stage).second) to_copy_.push_back(stage);
+  return false;
 }
 
 void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& out) {
-  if (!owed_.contains(stage)) return;
+  if (!asked_.contains(stage)) return;
   handed_over_[stage] = std::move(values);
   send(stage, out);
 }
 
-/// Sends the stage to all peers that have asked for it, if it is there.
+/// Sends the stage, or sketches of it, to all peers that have asked for it, if it is there.
 void StageStates::send(std::uint32_t stage, Effects& out) {
   const auto there = handed_over_.find(stage);
   if (there == handed_over_.end()) return;
   const StageValues& values = there->second;
+  sketches_.answer(stage, std::span<const float>(*values).first(compared(stage)), version_.step,
+                   out);
   sent_ += server_.provide(stage,
-                           {.version = travels_as(self_),
+                           {.version = travels_as(version_, self_, key_, is_common_),
                             .payload = {values, std::as_bytes(std::span<const float>(*values))}},
                            out);
 }
@@ -151,6 +183,7 @@ void StageStates::receive(Time now, PeerId from, const Message& message, Effects
   if (key_ == 0 || id == nullptr || *id != state_id(id->owner, key_, id->number, id->stage)) return;
   if (const auto* request = std::get_if<StateRequest>(&message))
     return ask(now, from, *request, out);
+  if (const auto* request = std::get_if<SketchRequest>(&message)) return ask(from, *request, out);
   server_.receive(from, message, out);
   if (const auto found = fetched_.find(id->stage); found != fetched_.end()) {
     Fetched& fetched = found->second;
@@ -159,11 +192,25 @@ void StageStates::receive(Time now, PeerId from, const Message& message, Effects
   }
 }
 
+/// True if we have the stage's state, and `from` is to carry the stage without having it.
+bool StageStates::may_ask(PeerId from, std::uint32_t stage) const {
+  const auto holders = holders_.find(stage);
+  const bool is_holder = holders != holders_.end() &&
+                         std::ranges::find(holders->second, self_) != holders->second.end();
+  return (is_holder || owed_.contains(stage)) && lacking_.contains({stage, from});
+}
+
 void StageStates::ask(Time now, PeerId from, const StateRequest& request, Effects& out) {
-  const auto owed = owed_.find(request.id.stage);
-  if (owed == owed_.end() || std::ranges::find(owed->second, from) == owed->second.end()) return;
-  const bool is_there = handed_over_.contains(request.id.stage);
-  if (server_.ask(now, from, request, is_there, out)) send(request.id.stage, out);
+  const std::uint32_t stage = request.id.stage;
+  if (!may_ask(from, stage)) return;
+  if (server_.ask(now, from, request, has_ready(stage), out)) send(stage, out);
+}
+
+void StageStates::ask(PeerId from, const SketchRequest& request, Effects& out) {
+  const std::uint32_t stage = request.id.stage;
+  if (!may_ask(from, stage)) return;
+  sketches_.ask(from, request, out);
+  if (has_ready(stage)) send(stage, out);
 }
 
 void StageStates::taken_over(PeerId peer) {

@@ -7,12 +7,16 @@
 #include <map>
 #include <memory_resource>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "base/rng.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/transfer/reassembly.hpp"
-#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/reviewed_download.hpp"
+#include "consensus/transfer/sketch_server.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/node/job.hpp"
@@ -20,15 +24,17 @@
 namespace gv {
 
 /// Keeps states that no one trains with: our own at the last copying point, our neighbours', and
-/// those that a generation makes us hand over. Also runs both ends of their transfers. If the
-/// source of a state dies, the next generation may name another, and the transfer goes on there if
-/// that peer has the same bits. Pure.
+/// those that a generation makes us hand over. Also runs both ends of their transfers. The other
+/// carriers that already have a stage's state confirm what the source has sent; if they do not, one
+/// of them becomes the source. If the source of a state dies, the next generation may name another,
+/// and the transfer goes on there if that peer has the same bits. Pure.
 ///
 /// A run is not complete while a copy of an earlier one is on its way. So when all peers have
 /// finished a run, earlier copies have arrived, and older ones are of no use.
 class StageStates {
  public:
-  StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options);
+  StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options,
+              const Rng& draws);
 
   // ---- States kept ----
 
@@ -52,9 +58,10 @@ class StageStates {
   /// The fetched states by stage, once all are there.
   std::map<std::uint32_t, StageValues> take();
   bool fetches_from(PeerId peer) const;
-  /// Stages that other peers get from us and that no job has copied for them yet.
-  std::vector<std::uint32_t> to_copy() const;
-  /// Takes that copy, and sends it to peers that have already asked.
+  /// Stages of which others wait for our state, or for a sketch of it, and which a job has to copy
+  /// first; each is returned once.
+  std::vector<std::uint32_t> take_to_copy() { return std::exchange(to_copy_, {}); }
+  /// Takes that copy, and sends it, or sketches of it, to peers that have already asked.
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
   /// Handles the messages about states.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
@@ -84,10 +91,10 @@ class StageStates {
  private:
   /// A state that we have asked for.
   struct Fetched {
-    StateDownload download;
-    StageValues values;  ///< The values received so far.
-    PeerId source{};
-    ModelVersion version;  ///< The version under which it travels from `source`.
+    ReviewedDownload download;
+    StageValues values;    ///< The values received so far.
+    PeerId source{};       ///< The source that the generation names.
+    ModelVersion version;  ///< The version under which it travels from that one.
     bool is_whole = false;
   };
   /// A copy for us to keep.
@@ -107,9 +114,13 @@ class StageStates {
   /// Stage and run.
   using CopyName = std::pair<std::uint32_t, std::uint64_t>;
 
+  Fetched begun(std::uint32_t stage) const;
+  bool may_ask(PeerId from, std::uint32_t stage) const;
+  bool has_ready(std::uint32_t stage);
   void ask(Time now, PeerId from, const StateRequest& request, Effects& out);
+  void ask(PeerId from, const SketchRequest& request, Effects& out);
   void send(std::uint32_t stage, Effects& out);
-  ModelVersion travels_as(PeerId source) const;
+  std::size_t compared(std::uint32_t stage) const;
   bool receive_fetched(Time now, PeerId from, const Block& block, Effects& out);
   bool receive_copy(PeerId from, const Block& block);
   void settle_copies();
@@ -118,13 +129,19 @@ class StageStates {
   std::uint64_t layout_hash_;
   std::vector<StageSize> sizes_;
   std::pmr::memory_resource* memory_;
+  Rng draws_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
   ModelVersion version_;  ///< Version at which the generation begins.
   bool is_common_;        ///< All carriers of a stage at one version have the same bits.
   std::map<std::uint32_t, Fetched> fetched_;  ///< By stage.
   std::map<std::uint32_t, Fetched> partial_;  ///< Parts of states from generations that ended.
+  std::map<std::uint32_t, std::vector<PeerId>> holders_;  ///< By stage: carriers that have it.
+  std::set<std::pair<std::uint32_t, PeerId>> lacking_;    ///< Stages, and carriers without them.
   StateServer server_;
+  SketchServer sketches_;
+  std::set<std::uint32_t> asked_;       ///< Stages that are copied or to be copied.
+  std::vector<std::uint32_t> to_copy_;  ///< Those of them that no job has been asked to copy.
   std::map<std::uint32_t, std::vector<PeerId>> owed_;  ///< By stage: peers that get it from us.
   std::map<std::uint32_t, StageValues> handed_over_;   ///< The states they get.
   std::map<CopyName, Copy> copies_;

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/rng.hpp"
 #include "peer/modes/stage_states.hpp"
+#include "tests/facts.hpp"
 
 namespace gv {
 namespace {
@@ -253,7 +256,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   options.stages = {{.state = 10}, {.state = elements}};
   const auto answer = [&](PeerId source, const Generation& generation, const Effects& asked,
                           float value) {
-    StageStates states(source, layout, options);
+    StageStates states(source, layout, options, Rng(1));
     Effects out;
     states.enter(generation);
     states.receive(Time{}, self, request_in(asked), out);
@@ -261,7 +264,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
     states.hand_over(1, constant(value), out);
     return answer_in(out);
   };
-  StageStates states(self, layout, options);
+  StageStates states(self, layout, options, Rng(1));
   Effects out;
   const Generation generation = from(first, 1);
   states.enter(generation);
@@ -282,6 +285,79 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   CHECK(states.receive(Time{}, second, ended.block(ended.left()), out));
   CHECK_FALSE(states.is_fetching());
   CHECK(std::ranges::equal(*states.take().at(1), *constant(value)));
+}
+
+TEST_CASE("a stage that the other carriers do not have is refused and one of them sends theirs",
+          "[unit]") {
+  PipelineOptions options{.consensus = GENERATE(StageConsensus::allreduce, StageConsensus::gossip)};
+  options.stages = {{.state = 10}, {.parameters = elements / 2, .state = elements}};
+  constexpr PeerId third{4};
+  Generation generation = from(first, 1);
+  for (const PeerId peer : {first, second, third}) {
+    generation.assignments.push_back({1, peer, peer});
+  }
+  std::map<PeerId, StageStates> peers;
+  for (const PeerId peer : {first, second, self, third}) {
+    peers.emplace(peer, StageStates(peer, layout, options, Rng(1))).first->second.enter(generation);
+  }
+  Effects out;
+  peers.at(self).fetch(Time{}, 1, first, out);
+  std::vector<std::pair<PeerId, Effects>> under_way{{self, std::move(out)}};
+  std::vector<PeerId> sources;
+  std::size_t refused = 0;
+  for (int turn = 0; turn < 100 && !under_way.empty(); ++turn) {
+    const auto [from, said] = std::move(under_way.back());
+    under_way.pop_back();
+    refused += count_of<ModelRefused>(said.facts);
+    for (const auto& [to, message] : said.messages) {
+      Effects answer;
+      StageStates& states = peers.at(to);
+      states.receive(Time{}, from, message, answer);
+      if (std::holds_alternative<StateRequest>(message)) sources.push_back(to);
+      for (const std::uint32_t stage : states.take_to_copy()) {
+        states.hand_over(stage, constant(to == first ? 100 : 1), answer);
+      }
+      under_way.emplace_back(to, std::move(answer));
+    }
+    for (const Transfer& transfer : said.transfers) {
+      for (std::size_t at = 0; at < elements * sizeof(float); at += block_bytes_usual) {
+        const std::size_t size = std::min(block_bytes_usual, elements * sizeof(float) - at);
+        Effects answer;
+        peers.at(transfer.to)
+            .receive(Time{}, from, {transfer.id, at, transfer.payload.bytes.subspan(at, size)},
+                     answer);
+        under_way.emplace_back(transfer.to, std::move(answer));
+      }
+    }
+  }
+  CHECK(refused == 1);
+  REQUIRE(sources.size() == 2);
+  CHECK(sources.front() == first);
+  CHECK_FALSE(peers.at(self).is_fetching());
+  CHECK(std::ranges::equal(*peers.at(self).take().at(1), *constant(1)));
+}
+
+TEST_CASE("only peers that are to carry a stage without its state may ask others for it",
+          "[unit]") {
+  PipelineOptions options;
+  options.stages = {{.state = 10}, {.parameters = elements, .state = elements}};
+  Generation generation = from(first, 1);
+  generation.assignments.push_back({1, second, second});
+  StageStates states(second, layout, options, Rng(1));
+  states.enter(generation);
+  const auto answers = [&](PeerId peer, std::uint32_t stage) {
+    Effects out;
+    const TransferId id = state_id(peer, generation.key(), reviews_from + 1, stage);
+    states.receive(Time{}, peer, SketchRequest{.id = id, .seed = 1, .layout_hash = layout}, out);
+    for (const std::uint32_t each : states.take_to_copy()) {
+      states.hand_over(each, constant(1), out);
+    }
+    return out.messages.size();
+  };
+  CHECK(answers(first, 1) == 0);
+  CHECK(answers(self, 0) == 0);
+  CHECK(answers(PeerId{9}, 1) == 0);
+  CHECK(answers(self, 1) == 1);
 }
 
 }  // namespace gv
