@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/check.hpp"
+#include "base/halves.hpp"
 #include "base/magnitude.hpp"
-#include "consensus/codec/halves.hpp"
 #include "consensus/codec/kept_values.hpp"
 #include "consensus/codec/qsgd.hpp"
 #include "consensus/codec/sign.hpp"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "consensus/codec/halves.hpp"
+#include "base/halves.hpp"
 
 namespace gv {
 namespace {

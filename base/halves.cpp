@@ -1,5 +1,5 @@
 // IEEE half precision and bfloat16 by integer arithmetic, which gives the same bits everywhere.
-#include "consensus/codec/halves.hpp"
+#include "base/halves.hpp"
 
 #include <bit>
 #include <cstdint>
