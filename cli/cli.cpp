@@ -55,6 +55,8 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_plan(app);
   add_eval(app);
   add_merge(app);
+  add_import(app);
+  add_export(app);
   add_bench(app);
   try {
     app.parse(argc - words_of_program(argc, argv), argv);

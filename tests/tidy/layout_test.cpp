@@ -53,6 +53,7 @@ const std::vector<Folder> layout = {
      {"train/learner/"},
      {"Eigen/", "dnnl", "omp.h", "zlib.h", "nlohmann/", "fcntl.h", "unistd.h"},
      true},
+    {"train/formats/", {"train/"}, {"zip.h"}, true},
     {"net/",
      {"consensus/message/", "consensus/transfer/"},
      {"arpa/inet.h", "linux/tcp.h", "netinet/", "asio", "zmq", "cereal/", "openssl/", "sodium.h",

@@ -224,6 +224,38 @@ TEST_CASE("files of other programs are read without checksums", "[unit]") {
   CHECK(read_safetensors(file).problem == "");
 }
 
+TEST_CASE("numbers of other types become floats and those that cannot are refused", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  const auto read_as = [&](const std::string& type, const std::string& data) {
+    write(file, foreign(R"({"w":{"dtype":")" + type + R"(","shape":[1],"data_offsets":[0,)" +
+                            std::to_string(data.size()) + "]}}",
+                        data));
+    return read_safetensors(file);
+  };
+  const auto value = [&](const std::string& type, const std::string& data) {
+    const LoadedTensors loaded = read_as(type, data);
+    INFO(type << " " << loaded.problem);
+    REQUIRE(loaded.tensors.size() == 1);
+    return loaded.tensors.front().values.front();
+  };
+  CHECK(value("F16", raw<std::uint16_t>(0x3e00)) == 1.5f);
+  CHECK(value("BF16", raw<std::uint16_t>(0x3fc0)) == 1.5f);
+  CHECK(value("F64", raw<double>(0.1)) == 0.1f);
+  CHECK(value("I8", raw<std::int8_t>(-3)) == -3);
+  CHECK(value("I16", raw<std::int16_t>(-300)) == -300);
+  CHECK(value("I32", raw<std::int32_t>(1 << 20)) == 1 << 20);
+  CHECK(value("I64", raw<std::int64_t>(-7)) == -7);
+  CHECK(value("U8", raw<std::uint8_t>(200)) == 200);
+  CHECK(value("BOOL", raw<std::uint8_t>(1)) == 1);
+  CHECK(read_as("F16", raw<std::uint16_t>(1)).tensors.front().type == NumberType::f16);
+  const std::string inexact = "tensor 'w' has whole numbers that a float32 cannot hold";
+  CHECK(read_as("I64", raw<std::int64_t>((1 << 24) + 1)).problem == inexact);
+  const std::string not_finite = "tensor 'w' holds values that are not finite";
+  CHECK(read_as("F64", raw<double>(1e300)).problem == not_finite);
+  CHECK(read_as("F16", raw<std::uint16_t>(0x7c00)).problem == not_finite);
+}
+
 TEST_CASE("a hostile header is refused with a reason", "[unit]") {
   const Folder folder;
   const fs::path file = folder.path / "a.safetensors";
@@ -248,7 +280,8 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
       "{\"w\":1}",
       "\xff\xfe",
       "{\"w\":{}}",
-      tensor("\"F16\"", "[2]", "[0,4]"),  // Another type of the same length.
+      tensor("\"F8_E4M3\"", "[4]", "[0,4]"),
+      tensor("\"F16\"", "[1]", "[0,4]"),
       tensor("1", "[1]", "[0,4]"),
       tensor("\"F32\"", "1", "[0,4]"),
       tensor("\"F32\"", "[-1]", "[0,4]"),

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t header_bytes_max = 16 << 20;
 constexpr std::size_t alignment = 8;
+constexpr std::size_t piece_numbers = 1 << 16;  ///< Numbers that are converted at a time.
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* data_sum_key = "crc32.data";
 constexpr const char* header_sum_key = "crc32.header";
@@ -109,9 +110,12 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
       !entry.contains("data_offsets") || entry.size() != 3) {
     return refuse("lacks dtype, shape or data_offsets");
   }
-  if (entry["dtype"] != "F32") return refuse("is not of type F32");
+  const Json& type_name = entry["dtype"];
+  const auto type = type_name.is_string() ? safetensors_type(type_name.get<std::string>())
+                                          : std::optional<NumberType>();
+  if (!type) return refuse("is of a type that is not known");
   if (!entry["shape"].is_array()) return refuse("has no shape");
-  Tensor tensor{.name = name, .shape = {}, .values = {}};
+  Tensor tensor{.name = name, .shape = {}, .values = {}, .type = *type};
   std::uint64_t count = 1;
   for (const Json& side : entry["shape"]) {
     if (!side.is_number_unsigned()) return refuse("has a shape that is not of whole numbers");
@@ -124,12 +128,12 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   const bool pair = range.is_array() && range.size() == 2 && range[0].is_number_unsigned() &&
                     range[1].is_number_unsigned();
   if (!pair || range[0].get<std::uint64_t>() != offset ||
-      range[1].get<std::uint64_t>() != offset + count * sizeof(float) ||
-      offset + count * sizeof(float) > data_bytes) {
+      range[1].get<std::uint64_t>() != offset + count * bytes_of(*type) ||
+      offset + count * bytes_of(*type) > data_bytes) {
     return refuse(
         "does not lie where the one before it ends, or has another length than its shape");
   }
-  offset += count * sizeof(float);
+  offset += count * bytes_of(*type);
   tensor.values.resize(count);
   return tensor;
 }
@@ -158,6 +162,31 @@ std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text
   return {};
 }
 
+/// Reads the values of a tensor and adds their bytes to the checksum. Returns why it failed, or an
+/// empty string.
+std::string read_values(std::ifstream& in, Tensor& tensor, std::uint32_t& sum) {
+  const std::size_t bytes_each = bytes_of(tensor.type);
+  std::vector<std::byte> piece(std::min(tensor.values.size(), piece_numbers) * bytes_each);
+  std::span<float> left(tensor.values);
+  while (!left.empty()) {
+    const std::span<float> values = left.first(std::min(left.size(), piece_numbers));
+    const std::span<std::byte> bytes = std::span(piece).first(values.size() * bytes_each);
+    if (!in.read(reinterpret_cast<char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()))) {
+      return "it is cut off in tensor '" + tensor.name + "'";
+    }
+    sum = add_to_sum(sum, bytes.data(), bytes.size());
+    if (!read_numbers(tensor.type, bytes, values)) {
+      return "tensor '" + tensor.name + "' has whole numbers that a float32 cannot hold";
+    }
+    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+      return "tensor '" + tensor.name + "' holds values that are not finite";
+    }
+    left = left.subspan(values.size());
+  }
+  return {};
+}
+
 /// Reads the tensors that the header names, and the metadata. Returns why it failed, or an empty
 /// string.
 std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t data_bytes,
@@ -171,15 +200,8 @@ std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t da
     std::string problem;
     std::optional<Tensor> tensor = parse_tensor(name, entry, offset, data_bytes, problem);
     if (!tensor) return problem;
-    const std::size_t bytes = tensor->values.size() * sizeof(float);
-    if (!in.read(reinterpret_cast<char*>(tensor->values.data()),
-                 static_cast<std::streamsize>(bytes))) {
-      return "it is cut off in tensor '" + name + "'";
-    }
-    sum = add_to_sum(sum, tensor->values.data(), bytes);
-    if (!std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); })) {
-      return "tensor '" + name + "' holds values that are not finite";
-    }
+    problem = read_values(in, *tensor, sum);
+    if (!problem.empty()) return problem;
     loaded.tensors.push_back(*std::move(tensor));
   }
   return offset != data_bytes ? "it has bytes after its last tensor" : "";
@@ -208,42 +230,74 @@ std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std
   return {};
 }
 
-}  // namespace
-
-std::string write_safetensors(const std::filesystem::path& file,
-                              const std::vector<TensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  std::uint32_t sum = 0;
+/// Calls `use` with the bytes of all tensors, piece by piece. Returns false as soon as it does, or
+/// if a value is too large for the type.
+template <class Use>
+bool for_each_piece(const std::vector<TensorView>& tensors, NumberType type, Use use) {
+  std::vector<std::byte> piece;
   for (const TensorView& tensor : tensors) {
-    sum = add_to_sum(sum, tensor.values.data(), tensor.values.size_bytes());
+    std::span<const float> left = tensor.values;
+    while (!left.empty()) {
+      const std::span<const float> values = left.first(std::min(left.size(), piece_numbers));
+      piece.resize(values.size() * bytes_of(type));
+      if (!write_numbers(type, values, piece) || !use(std::span<const std::byte>(piece))) {
+        return false;
+      }
+      left = left.subspan(values.size());
+    }
   }
+  return true;
+}
+
+/// The header of a file whose data have the checksum `sum`. Throws if a text is not UTF-8.
+std::string header_text(const std::vector<TensorView>& tensors,
+                        const std::map<std::string, std::string>& metadata, NumberType type,
+                        std::uint32_t sum) {
   Json header;
   header[metadata_key] = metadata;
   header[metadata_key][data_sum_key] = hex(sum);
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
-    const std::uint64_t end = offset + tensor.values.size_bytes();
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    const std::uint64_t end = offset + tensor.values.size() * bytes_of(type);
+    header[tensor.name] = {{"dtype", facts_of(type).safetensors},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, end}}};
     offset = end;
+  }
+  header[metadata_key][header_sum_key] = hex(sum_of_header(header));
+  std::string text = header.dump();
+  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string write_safetensors(const std::filesystem::path& file,
+                              const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata, NumberType type) {
+  std::uint32_t sum = 0;
+  const bool fits = for_each_piece(tensors, type, [&sum](std::span<const std::byte> bytes) {
+    sum = add_to_sum(sum, bytes.data(), bytes.size());
+    return true;
+  });
+  if (!fits) {
+    return file.string() + ": a value is too large for " + std::string(to_string(type));
   }
   std::string text;
   try {
-    header[metadata_key][header_sum_key] = hex(sum_of_header(header));
-    text = header.dump();
+    text = header_text(tensors, metadata, type, sum);
   } catch (const std::exception& error) {
     return file.string() + ": the metadata cannot be written: " + error.what();
   }
-  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
   const std::uint64_t length = text.size();
 
   const std::filesystem::path temporary = file.string() + "." + std::to_string(::getpid()) + ".tmp";
   NewFile out(temporary);
   if (!out.is_open()) return failed(temporary.string() + ": cannot be created");
-  bool written = out.write(&length, sizeof length) && out.write(text.data(), text.size());
-  for (const TensorView& tensor : tensors) {
-    written = written && out.write(tensor.values.data(), tensor.values.size_bytes());
-  }
+  const bool written = out.write(&length, sizeof length) && out.write(text.data(), text.size()) &&
+                       for_each_piece(tensors, type, [&out](std::span<const std::byte> bytes) {
+                         return out.write(bytes.data(), bytes.size());
+                       });
   if (!written) return failed(temporary.string() + ": cannot be written");
   if (!out.sync_and_close()) return failed(temporary.string() + ": cannot be synced to disk");
   if (::rename(temporary.c_str(), file.c_str()) != 0)

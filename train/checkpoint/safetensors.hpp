@@ -1,5 +1,5 @@
-// Files of named float32 tensors in the safetensors format, written so that a crash never leaves
-// half a file.
+// Files of named tensors in the safetensors format, written so that a crash never leaves half a
+// file.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "train/checkpoint/number_type.hpp"
 
 namespace gv {
 
@@ -19,17 +21,19 @@ struct TensorView {
 };
 
 /// Writes `file` under a temporary name in its folder, syncs it, renames it and syncs the folder.
-/// Adds checksums (CRC-32) of header and data to the metadata. Returns why it failed, or an empty
-/// string; after a failure `file` is unchanged.
+/// Values are written as `type`: f32, f16 or bf16. Adds checksums (CRC-32) of header and data to
+/// the metadata. Returns why it failed, or an empty string; after a failure `file` is unchanged.
 std::string write_safetensors(const std::filesystem::path& file,
                               const std::vector<TensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata);
+                              const std::map<std::string, std::string>& metadata,
+                              NumberType type = NumberType::f32);
 
 /// A tensor that was read.
 struct Tensor {
   std::string name;
   std::vector<std::size_t> shape;
   std::vector<float> values;
+  NumberType type = NumberType::f32;  ///< The type that the values had in the file.
 };
 
 /// The contents of a file. Usable only if `problem` is empty.
@@ -40,8 +44,8 @@ struct LoadedTensors {
   std::string problem;
 };
 
-/// Reads a file strictly: float32 only, no gaps, no trailing bytes, all values finite, and
-/// checksums correct if there are any. Never throws.
+/// Reads a file strictly: no gaps, no trailing bytes, all values finite, whole numbers only if
+/// float32 holds them, and checksums correct if there are any. Never throws.
 LoadedTensors read_safetensors(const std::filesystem::path& file);
 
 }  // namespace gv

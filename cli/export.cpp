@@ -1,0 +1,91 @@
+// `grapevine export`: writes a model for PyTorch, NumPy or any reader of safetensors.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "peer/config/refusal.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/number_type.hpp"
+#include "train/formats/model_file.hpp"
+
+namespace gv {
+namespace {
+
+struct ExportOptions {
+  std::string from;
+  std::string to;
+  std::string type = "f32";
+};
+
+/// The newest parameter file in a folder of checkpoints; empty if there is none.
+std::filesystem::path newest_in(const std::filesystem::path& folder) {
+  std::filesystem::path newest;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (is_parameter_file(entry.path())) newest = std::max(newest, entry.path());
+  }
+  return newest;
+}
+
+/// The model of a run: the last one, else the mean of all peers, else the newest checkpoint. Empty
+/// if there is none. A file is its own model.
+std::filesystem::path model_of(const std::filesystem::path& from) {
+  if (!std::filesystem::is_directory(from)) return from;
+  for (const char* name : {"final.safetensors", "mean.safetensors"}) {
+    if (std::filesystem::exists(from / name)) return from / name;
+  }
+  return newest_in(from / "checkpoints");
+}
+
+/// Exports the model. Returns the exit code.
+int export_model(const ExportOptions& options) {
+  const std::filesystem::path file = model_of(options.from);
+  if (file.empty()) {
+    return fail({{options.from, "no model in it",
+                  "name the folder of a run or of one of its peers, or a file; the stages of a "
+                  "pipeline are put together by `grapevine merge`"}});
+  }
+  const ModelContents model = read_model_file(file);
+  if (!model.reason.empty()) return fail({{file.string(), model.reason, model.remedy}});
+  std::vector<TensorView> views;
+  for (const Tensor& tensor : model.tensors) {
+    views.push_back({tensor.name, tensor.shape, tensor.values});
+  }
+  const NumberType type =
+      std::ranges::find(number_types, options.type, &NumberTypeFacts::name)->type;
+  const Problems problems = write_model_file(options.to, views, model.metadata, type);
+  if (!problems.empty()) return fail(problems);
+  fmt::print("{}: {} tensors of {} written to {}\n", file.string(), views.size(), to_string(type),
+             options.to);
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  const auto options = std::make_shared<ExportOptions>();
+  auto* command = app.add_subcommand("export", "Write a model for PyTorch or NumPy");
+  command
+      ->add_option("FROM", options->from,
+                   "The folder of a run or of a peer, for its last model, or a file of a model")
+      ->required();
+  command
+      ->add_option("--to", options->to,
+                   "The file to write: .pt for torch.load, .npz or .npy for np.load, or "
+                   ".safetensors")
+      ->required();
+  command->add_option("--type", options->type, "The type of the numbers, rounded to nearest even")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  command->footer("Example:\n  grapevine export runs/run-001 --to model.pt --type bf16");
+  command->callback([options] { exit_with(export_model(*options)); });
+}
+
+}  // namespace gv

@@ -1,0 +1,154 @@
+// `grapevine import`: makes a model of Grapevine out of a file of PyTorch or NumPy.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/printable.hpp"
+#include "cli/commands.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/task.hpp"
+#include "train/checkpoint/safetensors.hpp"
+#include "train/evaluation.hpp"
+#include "train/formats/layout_fit.hpp"
+#include "train/formats/model_file.hpp"
+#include "train/model.hpp"
+
+namespace gv {
+namespace {
+
+struct ImportOptions {
+  std::string file;
+  std::string out = "model.safetensors";
+  std::string config;  ///< Empty: the tensors keep their names, and need not be of a known model.
+  std::string prefix;
+};
+
+/// Keeps the tensors whose names begin with the prefix, and takes it off.
+void keep_prefix(const std::string& prefix, ModelContents& model) {
+  if (prefix.empty()) return;
+  std::erase_if(model.tensors,
+                [&](const Tensor& tensor) { return !tensor.name.starts_with(prefix); });
+  std::erase_if(model.left_out, [&](const std::string& name) { return !name.starts_with(prefix); });
+  for (Tensor& tensor : model.tensors) tensor.name.erase(0, prefix.size());
+}
+
+/// Says how much there is, of which types, and what is left out.
+void describe(const std::string& file, const ModelContents& model) {
+  std::size_t numbers = 0;
+  std::map<std::string_view, std::size_t> types;
+  for (const Tensor& tensor : model.tensors) {
+    numbers += tensor.values.size();
+    ++types[to_string(tensor.type)];
+  }
+  std::string text =
+      fmt::format("{}: {} tensors with {} numbers", file, model.tensors.size(), numbers);
+  for (const auto& [type, count] : types) {
+    if (type != to_string(NumberType::f32)) text += fmt::format(", {} of them {}", count, type);
+  }
+  fmt::print("{}\n", text);
+  if (model.left_out.empty()) return;
+  constexpr std::size_t shown = 5;
+  text = fmt::format("not tensors, and left out: {}", printable(model.left_out.front(), 100));
+  for (std::size_t i = 1; i < std::min(shown, model.left_out.size()); ++i) {
+    text += ", " + printable(model.left_out[i], 100);
+  }
+  if (model.left_out.size() > shown)
+    text += fmt::format(" and {} more", model.left_out.size() - shown);
+  fmt::print("{}\n", text);
+}
+
+/// The problems of tensors that are to be written under their own names.
+Problems problems_of_names(const std::string& file, const std::vector<Tensor>& tensors) {
+  std::set<std::string> names;
+  for (const Tensor& tensor : tensors) {
+    const bool is_usable = !tensor.name.empty() && tensor.name != "__metadata__";
+    if (is_usable && names.insert(tensor.name).second) continue;
+    return {{file, fmt::format("a tensor is called '{}', or two are", printable(tensor.name, 200)),
+             "give each tensor a name of its own"}};
+  }
+  return {};
+}
+
+/// Writes the tensors as the parameters of the config's model. Returns the exit code.
+int import_as_model(const ImportOptions& options, const ModelContents& read) {
+  const ParsedConfig parsed = parse_config_file(options.config);
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  const TestSet test = load_test_set(parsed.config);
+  if (!test.problems.empty()) return fail(test.problems);
+  const Model model(test.model, test.data->shape, evaluation_batch(*test.data));
+  const LayoutFit fit = fit_to(model.layout(), read.tensors);
+  if (!fit.problem.empty()) {
+    return fail({{options.file, fit.problem,
+                  "the config's layers must be those of the file, in its order; --prefix takes a "
+                  "part of the file"}});
+  }
+  for (const auto& [from, to] : fit.names) {
+    if (from != to) fmt::print("{} becomes {}\n", printable(from, 200), to);
+  }
+  const std::string problem =
+      write_model(options.out, model.layout(), fit.parameters,
+                  run_metadata(parsed.config, read_config_text(options.config)));
+  if (!problem.empty()) {
+    return fail({{options.out, problem, "name a file in a folder that can be written to"}});
+  }
+  fmt::print("model        {}\n", options.out);
+  return 0;
+}
+
+/// Imports the file. Returns the exit code.
+int import_file(const ImportOptions& options) {
+  if (!options.out.ends_with(".safetensors")) {
+    return fail({{options.out, "it is no name of a safetensors file",
+                  "write --out NAME.safetensors; `grapevine export` writes other formats"}});
+  }
+  ModelContents read = read_model_file(options.file);
+  if (!read.reason.empty()) return fail({{options.file, read.reason, read.remedy}});
+  keep_prefix(options.prefix, read);
+  if (read.tensors.empty()) {
+    return fail({{options.file, fmt::format("no tensor's name begins with '{}'", options.prefix),
+                  "leave --prefix out to see what there is"}});
+  }
+  describe(options.file, read);
+  if (!options.config.empty()) return import_as_model(options, read);
+  Problems problems = problems_of_names(options.file, read.tensors);
+  std::vector<TensorView> views;
+  for (const Tensor& tensor : read.tensors) {
+    views.push_back({tensor.name, tensor.shape, tensor.values});
+  }
+  if (problems.empty()) {
+    problems = write_model_file(options.out, views, read.metadata, NumberType::f32);
+  }
+  if (!problems.empty()) return fail(problems);
+  fmt::print("model        {}\n", options.out);
+  return 0;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app) {
+  const auto options = std::make_shared<ImportOptions>();
+  auto* command = app.add_subcommand("import", "Read a model of PyTorch or NumPy");
+  command
+      ->add_option("FILE", options->file,
+                   "A state dict of PyTorch (.pt, .pth, .bin), arrays of NumPy (.npz, .npy) or "
+                   "another .safetensors file; nothing in it is executed")
+      ->required();
+  command->add_option("--out", options->out, "The safetensors file to write")
+      ->capture_default_str();
+  command->add_option("--config", options->config,
+                      "Check that it is this config's model, and name its tensors so; then "
+                      "`grapevine eval` reads it");
+  command->add_option("--prefix", options->prefix,
+                      "Only tensors whose names begin so, as \"model.\", which is taken off");
+  command->footer("Example:\n  grapevine import model.pt --config configs/fashion-mlp.toml");
+  command->callback([options] { exit_with(import_file(*options)); });
+}
+
+}  // namespace gv

@@ -1,0 +1,55 @@
+// The types of numbers in files of models, and their conversion from and to float32.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace gv {
+
+enum class NumberType { f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean };
+
+/// What a type is called in messages and in safetensors files, and how long a number is.
+struct NumberTypeFacts {
+  NumberType type;
+  std::string_view name;         ///< For example "f16".
+  std::string_view safetensors;  ///< For example "F16".
+  std::size_t bytes;
+};
+inline constexpr std::array number_types = {
+    NumberTypeFacts{NumberType::f32, "f32", "F32", 4},
+    NumberTypeFacts{NumberType::f16, "f16", "F16", 2},
+    NumberTypeFacts{NumberType::bf16, "bf16", "BF16", 2},
+    NumberTypeFacts{NumberType::f64, "f64", "F64", 8},
+    NumberTypeFacts{NumberType::i8, "i8", "I8", 1},
+    NumberTypeFacts{NumberType::i16, "i16", "I16", 2},
+    NumberTypeFacts{NumberType::i32, "i32", "I32", 4},
+    NumberTypeFacts{NumberType::i64, "i64", "I64", 8},
+    NumberTypeFacts{NumberType::u8, "u8", "U8", 1},
+    NumberTypeFacts{NumberType::u16, "u16", "U16", 2},
+    NumberTypeFacts{NumberType::u32, "u32", "U32", 4},
+    NumberTypeFacts{NumberType::u64, "u64", "U64", 8},
+    NumberTypeFacts{NumberType::boolean, "bool", "BOOL", 1}};
+
+constexpr const NumberTypeFacts& facts_of(NumberType type) {
+  return number_types[static_cast<std::size_t>(type)];
+}
+constexpr std::size_t bytes_of(NumberType type) { return facts_of(type).bytes; }
+constexpr std::string_view to_string(NumberType type) { return facts_of(type).name; }
+
+/// The type that safetensors files call `name`; nullopt if we do not read it.
+std::optional<NumberType> safetensors_type(std::string_view name);
+
+/// Reads out.size() little-endian numbers from `bytes`, which has bytes_of(type) for each. A f64 is
+/// rounded to the nearest float32 and may become infinite. Returns false if one is a whole number
+/// that float32 cannot hold exactly; `out` is then not to be used.
+bool read_numbers(NumberType type, std::span<const std::byte> bytes, std::span<float> out);
+
+/// Writes the values as little-endian f32, f16 or bf16 into `out`, which has bytes_of(type) for
+/// each, rounded to nearest even. Returns false if a finite value is too large for the type; it is
+/// then written as infinity.
+bool write_numbers(NumberType type, std::span<const float> values, std::span<std::byte> out);
+
+}  // namespace gv

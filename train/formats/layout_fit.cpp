@@ -1,0 +1,51 @@
+// Compares names and shapes.
+#include "train/formats/layout_fit.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/printable.hpp"
+
+namespace gv {
+namespace {
+
+std::string described(const std::string& name, const std::vector<std::size_t>& shape) {
+  std::string text = "'" + printable(name, 200) + "' (";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& tensors) {
+  LayoutFit fit;
+  const auto& slots = layout.slots();
+  if (tensors.size() != slots.size()) {
+    fit.problem = "it has " + std::to_string(tensors.size()) + " tensors, the model has " +
+                  std::to_string(slots.size());
+    return fit;
+  }
+  const auto tensor_of = [&](const TensorSlot& slot) {
+    return std::ranges::find(tensors, slot.name, &Tensor::name);
+  };
+  const bool by_name = std::ranges::all_of(
+      slots, [&](const TensorSlot& slot) { return tensor_of(slot) != tensors.end(); });
+  fit.parameters.resize(layout.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const TensorSlot& slot = slots[i];
+    const Tensor& tensor = by_name ? *tensor_of(slot) : tensors[i];
+    if (tensor.shape != slot.shape) {
+      fit.problem = "its tensor " + described(tensor.name, tensor.shape) +
+                    " is not of the shape of the model's " + described(slot.name, slot.shape);
+      return fit;
+    }
+    fit.names.emplace_back(tensor.name, slot.name);
+    std::ranges::copy(tensor.values,
+                      fit.parameters.begin() + static_cast<std::ptrdiff_t>(slot.offset));
+  }
+  return fit;
+}
+
+}  // namespace gv

@@ -1,0 +1,27 @@
+// Files of models in the formats of other programs, by the endings of their names.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "train/checkpoint/number_type.hpp"
+#include "train/checkpoint/safetensors.hpp"
+#include "train/formats/model_contents.hpp"
+
+namespace gv {
+
+/// The endings that are known, for messages.
+inline constexpr const char* model_file_endings = ".safetensors, .pt, .pth, .bin, .npz or .npy";
+
+/// Reads a file by its ending. Nothing in it is executed.
+ModelContents read_model_file(const std::filesystem::path& file);
+
+/// Writes a file by its ending; .pth and .bin are as .pt. A .npy holds one tensor, and NumPy has no
+/// bf16. Metadata are kept only by safetensors. Returns what is wrong; then `file` is unchanged.
+Problems write_model_file(const std::filesystem::path& file, const std::vector<TensorView>& tensors,
+                          const std::map<std::string, std::string>& metadata, NumberType type);
+
+}  // namespace gv

@@ -1,0 +1,72 @@
+// The part of Python's pickle format in which PyTorch writes state dicts. Nothing in a pickle is
+// executed: a few functions have a meaning that is known here, and all others are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "train/checkpoint/number_type.hpp"
+
+namespace gv {
+
+/// A value of a pickle, as its number in Pickle::values. Values may refer to each other in circles.
+using PickleRef = std::uint32_t;
+
+/// A list or a tuple.
+struct PickleList {
+  std::vector<PickleRef> items;
+};
+
+/// A dictionary, ordered or not. A key may occur more than once.
+struct PickleDict {
+  std::vector<std::pair<PickleRef, PickleRef>> items;
+};
+
+/// The functions and classes that a pickle may name, besides the types of storages.
+enum class PickleFunction { ordered_dict, rebuild_tensor, rebuild_parameter };
+
+/// The type of a storage, by its class in PyTorch.
+struct PickleStorageType {
+  NumberType type;
+};
+
+/// A run of numbers, which is in a file of its own.
+struct PickledStorage {
+  NumberType type = NumberType::f32;
+  std::string key;             ///< The name of its file.
+  std::uint64_t elements = 0;  ///< How many numbers it has.
+};
+
+/// A view of a storage. It lies inside the storage and has at most as many elements.
+struct PickledTensor {
+  PickledStorage storage;
+  std::uint64_t offset = 0;
+  std::vector<std::size_t> shape;
+  std::vector<std::uint64_t> strides;  ///< One for each dimension, in elements.
+};
+
+/// Nothing (Python's None), or a value of one of these types.
+using PickleValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, PickleList, PickleDict,
+                 PickleFunction, PickleStorageType, PickledStorage, PickledTensor>;
+
+/// What a pickle describes. The rest may be used only if `problem` is empty.
+struct Pickle {
+  std::vector<PickleValue> values;
+  PickleRef root = 0;
+  std::string problem;  ///< Why it was refused, with the place.
+};
+
+inline constexpr std::size_t pickle_bytes_max = 16 << 20;
+inline constexpr std::size_t pickle_values_max = 1 << 20;
+inline constexpr std::size_t tensor_rank_max = 32;
+
+/// Reads a pickle of protocol 2, which torch.save() writes. Never throws.
+Pickle read_pickle(std::span<const std::byte> bytes);
+
+}  // namespace gv
