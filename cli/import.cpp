@@ -4,16 +4,21 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/run_format.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/evaluation.hpp"
 #include "train/formats/layout_fit.hpp"
@@ -28,6 +33,7 @@ struct ImportOptions {
   std::string out = "model.safetensors";
   std::string config;  ///< Empty: the tensors keep their names, and need not be of a known model.
   std::string prefix;
+  std::vector<std::string> start;  ///< Folders of peers that are to begin with the model.
 };
 
 /// Keeps the tensors whose names begin with the prefix, and takes it off.
@@ -76,10 +82,52 @@ Problems problems_of_names(const std::string& file, const std::vector<Tensor>& t
   return {};
 }
 
+/// What keeps peers of this config from beginning with a model in these folders.
+Problems problems_of_start(const ImportOptions& options, const Config& config) {
+  Problems problems;
+  if (options.start.empty()) return problems;
+  if (config.run.mode == ModeKind::pipeline || config.population.is_on()) {
+    problems.push_back({"--start", "only whole models that all begin alike can be given to peers",
+                        "name a config without a pipeline and without [population]"});
+  }
+  if (options.start.size() > config.run.peers) {
+    problems.push_back({"--start", fmt::format("the run has {} peers", config.run.peers),
+                        "name fewer folders, or set run.peers"});
+  }
+  for (const std::string& folder : options.start) {
+    if (!std::filesystem::exists(std::filesystem::path(folder) / "checkpoints")) continue;
+    problems.push_back({folder, "it has checkpoints already", "name a folder that is new"});
+  }
+  return problems;
+}
+
+/// Writes a checkpoint of step 0 into the folders, from which peers begin when they resume.
+Problems begin_peers(const ImportOptions& options, const Config& config,
+                     std::span<const float> parameters) {
+  for (std::size_t i = 0; i < options.start.size(); ++i) {
+    const Task task = load_task(config, i);
+    if (!task.problems.empty()) return task.problems;
+    std::unique_ptr<Learner> learner = learner_of(task);
+    learner->adopt(parameters, 0);
+    const auto replica = first_replica(task, i, std::move(learner));
+    const std::filesystem::path folder = options.start[i];
+    const std::string problem =
+        save_replica(folder / "checkpoints", *replica, config, read_config_text(options.config));
+    if (!problem.empty()) {
+      return {{folder.string(), problem, "name a folder that can be written to"}};
+    }
+    write_run_format(folder);
+    fmt::print("start        {}\n", folder.string());
+  }
+  return {};
+}
+
 /// Writes the tensors as the parameters of the config's model. Returns the exit code.
 int import_as_model(const ImportOptions& options, const ModelContents& read) {
   const ParsedConfig parsed = parse_config_file(options.config);
   if (!parsed.problems.empty()) return fail(parsed.problems);
+  Problems problems = problems_of_start(options, parsed.config);
+  if (!problems.empty()) return fail(problems);
   const TestSet test = load_test_set(parsed.config);
   if (!test.problems.empty()) return fail(test.problems);
   const Model model(test.model, test.data->shape, evaluation_batch(*test.data));
@@ -99,7 +147,8 @@ int import_as_model(const ImportOptions& options, const ModelContents& read) {
     return fail({{options.out, problem, "name a file in a folder that can be written to"}});
   }
   fmt::print("model        {}\n", options.out);
-  return 0;
+  problems = begin_peers(options, parsed.config, fit.parameters);
+  return problems.empty() ? 0 : fail(problems);
 }
 
 /// Imports the file. Returns the exit code.
@@ -142,9 +191,16 @@ void add_import(CLI::App& app) {
       ->required();
   command->add_option("--out", options->out, "The safetensors file to write")
       ->capture_default_str();
-  command->add_option("--config", options->config,
-                      "Check that it is this config's model, and name its tensors so; then "
-                      "`grapevine eval` reads it");
+  auto* config =
+      command->add_option("--config", options->config,
+                          "Check that it is this config's model, and name its tensors so; then "
+                          "`grapevine eval` reads it");
+  command
+      ->add_option("--start", options->start,
+                   "Folders of peers that are to begin with it, one for each: `grapevine peer "
+                   "--folder FOLDER --resume`, or RUN/peer-0 and so on for `grapevine launch "
+                   "--folder RUN --resume`")
+      ->needs(config);
   command->add_option("--prefix", options->prefix,
                       "Only tensors whose names begin so, as \"model.\", which is taken off");
   command->footer("Example:\n  grapevine import model.pt --config configs/fashion-mlp.toml");

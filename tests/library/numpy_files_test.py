@@ -161,6 +161,37 @@ class NumPyFilesTest(FilesTest):
         self.assertIn("'fc1.weight' (4, 5)", said)
         self.assertIn("--prefix", said)
 
+    def test_peers_begin_with_an_imported_model(self):
+        # A step so small that the model stays where it began.
+        steps = "[train]\noptimizer = \"sgd\"\nlearning_rate = 1e-9\nbatch = 4\n"
+        for mode in ("gossip", "allreduce", "mixing"):
+            with self.subTest(mode):
+                folder = self.folder / mode
+                begin = f'[run]\nmode = "{mode}"\nsteps = 2\nlinger_s = 0.0\npeers = 2'
+                config = self.write("run.toml", CONFIG.replace("[run]\npeers = 1", begin) + steps)
+                draw = np.random.default_rng(3)
+                shapes = [(5, 4), (5,), (3, 5), (3,)]
+                arrays = [draw.normal(size=shape).astype(np.float32) for shape in shapes]
+                np.savez(self.folder / "model.npz", *arrays)
+                words = [
+                    "import", self.folder / "model.npz", "--config", config,
+                    "--out", self.folder / "model.safetensors",
+                    "--start", folder / "peer-0", folder / "peer-1",
+                ]  # fmt: skip
+                self.command(*words)
+                self.command("launch", "-n", "2", config, "--folder", folder, "--resume")
+                found, _ = read_safetensors(folder / "peer-1" / "final.safetensors")
+                for name, values in zip(
+                    ["dense1.weight", "dense1.bias", "dense2.weight", "dense2.bias"], arrays
+                ):
+                    np.testing.assert_allclose(found[name], values, atol=1e-5)
+                self.assertIn("has checkpoints already", self.command_that_fails(*words))
+
+    def command_that_fails(self, *words):
+        done = run(BINARY, *map(str, words))
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        return done.stderr
+
     def test_files_that_would_run_something_or_do_not_fit_are_refused(self):
         np.savez(self.folder / "model.npz", objects=np.array([{}], dtype=object))
         self.assertIn("type '|O'", self.refused("import", self.folder / "model.npz"))

@@ -158,7 +158,7 @@ class Machine {
   }
 
   PickleRef pop() {
-    // What lies below a mark belongs to whoever set it.
+    // What lies below a mark belongs to the list that began there.
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= floor) throw Refusal{"it takes more values than there are"};
     const PickleRef top = stack_.back();
