@@ -44,8 +44,9 @@ NodeOptions VirtualWork::node() const {
   const OptimizerSpec& optimizer = config_.train.optimizer;
   if (config_.run.mode != ModeKind::pipeline) {
     const auto dense = dense_places(model_->dense_weights());
-    return node_options(config_, facts_of(layout_, optimizer, dense),
-                        {.all_data = tasks_.front().samples});
+    return node_options(
+        config_, facts_of(layout_, optimizer, dense),
+        {.all_data = tasks_.front().samples, .test_data = test_.data ? test_.data->size() : 0});
   }
   return node_options(config_, facts_of(*stages_of(tasks_.front()), optimizer), {});
 }
@@ -99,7 +100,8 @@ void VirtualWork::prepare_training() {
   quick_.emplace(test_.data->subset(first));
   model_.emplace(test_.model, test_.data->shape, evaluation_batch(*test_.data));
   layout_ = model_->layout();
-  for (const Task& task : tasks_) {
+  for (Task& task : tasks_) {
+    if (has_target(config_)) task.test = test_.data;
     steps_.push_back(task.trainer.steps);
     if (task.shard) data_.push_back(task.shard->size());
   }

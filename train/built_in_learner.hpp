@@ -21,10 +21,12 @@ using RunTogether =
 /// A learner of the spec's model before its first step. It trains on `shard`. With `held_out` it
 /// can be a member of a population. If the spec has several threads, `together` runs them; without
 /// it there is one thread. If the shard is in files, `aside` reads them ahead of time; without it,
-/// they are read when samples are needed. Then there must be one thread, and leased data.
+/// they are read when samples are needed. Then there must be one thread, and leased data. With
+/// `test` it can measure its model on these samples.
 std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
                                           std::shared_ptr<const DataSet> held_out = nullptr,
-                                          RunTogether together = {}, RunAside aside = {});
+                                          RunTogether together = {}, RunAside aside = {},
+                                          std::shared_ptr<const DataSet> test = nullptr);
 
 /// A learner of the spec's stages that does not carry any stage yet. The first stage draws its
 /// samples from `shard`.

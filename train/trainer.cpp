@@ -60,11 +60,10 @@ class Trainer final : public Learner, public Tunable {
   void step_together(RunTogether together) { hogwild_.emplace(spec_, shard_, std::move(together)); }
 
   /// From now on it can be a member of a population. It is validated on `samples`, at least one.
-  void hold_out(std::shared_ptr<const DataSet> samples) {
-    check(samples->size() > 0, "a validation needs samples");
-    Model model(spec_.model, samples->shape, evaluation_batch(*samples));
-    validation_ = Validation{std::move(samples), std::move(model)};
-  }
+  void hold_out(std::shared_ptr<const DataSet> samples) { validation_ = on(std::move(samples)); }
+
+  /// From now on test_merit() measures the model on `samples`, at least one.
+  void test_on(std::shared_ptr<const DataSet> samples) { test_ = on(std::move(samples)); }
 
   const Layout& layout() const override { return model_.layout(); }
   std::vector<DenseWeights> dense_weights() const override { return model_.dense_weights(); }
@@ -199,6 +198,11 @@ class Trainer final : public Learner, public Tunable {
     return evaluate(validation_->model, parameters_, *validation_->samples).mean_loss();
   }
 
+  double test_merit() override {
+    if (!test_) return 0;
+    return merit_of(evaluate(test_->model, parameters_, *test_->samples), *test_->samples).value;
+  }
+
   void set_update_factor(double factor) override { factor_ = factor; }
   void set_progress(double fraction) override {
     progress_ = fraction;
@@ -217,10 +221,16 @@ class Trainer final : public Learner, public Tunable {
 
  private:
   /// Samples that it does not train on, and a model for batches of them.
-  struct Validation {
+  struct Evaluation {
     std::shared_ptr<const DataSet> samples;
     Model model;
   };
+
+  Evaluation on(std::shared_ptr<const DataSet> samples) const {
+    check(samples->size() > 0, "an evaluation needs samples");
+    Model model(spec_.model, samples->shape, evaluation_batch(*samples));
+    return {std::move(samples), std::move(model)};
+  }
 
   /// The schedule's position at this step of ours. Until it is told of more progress, the swarm is
   /// assumed to be as quick as if all peers were alike.
@@ -284,17 +294,20 @@ class Trainer final : public Learner, public Tunable {
   double factor_ = 1;              ///< Factor on every update.
   double progress_ = 0;            ///< Of the swarm, when we were last told.
   std::uint64_t progress_at_ = 0;  ///< Our step then.
-  std::optional<Validation> validation_;
+  std::optional<Evaluation> validation_;
+  std::optional<Evaluation> test_;
 };
 
 }  // namespace
 
 std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
                                           std::shared_ptr<const DataSet> held_out,
-                                          RunTogether together, RunAside aside) {
+                                          RunTogether together, RunAside aside,
+                                          std::shared_ptr<const DataSet> test) {
   const bool is_shared_by_threads = spec.threads > 1 && together;
   auto trainer = std::make_unique<Trainer>(std::move(spec), std::move(shard), std::move(aside));
   if (held_out) trainer->hold_out(std::move(held_out));
+  if (test) trainer->test_on(std::move(test));
   if (is_shared_by_threads) trainer->step_together(std::move(together));
   return trainer;
 }

@@ -20,7 +20,7 @@ struct Statement {
   Progress progress;
 };
 
-inline constexpr char statement_domain[] = "grapevine statement 3";
+inline constexpr char statement_domain[] = "grapevine statement 4";
 
 /// Makes the next version of our own statement from the present fields of `self`, and signs it.
 void restate(Member& self, const Signer& signer);

@@ -133,6 +133,15 @@ struct TrainingBegan {
 struct BudgetDone {
   std::uint64_t step = 0;
 };
+struct TargetMeasured {
+  double value = 0;  ///< Accuracy, or R2 of data with targets.
+  bool reached = false;
+  std::uint64_t step = 0;
+};
+struct TargetReached {
+  std::size_t votes = 0;  ///< Peers that have measured the target.
+  std::size_t peers = 0;  ///< Peers that have a vote.
+};
 struct FinaleBegan {
   std::uint64_t step = 0;
   std::uint64_t samples = 0;  ///< By all peers, as far as we know.
@@ -304,14 +313,14 @@ using FactVariant = std::variant<
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
     ExchangeUndecided, ExchangeResumed, ExchangeCommitted, ModelRefused, PeerQuarantined,
     FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
-    TrainingBegan, BudgetDone, FinaleBegan, FinaleMissed, FinaleDone, CatchingUp, TopologyUnfit,
-    TopologyFits, Exploited, GenerationBegan, GenerationEnded, CollectiveResumed, StateAdopted,
-    ModelsDiffer, SumRefused, GradientNotFinite, AlgorithmSwitched, StageAdopted, RolledBack,
-    StageLost, LaneOpened, LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused,
-    HelloRefused, JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage,
-    EquivocationProved, LinkQuarantined, EventsLost, AllowListRead, AllowListRefused, Resumed,
-    ResumedFromNothing, CheckpointRefused, SaveFailed, TrainingFailed, SettingsRevisionNotWritten,
-    SwitchRefused>;
+    TrainingBegan, BudgetDone, TargetMeasured, TargetReached, FinaleBegan, FinaleMissed, FinaleDone,
+    CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan, GenerationEnded,
+    CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite, AlgorithmSwitched,
+    StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost, LaneRefused,
+    LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable, KeyUsedTwice,
+    FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined, EventsLost, AllowListRead,
+    AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused, SaveFailed, TrainingFailed,
+    SettingsRevisionNotWritten, SwitchRefused>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct Fact : FactVariant {

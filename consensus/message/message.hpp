@@ -58,7 +58,7 @@ enum class MemberState : std::uint8_t { alive, suspect, dead, left };
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 std::string_view to_string(MemberState state);
 
-/// `finishing`: the swarm's budget is used up, and the peers are about to average their models.
+/// `finishing`: training is over, and the peers are about to average their models.
 enum class Phase : std::uint8_t { joining, training, finishing, done };
 
 constexpr Phase last_value(Phase) { return Phase::done; }
@@ -112,13 +112,22 @@ struct LedgerEntry {
   friend bool operator==(const LedgerEntry&, const LedgerEntry&) = default;
 };
 
+/// What a peer found when it measured its model, where a target accuracy ends the run.
+struct TargetVerdict {
+  std::uint64_t sitting = 0;  ///< The sitting for which it measured; the first is 1.
+  bool reached = false;       ///< Its model had the target.
+
+  friend bool operator==(const TargetVerdict&, const TargetVerdict&) = default;
+};
+
 /// A peer's part in the swarm's budget of samples.
 struct WorkDone {
   std::uint64_t samples = 0;  ///< That this process of it has trained on.
   std::uint64_t data = 0;     ///< Size of its shard.
   std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
   std::uint64_t ran_ms = 0;   ///< For how long the swarm has trained, where that ends the run.
-  std::optional<LedgerEntry> ledger;  ///< Where data are leased.
+  std::optional<LedgerEntry> ledger;     ///< Where data are leased.
+  std::optional<TargetVerdict> verdict;  ///< Its newest.
 
   friend bool operator==(const WorkDone&, const WorkDone&) = default;
 };
@@ -378,7 +387,7 @@ struct Answer {
   std::vector<LinkReport> links;       ///< Measured links from it; at most `link_reports_max`.
   std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
   bool leaves = false;                 ///< It takes no part and leaves once others have taken over.
-  bool ends = false;                   ///< The time of the run is over, by its clock.
+  bool ends = false;                   ///< For it the time is over, or the target is reached.
   SettingsRevision revision;           ///< The newest that it has heard of.
 
   std::string problem() const;

@@ -351,6 +351,8 @@ bool has_swarm_budget(const Config& config) {
          !config.population.is_on();
 }
 
+bool has_target(const Config& config) { return has_swarm_budget(config) && config.run.target > 0; }
+
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
   if (config.run.steps != 0) return config.run.steps;
   const double steps = config.run.epochs * static_cast<double>(shard_samples) /

@@ -44,7 +44,9 @@ struct RunConfig {
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
   BudgetKind budget = BudgetKind::swarm;  ///< See has_swarm_budget.
-  Duration wall{};  ///< Of the swarm: end after so long, if the budget lasts longer; 0: never.
+  Duration wall{};    ///< Of the swarm: end after so long, if the budget lasts longer; 0: never.
+  double target = 0;  ///< Of the swarm: end at this accuracy or R2, if sooner; 0: never.
+  double target_every = 1;  ///< Passes over all data between two sittings of its judges.
   /// The folder below which events, metrics and checkpoints are written.
   std::string folder = "runs";
   std::uint64_t events_mib = 256;  ///< The most disk space that a peer's event log may take.
@@ -305,6 +307,9 @@ std::optional<MixRule> mixing_rule(const Config& config);
 /// True if all peers work off one budget together. In a pipeline they always make the same runs,
 /// and in a population each peer has a model of its own.
 bool has_swarm_budget(const Config& config);
+
+/// True if the run may end because peers have measured a target accuracy.
+bool has_target(const Config& config);
 
 /// Local steps of a peer with `shard_samples` samples: `steps`, or the steps of `epochs`, rounded
 /// to the nearest number and at least 1.

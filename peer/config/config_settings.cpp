@@ -53,6 +53,18 @@ void append_run(Settings& all) {
            "end after this many seconds of training, if the epochs or steps last longer; the "
            "learning "
            "rate does not follow it. 0 = never");
+  run.only_with("run.budget", "a budget of all peers together", has_swarm_budget)
+      .agreed()
+      .add(
+          "target_accuracy", GV_FIELD(run.target), {0, 1},
+          "end when more than half of the peers have measured this accuracy of their models on the "
+          "test data (R2 of data with targets), if the epochs or steps last longer; the learning "
+          "rate does not follow it. 0 = never");
+  run.only_with("run.target_accuracy", "a target accuracy", has_target)
+      .agreed()
+      .add("target_every_epochs", GV_FIELD(run.target_every), {0, 1e6, true},
+           "three peers measure their models whenever all together have made so many passes over "
+           "all data, but not more often than each could do between two of its measurements");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
           "training starts when this many are there, itself included");
   run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or after this long");

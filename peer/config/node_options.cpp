@@ -30,6 +30,15 @@ std::uint64_t chunk_steps(const Config& config) {
   return config.data.chunk_samples > 0 ? config.data.chunk_samples / config.train.batch : batches;
 }
 
+/// Samples of all peers between two sittings of judges. A sitting takes so long that each peer
+/// could measure its model in it, and makes at least a step.
+std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
+  const double passes = config.run.target_every * static_cast<double>(peer.all_data);
+  const std::uint64_t least =
+      config.run.peers * std::max<std::uint64_t>(config.train.batch, peer.test_data);
+  return std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15)));
+}
+
 SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   const bool weighs =
@@ -40,6 +49,9 @@ SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
           .all_data = peer.all_data,
           .weigh_max = weighs ? config.gossip.weigh_max : 1,
           .wall = config.run.wall,
+          .target = {.value = config.run.target,
+                     .every = samples_of_sitting(config, peer),
+                     .seed = config.run.seed},
           .chunk_steps = is_leased ? chunk_steps(config) : 0,
           .resumed = peer.swarm};
 }

@@ -39,8 +39,9 @@ ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer)
 struct PeerFacts {
   std::uint64_t steps = 1;  ///< The peer's budget of steps. Not used if the budget is the swarm's.
   std::uint64_t data = 0;   ///< Samples of the peer's shard.
-  std::uint64_t all_data = 0;  ///< Samples of all shards; 0: not known.
-  SwarmNote swarm;             ///< What the checkpoint says about the swarm's work.
+  std::uint64_t all_data = 0;   ///< Samples of all shards; 0: not known.
+  std::uint64_t test_data = 0;  ///< Samples on which the peer can measure its model.
+  SwarmNote swarm;              ///< What the checkpoint says about the swarm's work.
   /// Number of peers to wait for at the start. Counts if it is larger than the config's.
   std::size_t wait_for = 1;
   /// Number of processors of the machine; 0 means that sums never wait for one.

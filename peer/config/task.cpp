@@ -268,6 +268,11 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
         {"run.epochs", "it is not known how many samples all peers have together",
          "write run.steps, the steps of each peer if all were alike, or budget = \"peer\""});
   }
+  if (has_target(config)) {
+    task.problems.push_back({"run.target_accuracy",
+                             "only the built-in learner is measured on the test data",
+                             "leave it out, and end your own loop when it has learned enough"});
+  }
   if (config.data.partition.kind == PartitionKind::leased) {
     task.problems.push_back({"data.partition",
                              "the data of a learner that is not built in are its own",
@@ -288,8 +293,14 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
 }
 
 Task load_task(const Config& config, std::size_t shard) {
-  if (!config.data.in_memory) return std::move(tasks_on_files(config, {shard}).front());
-  return load_shard(config, [shard](const Shards&) { return shard; });
+  Task task = config.data.in_memory ? load_shard(config, [shard](const Shards&) { return shard; })
+                                    : std::move(tasks_on_files(config, {shard}).front());
+  if (task.problems.empty() && has_target(config)) {
+    TestSet test = load_test_set(config);
+    task.test = std::move(test.data);
+    task.problems = std::move(test.problems);
+  }
+  return task;
 }
 
 Problems problems_with_data(const Config& config) {
@@ -417,7 +428,7 @@ StartingPoint resumed(std::unique_ptr<StageReplica> replica,
 
 std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together, RunAside aside) {
   return built_in_learner(task.trainer, task.shard, task.held_out, std::move(together),
-                          std::move(aside));
+                          std::move(aside), task.test);
 }
 
 std::unique_ptr<StageLearner> stages_of(const Task& task) {

@@ -29,6 +29,8 @@ struct Task {
   std::shared_ptr<const DataSet> shard;  ///< Null if the learner is not built in.
   /// In a population: samples removed from the shard for validation.
   std::shared_ptr<const DataSet> held_out;
+  /// Where a target accuracy ends the run: samples to measure the model on.
+  std::shared_ptr<const DataSet> test;
   std::size_t samples = 0;  ///< Of all shards; 0 if the learner is not built in.
   TrainerSpec trainer;
   LocalSteps local;

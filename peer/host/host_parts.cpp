@@ -105,6 +105,7 @@ void Host::make_node(StartingPoint& point) {
   PeerFacts peer{.steps = task_.trainer.steps,
                  .data = task_.shard ? task_.shard->size() : 0,
                  .all_data = task_.samples,
+                 .test_data = task_.test ? task_.test->size() : 0,
                  .swarm = point.replica->swarm_note(),
                  .wait_for = options_.wait_for,
                  .processors = static_cast<unsigned>(processors_.count()),

@@ -31,6 +31,8 @@ constexpr Duration settle_max = std::chrono::milliseconds(250);
 
 /// The clocks of peers differ by less than this, so that the first ballot about the end succeeds.
 constexpr Duration ends_ahead = std::chrono::seconds(1);
+/// All peers have the verdicts of others within this time.
+constexpr Duration verdicts_take = std::chrono::milliseconds(250);
 /// Another ballot about the end is asked for only after this time.
 constexpr Duration end_asked_every = std::chrono::seconds(1);
 
@@ -137,14 +139,17 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   follow_budget(now);
 }
 
-/// Asks for a ballot about the end once the time of the run is over.
-void AllReduceMode::follow_clock(Time now, const Membership& members) {
+/// Asks for a ballot about the end once the time of the run is over or its target is reached.
+void AllReduceMode::follow_end(Time now, const Membership& members, Effects& out) {
   if (!work_.is_on() || course_.phase() == Phase::done) return;
   const bool trains = course_.phase() == Phase::training;
   work_.follow_clock(now, trains, members);
   if (!trains) return;
-  generations_.agreement().set_ends(work_.is_time_over(now, ends_ahead));
-  if (work_.is_time_over(now) && now >= end_asked_at_ + end_asked_every) {
+  work_.follow_target(now, members, out);
+  const Judges& judges = work_.judges();
+  generations_.agreement().set_ends(work_.is_time_over(now, ends_ahead) || judges.is_reached());
+  const bool is_over = work_.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
+  if (is_over && now >= end_asked_at_ + end_asked_every) {
     end_asked_at_ = now;
     generations_.renew();
   }
@@ -166,7 +171,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
     choose_site(members);
   }
   generations_.join(now, course_, out);
-  follow_clock(now, members);
+  follow_end(now, members, out);
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
   if (change.left) abandon();
@@ -409,12 +414,19 @@ void AllReduceMode::gradient_ready(Time now, std::uint64_t job, std::size_t begi
   finish_operations(now, out);
 }
 
-void AllReduceMode::complete(Time now, JobDone done, Membership&, Effects& out) {
+void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
   course_.job_done(done);
+  if (work_.is_on() && work_.learn_from(done, out)) {
+    members.set_progress(progress());
+    members.announce(out);
+  }
   const auto* gradient = first_of<result::Gradient>(done.results);
   if (gradient != nullptr) {
     const double busy = seconds(done.busy);
-    if (busy > 0) generations_.agreement().set_speed(static_cast<double>(gradient->samples) / busy);
+    const bool is_pure = first_of<result::Measured>(done.results) == nullptr;
+    if (busy > 0 && is_pure) {
+      generations_.agreement().set_speed(static_cast<double>(gradient->samples) / busy);
+    }
     course_.learn_from(done.score);
   }
   if (course_.is_last_job_asked()) return;
@@ -510,7 +522,10 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (gradient && options_.is_leased) {
     gradient->from = generations_.agreement().version().samples + operation_.first_sample();
   }
+  const bool trains = gradient.has_value();
   if (gradient) job.add(*std::move(gradient));
+  // The gradient is on its way by then, so only our own next job waits.
+  if (trains && work_.is_on()) work_.add_measurement(job);
   if (saves) job.add(task::Save{.is_common_end = is_common_end()});
   if (job.tasks.empty()) return;
   job.version = generations_.agreement().version();

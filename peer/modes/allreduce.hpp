@@ -87,7 +87,7 @@ class AllReduceMode final : public Mode {
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   bool is_busy() const;
   void follow_budget(Time now);
-  void follow_clock(Time now, const Membership& members);
+  void follow_end(Time now, const Membership& members, Effects& out);
   bool is_common_end() const;
   bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
@@ -106,7 +106,7 @@ class AllReduceMode final : public Mode {
   std::uint64_t session_;
   Course course_;
   SwarmWork work_;
-  std::optional<std::uint64_t> ended_at_;  ///< The step at which the time of the run was over.
+  std::optional<std::uint64_t> ended_at_;  ///< The step at which all agreed to end.
   Time end_asked_at_{};
   Generations generations_;
   ReplicaPlanner planner_;

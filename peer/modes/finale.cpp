@@ -49,13 +49,15 @@ std::uint64_t Finale::last_step() const {
   return std::min(work_.options().budget + 2, most);
 }
 
-bool Finale::is_due(Time now, bool in_step, const Membership& members) {
+bool Finale::is_due(Time now, bool in_step, const Membership& members, Effects& out) {
   if (!in_step && (!heard_ || now >= *heard_ + hears_every)) {
     heard_ = now;
     work_.hear(now, members);
   }
   work_.follow_clock(now, true, members);
-  return work_.is_used_up() || work_.is_time_over(now) || has_ended_for_a_third(members);
+  work_.follow_target(now, members, out);
+  return work_.is_used_up() || work_.is_time_over(now) || work_.judges().is_reached() ||
+         has_ended_for_a_third(members);
 }
 
 bool Finale::has_ended_for_a_third(const Membership& members) const {

@@ -34,10 +34,10 @@ class Finale {
   /// their batches are.
   std::uint64_t last_step() const;
 
-  /// True if the budget is used up, as far as we know, or the time is over, or more than a third of
-  /// the live peers have stopped training because of that. Called while we train. `in_step`: the
-  /// version says how much all have trained.
-  bool is_due(Time now, bool in_step, const Membership& members);
+  /// True if the budget is used up, as far as we know, or the time is over, or the target is
+  /// reached, or more than a third of the live peers have stopped training because of that. Called
+  /// while we train. `in_step`: the version says how much all have trained.
+  bool is_due(Time now, bool in_step, const Membership& members, Effects& out);
   /// True if more than a third of the live peers have stopped training at the end.
   bool has_ended_for_a_third(const Membership& members) const;
   /// True once, when training has to end: it `is_due`, or we come after the end. The mode then

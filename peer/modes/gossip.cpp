@@ -228,7 +228,8 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
     if (ledger != nullptr && first_of<task::TakeSteps>(done.job.tasks) != nullptr) {
       ledger->made(now, done.steps_run, step_);
     }
-    if (finale_.work().is_news()) {
+    const bool has_verdict = finale_.work().learn_from(done, out);
+    if (finale_.work().is_news() || has_verdict) {
       members.set_progress(progress());
       members.announce(out);
     }
@@ -238,7 +239,8 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
     const double weight = steps_per_second_ == 0 ? 1 : recent_weight;
-    if (busy > 0) {
+    const bool is_pure = first_of<result::Measured>(done.results) == nullptr;
+    if (busy > 0 && is_pure) {
       steps_per_second_ +=
           weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
     }
@@ -426,7 +428,7 @@ void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) 
 bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
-                      !course_.is_leaving() && finale_.is_due(now, false, members);
+                      !course_.is_leaving() && finale_.is_due(now, false, members, out);
   if (finale_.ends(is_due, step_, course_, members, out)) {
     exchange_.set_snapshot(nullptr, 0);
     has_snapshot_ = false;
@@ -486,6 +488,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
     const std::uint64_t end = step_ + steps;
     const bool is_last = end >= course_.steps();
     if (steps > 0) add_steps(now, steps, job);
+    if (finale_.is_on()) finale_.work().add_measurement(job);
     snapshot = !has_snapshot_ || end >= trigger_.next() || is_last ||
                (steps == 0 && exchange_.snapshot() && exchange_.snapshot()->step < step_);
     saves = course_.is_save_due(end);

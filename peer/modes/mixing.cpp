@@ -125,7 +125,7 @@ bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::v
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
                       !course_.is_leaving() &&
-                      finale_.is_due(now, is_in_step(options_.rule), members);
+                      finale_.is_due(now, is_in_step(options_.rule), members, out);
   if (finale_.ends(is_due, step(), course_, members, out)) {
     generations_.leave_for_good(now, Phase::done, out);
     // A round whose messages are all there is still mixed.
@@ -443,17 +443,20 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   course_.job_done(done);
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
+  bool has_news = finale_.is_on() && finale_.work().learn_from(done, out);
   if (finale_.is_on() && steps != nullptr && !steps->rests) {
     finale_.work().count(now, steps->count);
-    if (!is_in_step(options_.rule) && finale_.work().is_news()) {
-      members.set_progress(progress());
-      members.announce(out);
-    }
+    has_news |= !is_in_step(options_.rule) && finale_.work().is_news();
+  }
+  if (has_news) {
+    members.set_progress(progress());
+    members.announce(out);
   }
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
     const auto samples = static_cast<double>(done.steps_run * options_.batch);
-    if (busy > 0) generations_.agreement().set_speed(samples / busy);
+    const bool is_pure = first_of<result::Measured>(done.results) == nullptr;
+    if (busy > 0 && is_pure) generations_.agreement().set_speed(samples / busy);
     course_.learn_from(done.score);
   }
   if (const auto* mixing = first_of<result::Mixing>(done.results)) {
@@ -538,6 +541,8 @@ void MixingMode::begin_round(Time now, Job& job) {
     job.add(steps);
     job.add(messages);
   }
+  // The messages have left by then, so only our own next round waits.
+  if (finale_.is_on()) finale_.work().add_measurement(job);
 }
 
 }  // namespace gv

@@ -44,7 +44,10 @@ SwarmWorkOptions without_ledger(SwarmWorkOptions options) {
 }
 
 SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
-    : options_(options), base_(options.resumed.samples), ran_(options.resumed.ran) {
+    : options_(options),
+      base_(options.resumed.samples),
+      ran_(options.resumed.ran),
+      judges_(self, options.target) {
   if (options.chunk_steps == 0 || options.budget == 0) return;
   const std::uint64_t steps = (options.budget + options.batch - 1) / options.batch;
   const std::uint64_t chunks = (steps + options.chunk_steps - 1) / options.chunk_steps;
@@ -62,7 +65,8 @@ WorkDone SwarmWork::own() const {
           .data = options_.data,
           .counted = counted(),
           .ran_ms = static_cast<std::uint64_t>(ran_ / std::chrono::milliseconds(1)),
-          .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt};
+          .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt,
+          .verdict = judges_.verdict()};
 }
 
 SwarmNote SwarmWork::note(std::uint64_t more) const {
@@ -238,6 +242,27 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
 bool SwarmWork::is_time_over(Time now, Duration ahead) const {
   if (options_.wall == Duration{} || !trains_since_) return false;
   return clock_ + std::min(now - clock_heard_, clock_heard_every) + ahead >= options_.wall;
+}
+
+void SwarmWork::follow_target(Time now, const Membership& members, Effects& out) {
+  judges_.hear(now, counted(), members);
+  if (!judges_.is_reached() || std::exchange(is_target_told_, true)) return;
+  out.tell(TargetReached{.votes = judges_.votes(), .peers = judges_.voters()});
+}
+
+void SwarmWork::add_measurement(Job& job) {
+  if (!judges_.is_due()) return;
+  judges_.begin();
+  job.add(task::Measure{});
+}
+
+bool SwarmWork::learn_from(const JobDone& done, Effects& out) {
+  const auto* measured = first_of<result::Measured>(done.results);
+  if (measured == nullptr) return false;
+  judges_.learn(measured->value);
+  out.tell(TargetMeasured{
+      .value = measured->value, .reached = measured->value >= judges_.target(), .step = done.step});
+  return true;
 }
 
 std::uint64_t SwarmWork::counted() const {

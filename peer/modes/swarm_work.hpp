@@ -47,6 +47,8 @@ class RecentPace {
 /// trained, and reports that. The swarm has trained for the longest time that more than a third of
 /// the live peers reach. A newcomer takes that over for its own, so all end together.
 ///
+/// Where a target accuracy ends the run, judges among the peers measure their models (see Judges).
+///
 /// Peers that work in step agree on their version, which says how many samples all have trained.
 /// They add up nothing, and progress is the same at all of them. Pure.
 class SwarmWork {
@@ -62,6 +64,8 @@ class SwarmWork {
   void train(Time now) { counted_ = now; }
   /// Follows for how long the swarm has trained, where that ends the run. `trains`: we do.
   void follow_clock(Time now, bool trains, const Membership& members);
+  /// Follows what judges say, where that ends the run. Called while we train.
+  void follow_target(Time now, const Membership& members, Effects& out);
   /// We have made this many more steps, of a batch each.
   void count(Time now, std::uint64_t steps) { count_samples(now, steps * options_.batch); }
   void count_samples(Time now, std::uint64_t samples);
@@ -85,6 +89,11 @@ class SwarmWork {
   /// hundredth of the budget. So the peers announce at most a hundred times in a run, and a budget
   /// that is used up between two probes is not trained several times over.
   bool is_news();
+  /// Adds a measurement of our model to the job, if one is due.
+  void add_measurement(Job& job);
+  /// Takes what the job has measured. True if it has: others should hear it at once.
+  bool learn_from(const JobDone& done, Effects& out);
+  const Judges& judges() const { return judges_; }
   /// Samples known to be trained by all peers. Never falls, unless peers agree on less.
   std::uint64_t counted() const;
   /// The fraction of the budget that is probably used up: in [0, 1], and it never falls. If peers
@@ -150,6 +159,7 @@ class SwarmWork {
   std::uint64_t samples_of(const Member& member) const;
   std::optional<Duration> oldest_report() const;
   void add_work(ModeReport& report) const;
+  void add_target(ModeReport& report) const;
   void add_ledger(std::uint64_t samples, ModeReport& report) const;
   void add_factor(ModeReport& report) const;
   ReportSection section_of(const Member& member, std::uint64_t samples, double share,
@@ -171,6 +181,8 @@ class SwarmWork {
   RecentPace pace_;
   std::map<PeerId, Other> others_;
   std::optional<Ledger> ledger_;
+  Judges judges_;
+  bool is_target_told_ = false;
   std::optional<std::uint64_t> agreed_;  ///< What counted() is, where peers agree.
   Time agreed_at_{};
   RecentPace pace_of_all_;  ///< Of what they agree on.

@@ -110,6 +110,24 @@ void SwarmWork::add_work(ModeReport& report) const {
   report.details.push_back(std::move(text));
 }
 
+/// Adds how many peers have measured the target.
+void SwarmWork::add_target(ModeReport& report) const {
+  using enum ReportMetric::Kind;
+  const std::string text = fmt::format("target {:.4g}: {} of {} peers have measured it",
+                                       judges_.target(), judges_.votes(), judges_.voters());
+  ReportSection section{.name = "target",
+                        .figures = {{"value", judges_.target()},
+                                    {"votes", judges_.votes()},
+                                    {"peers", judges_.voters()},
+                                    {"text", text}}};
+  if (judges_.verdict()) section.figures.emplace_back("measured", judges_.measured());
+  report.sections.push_back(std::move(section));
+  report.metrics.push_back({"target_votes", gauge, "Peers known to have measured the target.",
+                            static_cast<double>(judges_.votes())});
+  report.columns.push_back({"target", fmt::format("{}/{}", judges_.votes(), judges_.voters())});
+  report.details.push_back(text);
+}
+
 /// Adds what we know of chunks. `samples`: trained by all members.
 void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   const Ledger& ledger = *ledger_;
@@ -192,6 +210,7 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
     all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);
   });
   add_work(report);
+  if (judges_.is_on()) add_target(report);
   if (ledger_) add_ledger(all, report);
   if (weighs()) add_factor(report);
   const auto share_of = [whole = std::max({all, counted(), std::uint64_t{1}})](std::uint64_t own) {

@@ -168,6 +168,21 @@ FactText text(const BudgetDone& f) {
                    "The peer stays for a while to serve others.", ""},
           .numbers = numbers("step", f.step)};
 }
+FactText text(const TargetMeasured& f) {
+  return {.info = {"target_measured",
+                   "this peer's model has {value} on the test data at step {step}: {detail}",
+                   "The accuracy, or R2 of data with targets. This peer was drawn as a judge, or "
+                   "others have measured the target.",
+                   ""},
+          .detail = f.reached ? "the target is reached" : "below the target",
+          .numbers = numbers("value", f.value, "step", f.step)};
+}
+FactText text(const TargetReached& f) {
+  return {
+      .info = {"target_reached",
+               "training ends: {votes} of {peers} peers have measured the target accuracy", "", ""},
+      .numbers = numbers("votes", f.votes, "peers", f.peers)};
+}
 FactText text(const FinaleBegan& f) {
   return {
       .info = {"finale_began",

@@ -149,6 +149,9 @@ struct ComputeGradient {
 /// In a population: compute the loss on held-out samples.
 struct Validate {};
 
+/// Measure the model on the test data.
+struct Measure {};
+
 /// Copy the parameters.
 struct TakeSnapshot {
   std::shared_ptr<Snapshot> snapshot;
@@ -278,6 +281,11 @@ struct Validation {
   Hyperparameters hyperparameters;  ///< The replica's present ones.
 };
 
+/// Of Measure.
+struct Measured {
+  double value = 0;  ///< Accuracy, or R2 of data with targets.
+};
+
 /// Of MixRound.
 struct Mixing {
   std::size_t refused = 0;             ///< Number of unusable messages.
@@ -299,11 +307,11 @@ struct Saved {
 using TaskVariant =
     std::variant<task::AdoptModel, task::LoadState, task::ApplyUpdate, task::TakeFingerprint,
                  task::ExportState, task::AddForces, task::FollowSwarm, task::TakeSteps,
-                 task::ComputeGradient, task::Validate, task::TakeSnapshot, task::LeaveGeneration,
-                 task::EnterGeneration, task::MixRound, task::BeginRound, task::SendRound,
-                 task::AbandonRun, task::EndRun, task::ExportStages, task::MoveTo, task::LoadStages,
-                 task::ReleaseStages, task::CopyStages, task::StagePass, task::CopyParameters,
-                 task::SendStage, task::Save>;
+                 task::ComputeGradient, task::Validate, task::Measure, task::TakeSnapshot,
+                 task::LeaveGeneration, task::EnterGeneration, task::MixRound, task::BeginRound,
+                 task::SendRound, task::AbandonRun, task::EndRun, task::ExportStages, task::MoveTo,
+                 task::LoadStages, task::ReleaseStages, task::CopyStages, task::StagePass,
+                 task::CopyParameters, task::SendStage, task::Save>;
 
 /// Any task. Only job.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct AnyTask : TaskVariant {
@@ -338,7 +346,7 @@ struct Job {
 /// A job that is done.
 struct JobDone {
   using Result = std::variant<result::Fingerprint, result::Gradient, result::Validation,
-                              result::Mixing, result::StagePart, result::Saved>;
+                              result::Measured, result::Mixing, result::StagePart, result::Saved>;
 
   /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;

@@ -337,6 +337,9 @@ JobDone WholeReplica::run(Job job) {
         const double loss = tunable->validation_loss();
         done.results.emplace_back(result::Validation{loss, tunable->hyperparameters()});
       },
+      [&](const task::Measure&) {
+        done.results.emplace_back(result::Measured{learner_->test_merit()});
+      },
       [&](const task::TakeSnapshot& task) { fill(task); },
       [&](const task::LeaveGeneration& task) {
         mixer().close_generation(task.left_over, task.unsent);

@@ -178,7 +178,7 @@ void draw_ring(Rng rng, DrawnWorld& world) {
 }
 
 /// In half of the worlds without a pipeline the budget is the swarm's, and mostly used up before
-/// the end. In a quarter of these time may be over sooner.
+/// the end. In a quarter of these time may be over sooner, and in half a target may be reached.
 void draw_budget(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.5)) return;
   world.config.run.budget = BudgetKind::swarm;
@@ -188,6 +188,13 @@ void draw_budget(Rng rng, DrawnWorld& world) {
   Rng clock = rng.fork("clock");
   if (clock.chance(0.25)) {
     world.config.run.wall = from_seconds(between(clock, 0.2, 0.9) * seconds(world.scenario.until));
+  }
+  Rng judges = rng.fork("target");
+  if (judges.chance(0.5)) {
+    world.config.run.target = between(judges, 0.3, 0.98);
+    // A pass takes one sample of each peer.
+    const auto batch = static_cast<double>(world.config.train.batch);
+    world.config.run.target_every = batch * static_cast<double>(4 + judges.below(60));
   }
   const bool may_lease =
       world.config.run.mode != ModeKind::mixing || is_in_step(world.config.mixing.rule);

@@ -48,6 +48,10 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
     if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);
     for (std::uint64_t i = 0; i < steps->count; ++i) steps_trained_[first + i] = true;
   }
+  const auto* measured = first_of<result::Measured>(done.results);
+  if (measured != nullptr && measured->value >= work_of(world, peer)->judges().target()) {
+    have_target_.insert(peer);
+  }
   if (world.is_hostile(peer)) return;
   const auto* saved = first_of<task::Save>(done.job.tasks);
   if (saved != nullptr && saved->is_common_end) ++ended_;
@@ -80,7 +84,7 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
 }
 
 /// "no end before its time": the first peer to end knows that the budget is used up, or the time of
-/// the run is over.
+/// the run is over, or more than half of the peers that it knows to train have measured the target.
 void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) {
   const SwarmWork& work = *work_of(world, peer);
   const Duration wall = work.options().wall;
@@ -90,7 +94,10 @@ void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) 
       std::ranges::none_of(world.options().scenario.faults, [](const FaultRule& rule) {
         return rule.kind == FaultKind::clock_jump || rule.kind == FaultKind::clock_rate;
       });
-  if (work.is_used_up() || is_time || world.hostile_count() > 0 || !are_clocks_sound) return;
+  const Judges& judges = work.judges();
+  const bool is_target = judges.is_on() && 2 * have_target_.size() > judges.voters();
+  if (work.is_used_up() || is_time || is_target || world.hostile_count() > 0 || !are_clocks_sound)
+    return;
   fail(world, "no end before its time",
        fmt::format("peer-{} ends after {} of {} samples", peer, work.counted(),
                    work.options().budget));

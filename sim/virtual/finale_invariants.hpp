@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -44,7 +45,8 @@ class FinaleInvariants : public Checker {
   std::uint64_t trained_ = 0;        ///< Steps of all peers, repeated ones included.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
-  std::optional<Time> began_;  ///< When the first peer began to train.
+  std::set<PeerNumber> have_target_;  ///< Peers that have ever measured the target.
+  std::optional<Time> began_;         ///< When the first peer began to train.
   bool is_first_checked_ = false;
 };
 

@@ -245,6 +245,11 @@ Score StandIn::local_steps(std::uint64_t steps, std::size_t, std::span<float> ou
   return score;
 }
 
+double StandIn::test_merit() {
+  const auto steps = static_cast<double>(step_);
+  return steps / (50 + steps);
+}
+
 void StandIn::descend(std::span<float> x, std::span<const float> gradient) const {
   const auto rate = static_cast<float>(learning_rate());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] -= rate * gradient[i];

@@ -44,6 +44,8 @@ class StandIn : public Learner, public Tunable {
     learning_rate_ = given.learning_rate;
   }
   void set_update_factor(double factor) override { factor_ = factor; }
+  /// Rises with its steps from 0 to 1: half after fifty.
+  double test_merit() override;
 
  protected:
   /// Makes one step from `x`, in place.

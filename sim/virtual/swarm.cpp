@@ -127,15 +127,16 @@ bool loses_blocks(const Scenario& scenario) {
                              [](const LinkRule& link) { return link.quality.loss > 0; });
 }
 
-/// A sound peer that is about to end with the common model, or should be by its clock.
+/// A sound peer that is about to end with the common model, or should be by its clock or its
+/// judges.
 std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number) || peer.state != PeerState::up) continue;
     const Mode& mode = peer.node->mode();
     const SwarmWork* work = mode.swarm_work();
-    const bool is_late =
-        mode.phase() == Phase::training && work != nullptr && work->is_time_over(world.now());
+    const bool is_late = mode.phase() == Phase::training && work != nullptr &&
+                         (work->is_time_over(world.now()) || work->judges().is_reached());
     if (mode.phase() == Phase::finishing || is_late) return number;
   }
   return std::nullopt;

@@ -54,7 +54,12 @@ Progress progress_with_work() {
           marker,
           Phase::done,
           {},
-          WorkDone{.samples = 7, .data = 8, .counted = 9, .ran_ms = 10, .ledger = ledger}};
+          WorkDone{.samples = 7,
+                   .data = 8,
+                   .counted = 9,
+                   .ran_ms = 10,
+                   .ledger = ledger,
+                   .verdict = TargetVerdict{3, true}}};
 }
 
 LaneInvite full_invite() {
@@ -204,14 +209,14 @@ TEST_CASE("every kind of frame survives the wire", "[unit]") {
 
 TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
   const TransferId id = state_id(PeerId{0x0807060504030201}, 2, 3, 9);
-  CHECK(encode(Message(Abort{id, Reason::stale})) == bytes_of({5, 27, 1,  // Version, kind; a state.
+  CHECK(encode(Message(Abort{id, Reason::stale})) == bytes_of({6, 27, 1,  // Version, kind; a state.
                                                                1, 2,  3, 4, 5, 6, 7, 8,  // Owner.
                                                                2, 0,  0, 0, 0, 0, 0, 0,  // Session.
                                                                3, 0,  0, 0, 0, 0, 0, 0,  // Number.
                                                                9, 0,  0, 0,              // Stage.
                                                                6}));
   CHECK(encode(Hello{"ab", "", 5, {{"x", "y"}}, true}) ==
-        bytes_of({5, 1,                        // Version, kind.
+        bytes_of({6, 1,                        // Version, kind.
                   2, 0, 0, 0, 'a', 'b',        // Name.
                   0, 0, 0, 0,                  // Address.
                   5, 0, 0, 0, 0,   0,   0, 0,  // Session.

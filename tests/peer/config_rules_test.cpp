@@ -177,6 +177,24 @@ TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
         "a.toml:2: membership.probe_period_s");
 }
 
+TEST_CASE("a target accuracy needs a budget of the swarm", "[unit]") {
+  const Config config = sound("[run]\ntarget_accuracy = 0.9\ntarget_every_epochs = 0.5\n");
+  CHECK(config.run.target == 0.9);
+  CHECK(config.run.target_every == 0.5);
+  for (const std::string other :
+       {"budget = \"peer\"", "mode = \"pipeline\"", "algorithm = \"population\""}) {
+    const Problem problem = only_problem("[run]\n" + other + "\ntarget_accuracy = 0.9\n");
+    INFO(to_string(problem));
+    CHECK(problem.place == "a.toml:3: run.target_accuracy");
+    CHECK(problem.reason == "has no effect here");
+  }
+  CHECK(only_problem("[run]\ntarget_accuracy = 90\n").reason.starts_with("out of range"));
+  CHECK(only_problem("[run]\ntarget_every_epochs = 2\n").reason == "has no effect here");
+  // Peers with other targets would not end together.
+  const Config same = sound("[run]\nseed = 1\n");
+  CHECK(agreement(same) != agreement(config));
+}
+
 TEST_CASE("leased data need a budget of the swarm, and chunks of whole batches", "[unit]") {
   const std::string leased = "[data]\npartition = \"leased\"\n";
   sound(leased);

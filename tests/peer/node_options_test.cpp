@@ -73,6 +73,44 @@ TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
   }
 }
 
+TEST_CASE("each peer could measure its model between two sittings, and makes a step", "[unit]") {
+  Config config;
+  config.run.peers = 8;
+  config.run.target = 0.9;
+  config.train.batch = 50;
+  const auto every = [&](std::uint64_t all_data, std::uint64_t test_data) {
+    return node_options(config, {}, {.all_data = all_data, .test_data = test_data})
+        .course.work.target.every;
+  };
+  CHECK(every(60'000, 1000) == 60'000);
+  CHECK(every(60'000, 10'000) == 80'000);
+  CHECK(every(100, 10) == 400);
+  config.run.target_every = 2.5;
+  CHECK(every(60'000, 10'000) == 150'000);
+  CHECK(node_options(config, {}, {}).course.work.target.value == 0.9);
+}
+
+TEST_CASE("a peer with a target has test data to measure its model on", "[unit]") {
+  Config config;
+  config.run.target = 0.9;
+  config.data.kind = DataKind::generated;
+  const Task task = load_task(config, 1);
+  REQUIRE(task.problems.empty());
+  REQUIRE(task.test);
+  CHECK(task.test->size() == config.data.generated.test_samples);
+  // The first model knows nothing of ten classes.
+  const double merit = learner_of(task)->test_merit();
+  CHECK(merit > 0);
+  CHECK(merit < 0.5);
+  config.run.target = 0;
+  const Task without = load_task(config, 1);
+  CHECK_FALSE(without.test);
+  CHECK(learner_of(without)->test_merit() == 0);
+  config.run.target = 0.9;
+  CHECK(task_of(config, *learner_of(without), 1000).problems.front().place ==
+        "run.target_accuracy");
+}
+
 TEST_CASE("a config is the same again when it is read from its own text", "[unit]") {
   std::vector<std::string> texts{
       "",

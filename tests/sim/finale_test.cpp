@@ -5,11 +5,15 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/fingerprint.hpp"
+#include "peer/node/whole_replica.hpp"
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/ledger_tally.hpp"
@@ -71,8 +75,9 @@ MakeWorkload learners(const Simulator::Options& options) {
 /// Runs a world to its end, and keeps what its peers end with.
 class Ending : public Watcher {
  public:
-  explicit Ending(const Simulator::Options& options)
-      : world(options, learners(options)), options_(options) {
+  explicit Ending(const Simulator::Options& options) : Ending(options, learners(options)) {}
+  Ending(const Simulator::Options& options, MakeWorkload workloads)
+      : world(options, std::move(workloads)), options_(options) {
     world.watch(*this);
     world.watch(laws);
     world.watch(always);
@@ -111,6 +116,11 @@ class Ending : public Watcher {
   }
   double first_stop_s() const {
     return seconds(std::ranges::min_element(began, {}, [](const auto& one) {
+                     return one.second;
+                   })->second.time_since_epoch());
+  }
+  double first_done_s() const {
+    return seconds(std::ranges::min_element(done, {}, [](const auto& one) {
                      return one.second;
                    })->second.time_since_epoch());
   }
@@ -300,6 +310,100 @@ TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
     end.run();
     CHECK(end.models({1, 2, 3}) == 1);
   }
+}
+
+namespace {
+
+/// A peer that says of its model what it likes.
+class Boaster final : public StandIn {
+ public:
+  Boaster(std::size_t dimension, double says)
+      : StandIn(std::vector<float>(dimension, 0), 0.1), says_(says) {}
+  double validation_loss() override { return 0; }
+  double test_merit() override { return says_; }
+
+ private:
+  Score step_at(std::uint64_t, std::span<float>) override {
+    return {.samples = 1, .predictions = 1};
+  }
+  Score gradient_at(std::uint64_t, std::span<const float>, std::span<float> out) override {
+    std::ranges::fill(out, 0.0F);
+    return {.samples = 1, .predictions = 1};
+  }
+
+  double says_;
+};
+
+/// A target that honest peers have after fifty steps, and a sitting every ten of each.
+Simulator::Options with_target(Simulator::Options options) {
+  options.node.course.work.target = {.value = 0.5, .every = 10 * options.peers * batch, .seed = 1};
+  return options;
+}
+
+/// The first `liars` peers say that their models have this accuracy.
+MakeWorkload learners_with(const Simulator::Options& options, std::size_t liars, double says) {
+  return [options, liars, says, honest = learners(options)](std::size_t peer) {
+    if (peer >= liars) return honest(peer);
+    std::unique_ptr<Replica> workload = std::make_unique<WholeReplica>(
+        std::make_unique<Boaster>(options.scenario.dimension, says), peer, LocalSteps());
+    if (options.node.mode == ModeKind::mixing) workload->mix_by(options.node.mixing.rule, 1);
+    return workload;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("when most peers have measured the target all end with one model", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  Simulator::Options options = with_target(world_of(5, 100'000, way));
+  options.wait_for = 4;
+  INFO("way " << static_cast<int>(way));
+  SECTION("without faults") {
+    Ending end(options);
+    end.run();
+    CHECK(end.models({0, 1, 2, 3, 4}) == 1);
+    // Fifty steps of 20 ms, and a sitting at most every ten.
+    CHECK(end.first_done_s() >= 1.0);
+    CHECK(end.first_done_s() <= 2.5);
+  }
+  SECTION("also if a peer is slow") {
+    options.scenario.speeds.push_back({just(3), 0.1});
+    Ending end(options);
+    end.run();
+    CHECK(end.models({0, 1, 2, 3, 4}) == 1);
+    // Where peers wait for each other, all are as slow.
+    const bool waits = way == Way::rounds || way == Way::lockstep;
+    CHECK(end.first_done_s() <= (waits ? 20 : 3));
+  }
+  SECTION("also if one dies just then") {
+    const int tenths = GENERATE(range(8, 20));
+    INFO("killed at " << tenths / 10.0 << " s");
+    Ending end(with(options, fault(FaultKind::kill, tenths * 100ms, just(0))));
+    end.run();
+    CHECK(end.models({1, 2, 3, 4}) == 1);
+  }
+}
+
+TEST_CASE("a liar neither ends a run by its target nor delays its end", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  const double says = GENERATE(0.0, 1.0);
+  const Simulator::Options options = with_target(world_of(4, 100'000, way));
+  INFO("way " << static_cast<int>(way) << ", the liar says " << says);
+  Ending end(options, learners_with(options, 1, says));
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(end.first_done_s() >= 1.0);
+  CHECK(end.first_done_s() <= 6.0);
+}
+
+TEST_CASE("a target that most peers never have leaves the end to the budget", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  const Simulator::Options options = with_target(world_of(4, 300, way));
+  INFO("way " << static_cast<int>(way));
+  Ending end(options, learners_with(options, 3, 0));
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(static_cast<double>(end.trained) >= end.budget_steps());
 }
 
 TEST_CASE("a swarm of one ends with its own model", "[sim]") {

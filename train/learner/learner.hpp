@@ -145,6 +145,10 @@ class Learner {
   /// The Tunable interface. Null if it cannot be a member of a population.
   virtual Tunable* tunable() { return nullptr; }
 
+  /// Measures the model on the test data: the accuracy, or R2 of data with targets. A learner
+  /// without test data has none.
+  virtual double test_merit() { return 0; }
+
   // ---- What it is told ----
 
   /// From now on every update is multiplied by `factor`, which is 1 at first.

@@ -1,0 +1,84 @@
+// Draws judges and counts verdicts.
+#include "peer/modes/judges.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// Judges of a sitting, if there are as many peers.
+constexpr std::size_t judges_count = 3;
+/// Reports are looked at this often, because that takes a pass over all members.
+constexpr Duration hears_every = std::chrono::milliseconds(50);
+
+bool has_vote(const Member& member) {
+  // A suspected peer has its say, or a hostile one could take it from all others.
+  const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
+  return lives && member.progress.work && member.progress.phase != Phase::joining;
+}
+
+}  // namespace
+
+void Judges::hear(Time now, std::uint64_t counted, const Membership& members) {
+  if (!is_on() || (heard_ && now < *heard_ + hears_every)) return;
+  heard_ = now;
+  sitting_ = counted / options_.every;
+  std::vector<Voter> all{{self_, verdict_}};
+  members.for_each_other([&](const Member& member) {
+    if (has_vote(member)) all.push_back({member.id, member.progress.work->verdict});
+  });
+  voters_ = all.size();
+  votes_ = static_cast<std::size_t>(std::ranges::count_if(
+      all, [](const Voter& voter) { return voter.verdict && voter.verdict->reached; }));
+  if (2 * votes_ <= voters_) {
+    reached_since_.reset();
+  } else if (!reached_since_) {
+    reached_since_ = now;
+  }
+  // Other peers may be a sitting behind us, and their verdicts are on their way for a while.
+  due_ = 0;
+  for (const std::uint64_t back : {0, 1}) {
+    if (sitting_ <= back || due_ > 0) continue;
+    if (must_measure(sitting_ - back, all)) due_ = sitting_ - back;
+  }
+}
+
+/// The places in `all` of the judges: the same at all peers that know of the same voters.
+std::vector<std::size_t> Judges::drawn_for(std::uint64_t sitting,
+                                           const std::vector<Voter>& all) const {
+  std::vector<std::size_t> places(all.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  const auto rank = [&](std::size_t place) {
+    const auto id = static_cast<std::uint64_t>(all[place].peer);
+    return std::pair(hash_combine(hash_combine(options_.seed, sitting), id), id);
+  };
+  const std::size_t count = std::min(judges_count, all.size());
+  const auto end = places.begin() + static_cast<std::ptrdiff_t>(count);
+  std::ranges::partial_sort(places, end, {}, rank);
+  places.resize(count);
+  return places;
+}
+
+/// True if we are a judge of the sitting, or most of its judges have the target.
+bool Judges::must_measure(std::uint64_t sitting, const std::vector<Voter>& all) const {
+  const std::vector<std::size_t> judges = drawn_for(sitting, all);
+  const auto have_it = static_cast<std::size_t>(std::ranges::count_if(judges, [&](std::size_t at) {
+    const std::optional<TargetVerdict>& verdict = all[at].verdict;
+    return verdict && verdict->reached && verdict->sitting >= sitting;
+  }));
+  const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();  // We are first.
+  return is_judge || 2 * have_it > judges.size();
+}
+
+void Judges::learn(double value) {
+  if (!under_way_) return;
+  measured_ = value;
+  verdict_ = TargetVerdict{*std::exchange(under_way_, std::nullopt), value >= options_.value};
+}
+
+}  // namespace gv

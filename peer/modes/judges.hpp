@@ -1,0 +1,83 @@
+// Judges drawn among the peers, who say whether the swarm has its target accuracy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/time.hpp"
+#include "consensus/membership/membership.hpp"
+
+namespace gv {
+
+/// When a swarm has learned enough.
+struct TargetOptions {
+  double value = 0;         ///< Accuracy, or R2 of data with targets; 0: no target.
+  std::uint64_t every = 1;  ///< Samples of all peers between two sittings.
+  std::uint64_t seed = 1;   ///< Of the draws of judges; the same at all peers.
+};
+
+/// Finds out whether the swarm has its target accuracy. Whenever all peers together have trained
+/// on `every` more samples there is a sitting, for which three judges are drawn. A judge measures
+/// its own model on the test data and reports a verdict. If most judges of a sitting have the
+/// target, every peer measures its model once. The target is reached when more than half of the
+/// peers that train had it when they measured last.
+///
+/// So the usual sitting costs three measurements, however many peers there are. Fewer than a third
+/// hostile peers cannot end the run, because honest peers must have measured the target, too. They
+/// cannot delay the end for long either: judges are drawn anew for each sitting, and more than half
+/// of all is reached without them. Pure.
+class Judges {
+ public:
+  Judges(PeerId self, const TargetOptions& options) : self_(self), options_(options) {}
+
+  bool is_on() const { return options_.value > 0; }
+  double target() const { return options_.value; }
+  /// Takes over what the members report. `counted`: samples that all peers have trained on.
+  void hear(Time now, std::uint64_t counted, const Membership& members);
+
+  /// True if we should measure our model with the next job.
+  bool is_due() const { return !under_way_ && due_ > (verdict_ ? verdict_->sitting : 0); }
+  /// A job that measures has been asked for.
+  void begin() { under_way_ = sitting_; }
+  /// The job is done.
+  void learn(double value);
+  /// What we found last; empty before the first measurement.
+  const std::optional<TargetVerdict>& verdict() const { return verdict_; }
+  /// The accuracy or R2 that we found last.
+  double measured() const { return measured_; }
+
+  /// True if most peers had the target when they measured last.
+  bool is_reached() const { return reached_since_.has_value(); }
+  /// True if that has been so for this long.
+  bool is_reached_for(Time now, Duration time) const {
+    return reached_since_ && now >= *reached_since_ + time;
+  }
+  std::size_t votes() const { return votes_; }
+  std::size_t voters() const { return voters_; }
+
+ private:
+  /// A peer that trains, and its newest verdict.
+  struct Voter {
+    PeerId peer{};
+    std::optional<TargetVerdict> verdict;
+  };
+
+  std::vector<std::size_t> drawn_for(std::uint64_t sitting, const std::vector<Voter>& all) const;
+  bool must_measure(std::uint64_t sitting, const std::vector<Voter>& all) const;
+
+  PeerId self_;
+  TargetOptions options_;
+  std::optional<Time> heard_;
+  std::uint64_t sitting_ = 0;  ///< The present one; 0: the first has not begun.
+  std::uint64_t due_ = 0;      ///< The newest sitting for which we should measure our model.
+  std::optional<std::uint64_t> under_way_;  ///< The sitting for which a job measures it.
+  std::optional<TargetVerdict> verdict_;
+  double measured_ = 0;
+  std::optional<Time> reached_since_;
+  std::size_t votes_ = 0;   ///< Peers that had the target when they measured last.
+  std::size_t voters_ = 0;  ///< Peers that train or have just stopped, ourselves included.
+};
+
+}  // namespace gv
