@@ -6,8 +6,12 @@ Each row has the figures of all seeds and a verdict. Times are virtual; the idea
 the paces. "equal" has the same keys with four equal paces; "own budget" is budget = "peer" with an exchange every 16
 steps, the default. Ends with 1 if a demand is not met.
 
+The last rows are the bytes that reports about the swarm's work take for each second and peer, with leased data and peers that
+only cost time.
+
 Examples:
   bench/swarm_work.py
+  bench/swarm_work.py --only-traffic --traffic 10,100,1000
   bench/swarm_work.py --seeds 1 --binary build/release/grapevine
 """
 import argparse
@@ -24,6 +28,26 @@ DATA = {"three labels": THREE_LABELS, "iid": 'partition = "iid"', "leased": 'par
 # 60,000 samples four times in batches of 32, at 100 steps a second of four peers, or of 3.1.
 STEPS = 4 * 60000 / 32
 IDEAL_SLOW_S = STEPS / 310
+
+
+# Most bytes a second and peer, and the seconds of a chunk, by the number of peers.
+TRAFFIC = {10: (800, 0.25), 100: (4000, 1), 1000: (20000, 10)}
+FRAME_MAX = 65536
+LEASED_TIME = """[run]
+steps = 100000
+budget = "swarm"
+[data]
+partition = "leased"
+chunk_samples = {samples}
+[scenario]
+peers = {peers}
+work = "time"
+dimension = 16
+step_s = 0.01
+until_s = {until_s}
+[[scenario.link]]
+latency_s = 0.01
+"""
 
 
 def config_of(data, pace, swarm):
@@ -44,6 +68,19 @@ def run(arguments, data, pace, swarm, seed, steps=None):
         command = [arguments.binary, "sim", str(config), "--seed", str(seed), "--folder", f"{folder}/run"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads((pathlib.Path(folder) / "run" / "summary.json").read_text())
+
+
+def traffic(arguments, peers):
+    """traffic.json of a run in which that many peers lease chunks."""
+    chunk_s = TRAFFIC[peers][1]
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "run.toml"
+        # Batches of 64 in 10 ms, and long enough for several chunks and comparisons of tables.
+        config.write_text(LEASED_TIME.format(samples=round(chunk_s / 0.01) * 64, peers=peers, until_s=30 + 3 * chunk_s))
+        command = [arguments.binary, "sim", str(config), "--seed", str(arguments.seeds[0]), "--traffic",
+                   "--folder", f"{folder}/run"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.loads((pathlib.Path(folder) / "run" / "traffic.json").read_text())
 
 
 class Rows:
@@ -70,6 +107,16 @@ class Rows:
               f"{'holds' if holds else 'FAILS'}", flush=True)
 
 
+def traffic_rows(rows):
+    for peers in rows.arguments.traffic:
+        told, most = traffic(rows.arguments, peers), TRAFFIC[peers][0]
+        figure = told["work_bytes_a_second_and_peer"]
+        rows.row(f"leased, {peers} peers: bytes a second and peer", [figure], f"at most {most}", figure <= most)
+        rows.row("the same, with all small messages", [told["bytes_a_second_and_peer"]], "for comparison", True)
+        rows.row("the same: bytes of the longest", [told["longest_message"]], f"at most {FRAME_MAX}",
+                 told["longest_message"] <= FRAME_MAX)
+
+
 def mean(figures):
     return sum(figures) / len(figures)
 
@@ -78,7 +125,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=str(ROOT / "build/release/grapevine"))
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3])
+    parser.add_argument("--traffic", type=lambda text: [int(peers) for peers in text.split(",")], default=[10, 100],
+                        help="numbers of peers for the last rows, of 10, 100 and 1000, which takes long")
+    parser.add_argument("--only-traffic", action="store_true", help="only the last rows")
     rows = Rows(parser.parse_args())
+    if rows.arguments.only_traffic:
+        traffic_rows(rows)
+        return 1 if rows.failed else 0
     slow = ("three labels", 0.1, True)
     equal = ("three labels", 1.0, True)
     rows.row("three labels, own budget, one slow: %", rows.accuracy("three labels", 0.1, False), "for comparison", True)
@@ -115,6 +168,7 @@ def main():
              all(summary["spread"] == 0 for summary in every))
     rows.row("peers that are not done", [max(summary["unfinished"] for summary in every)], "0",
              not any(summary["unfinished"] for summary in every))
+    traffic_rows(rows)
     return 1 if rows.failed else 0
 
 

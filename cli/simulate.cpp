@@ -31,6 +31,7 @@
 #include "sim/virtual/summary.hpp"
 #include "sim/virtual/tally.hpp"
 #include "sim/virtual/trace.hpp"
+#include "sim/virtual/traffic_tally.hpp"
 
 namespace gv {
 namespace {
@@ -63,6 +64,7 @@ class Run {
   void show_progress(const CurvePoint& point);
   void print_runs(const PipelineOptions& options) const;
   void print_exchanges() const;
+  void print_traffic(double peer_seconds) const;
   void print_population(std::span<const PeerSummary> peers) const;
   std::vector<PeerSummary> peers_of(const Simulator& world);
   double wall_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
@@ -81,6 +83,7 @@ class Run {
   PipelineTally runs_;
   LedgerTally ledger_;
   PopulationTally population_;
+  TrafficTally traffic_;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
@@ -185,6 +188,21 @@ double Run::expected_s() const {
   return seconds(scenario_.step) * (is_of_swarm() ? all_steps / all_speed : longest);
 }
 
+/// `peer_seconds`: time of all peers together.
+void Run::print_traffic(double peer_seconds) const {
+  const auto each = [peer_seconds](std::uint64_t bytes) {
+    return static_cast<double>(bytes) / std::max(peer_seconds, 1e-9);
+  };
+  line("small messages",
+       fmt::format("{:.0f} bytes a second and peer, {:.0f} of them about the swarm's work; the "
+                   "longest has {} bytes",
+                   each(traffic_.bytes()), each(traffic_.work_bytes()), traffic_.longest()));
+  for (const auto& [name, kind] : traffic_.kinds()) {
+    line("  " + name, fmt::format("{:.0f} bytes a second and peer, {} messages", each(kind.bytes),
+                                  kind.messages));
+  }
+}
+
 int Run::run() {
   work_.emplace(config_, scenario_, hostile_);
   if (!work_->problems().empty()) return fail(places_.placed(work_->problems()));
@@ -213,6 +231,7 @@ int Run::run() {
   if (stages_ > 0) world.watch(runs_);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   if (options_.trace) world.watch(trace);
+  if (options_.traffic) world.watch(traffic_);
   if (!options_.trace) {
     fmt::print("{} virtual peers, seed {}; curves go to {}\n", world.size(), options_.seed,
                folder.string());
@@ -236,6 +255,11 @@ int Run::run() {
   std::ofstream(folder / "summary.json")
       << virtual_summary(world, tally_, hostile_tally_, last, peers, wall_s());
   print_summary(world, last, peers);
+  if (options_.traffic) {
+    const double peer_seconds = last.time_s * static_cast<double>(world.size());
+    std::ofstream(folder / "traffic.json") << traffic_.to_json(peer_seconds);
+    print_traffic(peer_seconds);
+  }
   return 0;
 }
 

@@ -15,7 +15,8 @@ struct SimulateOptions {
   std::uint64_t seed = 1;  ///< Seed of the world: paces, links, faults, sessions.
   /// Folder for the curves. Empty means a new one below the config's.
   std::filesystem::path folder;
-  bool trace = false;  ///< Print every event as a line on standard output.
+  bool trace = false;    ///< Print every event as a line on standard output.
+  bool traffic = false;  ///< Count bytes of small messages by kind.
 };
 
 /// A config turned into a world of a swarm. May be run only if there are no problems.

@@ -75,6 +75,11 @@ std::string main_fields(const M& m) {
   return text;
 }
 
+std::string to_text(const ChunkRange& range) {
+  return range.count == 1 ? std::to_string(range.begin)
+                          : fmt::format("{} to {}", range.begin, range.end() - 1);
+}
+
 std::string_view to_string(PeerState state) {
   switch (state) {
     case PeerState::absent:
@@ -177,6 +182,22 @@ bool Trace::is_told(const Job& job) const {
          first_of<task::AddForces>(job.tasks) != nullptr;
 }
 
+/// What the peer tells of chunks, if it has told something else before. Empty: no news.
+std::string Trace::ledger_news(PeerNumber peer, const Outgoing& out) {
+  const auto* ping = std::get_if<Ping>(&out.message);
+  if (ping == nullptr || !ping->progress.work || !ping->progress.work->ledger) return {};
+  const LedgerEntry& entry = *ping->progress.work->ledger;
+  const auto [known, is_new] = ledgers_.try_emplace(peer);
+  if (known->second == entry) return {};
+  known->second = entry;
+  std::string text = fmt::format("tells: chunks below {} are done", entry.whole);
+  for (const ChunkRange& range : entry.done) text += "; it has done " + to_text(range);
+  for (const Lease& lease : entry.leases) {
+    text += (lease.helps ? "; it helps with " : "; it takes ") + to_text(lease.chunks);
+  }
+  return text;
+}
+
 void Trace::on_input(const Simulator& world, const Input& input) {
   std::string text = fmt::format("{}  peer-{}{}", stamp(world), input.peer, describe(input));
   pending_.clear();
@@ -201,6 +222,7 @@ void Trace::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& eff
     say(text);
   }
   for (const Outgoing& out : effects.messages) {
+    if (const std::string news = ledger_news(peer, out); !news.empty()) say(news);
     if (!is_told(id_of(peer), out)) continue;
     say(fmt::format("-> {}  {}", peer_name(out.to), to_string(out.message)));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "sim/virtual/simulator.hpp"
@@ -32,10 +33,12 @@ class Trace : public Watcher {
   bool is_told(const Input& input) const;
   bool is_told(PeerId from, const Outgoing& out) const;
   bool is_told(const Job& job) const;
+  std::string ledger_news(PeerNumber peer, const Outgoing& out);
 
   std::function<void(const std::string&)> line_;
   Detail detail_;
   std::string pending_;  ///< An input that is shown only once it has effects.
+  std::map<PeerNumber, LedgerEntry> ledgers_;  ///< What each peer has told of chunks last.
 };
 
 /// A message with its main fields, for example "Commit 2/5" or "Ping 17 peer-3 suspect 1".

@@ -52,7 +52,8 @@ std::string play(const std::string& text, const std::string& name) {
   const std::uint64_t steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
   Simulator world({.peers = given.peers,
                    .scenario = given,
-                   .node = node_options(parsed.config, {.layout = layout}, {.steps = steps})},
+                   .node = node_options(parsed.config, {.layout = layout},
+                                        {.steps = steps, .data = 1, .all_data = given.peers})},
                   [&](std::size_t peer) { return idle_workload(given.dimension, 1, peer); });
   std::string said;
   Trace trace([&](const std::string& line) { said += line + "\n"; }, Trace::Detail::story);
@@ -67,7 +68,7 @@ std::string play(const std::string& text, const std::string& name) {
 
 TEST_CASE("small scenes go as their transcripts say", "[sim][transcript]") {
   const std::string name = GENERATE(as<std::string>(), "join", "suspicion", "partition", "refusal",
-                                    "half-exchange", "latecomer");
+                                    "half-exchange", "latecomer", "deal", "takeover", "finale");
   const std::filesystem::path path =
       std::filesystem::path(GRAPEVINE_SOURCE_DIR) / "tests/transcripts" / (name + ".txt");
   const std::string whole = read(path);
