@@ -63,8 +63,8 @@ void append_run(Settings& all) {
   run.only_with("run.target_accuracy", "a target accuracy", has_target)
       .agreed()
       .add("target_every_epochs", GV_FIELD(run.target_every), {0, 1e6, true},
-           "three peers measure their models whenever all together have made so many passes over "
-           "all data, but not more often than each could do between two of its measurements");
+           "passes over all data, by all peers together, after which three drawn peers measure "
+           "their models; more passes where a measurement takes longer");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
           "training starts when this many are there, itself included");
   run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or after this long");

@@ -9,7 +9,6 @@
 #include <variant>
 
 #include "base/fingerprint.hpp"
-#include "peer/modes/swarm_work.hpp"
 
 namespace gv {
 namespace {
@@ -18,11 +17,55 @@ namespace {
 constexpr Duration clocks_apart = std::chrono::seconds(1);
 /// Reports are at most about this old.
 constexpr double lag_s = 10;
+/// With leased data a peer that idles for this and for two chunks takes any chunk, and then looks
+/// again when its own last chunks are done, at the latest ten seconds after it trained them.
+constexpr double idle_max_s = 3;
+constexpr double idle_slack_s = 15;
+/// It helps a peer that needs longer than this and two chunks of its own, after a second at most.
+constexpr double helps_for_s = 1;
+constexpr Duration helps_within = std::chrono::seconds(3);
+/// An idle peer looks for chunks more often than this, unless it stands still.
+constexpr Duration looks_every = std::chrono::milliseconds(100);
 
 /// The swarm's budget as the peer sees it; null if it has a budget of its own.
 const SwarmWork* work_of(const Simulator& world, PeerNumber peer) {
   const auto& node = world.peer(peer).node;
   return node ? node->mode().swarm_work() : nullptr;
+}
+
+bool has_faulty_clocks(const Simulator& world) {
+  return std::ranges::any_of(world.options().scenario.faults, [](const FaultRule& rule) {
+    return rule.kind == FaultKind::clock_jump || rule.kind == FaultKind::clock_rate;
+  });
+}
+
+/// True if no peer, link or message ever does anything unusual.
+bool is_quiet(const Simulator& world) {
+  const Scenario& scenario = world.options().scenario;
+  return scenario.faults.empty() && world.hostile_count() == 0 &&
+         std::ranges::none_of(scenario.links, [](const LinkRule& link) {
+           return link.quality.loss > 0 || link.quality.corrupt > 0;
+         });
+}
+
+/// True if a peer has taken chunks that it will not begin for long, and no peer helps it.
+/// `chunk_s`: how long a chunk takes the peer that could.
+bool needs_help(const Simulator& world, PeerNumber idle, double chunk_s) {
+  const View& view = world.peer(idle).node->membership().view();
+  bool needs = false;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const SwarmWork* work = work_of(world, number);
+    if (number == idle || work == nullptr || work->ledger() == nullptr) continue;
+    const LedgerEntry entry = work->ledger()->entry();
+    if (std::ranges::any_of(entry.leases, &Lease::helps)) return false;
+    const double pace = work->chunks_per_second();
+    const bool trains = world.peer(number).node->mode().phase() == Phase::training;
+    if (!trains || pace <= 0 || !view.contains(id_of(number))) continue;
+    // Twice as long as the helper must believe, because it knows the pace only roughly.
+    const double most_s = 2 * (helps_for_s + 2 * chunk_s) + 5;
+    needs |= static_cast<double>(work->ledger()->ahead()) / pace > most_s;
+  }
+  return needs;
 }
 
 }  // namespace
@@ -75,12 +118,38 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  for (const Job& job : effects.jobs) {
+    const auto* follows = first_of<task::FollowSwarm>(job.tasks);
+    if (follows != nullptr) check_schedule(world, peer, *work_of(world, peer), follows->progress);
+  }
   for (const Fact& fact : effects.facts) {
     if (std::holds_alternative<TrainingBegan>(fact) && !began_) began_ = world.now();
     const bool ends =
         std::holds_alternative<FinaleBegan>(fact) || std::holds_alternative<BudgetDone>(fact);
     if (ends && !std::exchange(is_first_checked_, true)) check_first_end(world, peer);
   }
+}
+
+/// "the schedule follows the work": the progress that decides the learning rate is at least the
+/// part of the budget that is known to be used up, and exactly that where peers agree. It never
+/// falls, unless they agree on less.
+void FinaleInvariants::check_schedule(const Simulator& world, PeerNumber peer,
+                                      const SwarmWork& work, double progress) {
+  constexpr double tolerance = 1e-9;
+  const Ledger* ledger = work.ledger();
+  const double known =
+      ledger != nullptr
+          ? static_cast<double>(ledger->done()) / static_cast<double>(ledger->options().chunks)
+          : std::min(1.0, static_cast<double>(work.counted()) /
+                              static_cast<double>(work.options().budget));
+  double& before = peers_[peer].progress;
+  const double least = work.is_agreed() ? known : std::max(before, known);
+  const double most = work.is_agreed() ? known : 1;
+  if (progress + tolerance < least || progress > most + tolerance) {
+    fail(world, "the schedule follows the work",
+         fmt::format("peer-{} trains at progress {} of {} to {}", peer, progress, least, most));
+  }
+  before = work.is_agreed() ? 0 : progress;
 }
 
 /// "no end before its time": the first peer to end knows that the budget is used up, or the time of
@@ -90,10 +159,7 @@ void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) 
   const Duration wall = work.options().wall;
   const bool is_time = wall > Duration{} && began_ && world.now() + clocks_apart >= *began_ + wall;
   // If more than a third of the clocks are wrong, so is the time.
-  const bool are_clocks_sound =
-      std::ranges::none_of(world.options().scenario.faults, [](const FaultRule& rule) {
-        return rule.kind == FaultKind::clock_jump || rule.kind == FaultKind::clock_rate;
-      });
+  const bool are_clocks_sound = !has_faulty_clocks(world);
   const Judges& judges = work.judges();
   const bool is_target = judges.is_on() && 2 * have_target_.size() > judges.voters();
   if (work.is_used_up() || is_time || is_target || world.hostile_count() > 0 || !are_clocks_sound)
@@ -120,7 +186,10 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   }
   // Peers that agree on their version count by it, and that may fall.
   if (work.is_agreed()) return;
-  if (work.ledger() != nullptr) check_ledger(world, peer, *work.ledger());
+  if (work.ledger() != nullptr) {
+    check_ledger(world, peer, *work.ledger());
+    check_idleness(world, peer, work);
+  }
   // "counts never fall".
   if (work.counted() < mine.counted) {
     fail(world, "counts never fall",
@@ -136,6 +205,36 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "no sample from nowhere",
          fmt::format("peer-{} counts {} samples; {} were trained, at {:.0f} a second at most", peer,
                      work.counted(), trained, fastest_));
+  }
+}
+
+/// "nobody idles for long": while chunks are not done, a peer always finds some to train on. "help
+/// comes": where nothing unusual happens, that is soon if another peer has taken what it will not
+/// begin for long.
+void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
+                                      const SwarmWork& work) {
+  PeerRecord& mine = peers_[peer];
+  const Duration passed =
+      std::min(world.now() - std::exchange(mine.looked, world.now()), looks_every);
+  const Mode& mode = world.peer(peer).node->mode();
+  const bool is_idle = work.ledger()->is_idle() && !work.ledger()->is_complete() &&
+                       mode.phase() == Phase::training && !mode.course().is_leaving();
+  if (!is_idle || has_faulty_clocks(world)) {
+    mine.idle = mine.unhelpful = {};
+    return;
+  }
+  mine.idle += passed;
+  const double pace = work.chunks_per_second();
+  const double chunk_s = pace > 0 ? 1 / pace : 0;
+  if (seconds(mine.idle) > idle_max_s + 2 * chunk_s + idle_slack_s) {
+    fail(world, "nobody idles for long",
+         fmt::format("peer-{} has found no chunk for {:.1f} s", peer, seconds(mine.idle)));
+  }
+  const bool is_needed = pace > 0 && is_quiet(world) && needs_help(world, peer, chunk_s);
+  mine.unhelpful = is_needed ? mine.unhelpful + passed : Duration{};
+  if (mine.unhelpful > helps_within) {
+    fail(world, "help comes",
+         fmt::format("peer-{} has not helped for {:.1f} s", peer, seconds(mine.unhelpful)));
   }
 }
 

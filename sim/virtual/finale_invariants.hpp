@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consensus/ledger/ledger.hpp"
+#include "peer/modes/swarm_work.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 
@@ -30,7 +31,11 @@ class FinaleInvariants : public Checker {
  private:
   struct PeerRecord {
     std::uint64_t counted = 0;
+    double progress = 0;  ///< By which its last job went.
     bool has_mean = false;
+    Time looked{};         ///< When its leases were looked at last.
+    Duration idle{};       ///< For how long it has found no chunk to train on.
+    Duration unhelpful{};  ///< For how long of that another peer needed help.
   };
   /// Step, samples and lineage of a ModelVersion.
   using Version = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -38,6 +43,9 @@ class FinaleInvariants : public Checker {
   std::map<PeerNumber, PeerRecord> peers_;
   std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
   void check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger);
+  void check_idleness(const Simulator& world, PeerNumber peer, const SwarmWork& work);
+  void check_schedule(const Simulator& world, PeerNumber peer, const SwarmWork& work,
+                      double progress);
   void check_first_end(const Simulator& world, PeerNumber peer);
 
   std::vector<bool> steps_trained_;  ///< Of leased data, by any peer.

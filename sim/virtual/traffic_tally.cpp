@@ -46,17 +46,21 @@ std::uint64_t work_in_message(const M& message) {
 
 }  // namespace
 
+std::uint64_t bytes_on_link(const Message& message) {
+  return std::visit([](const auto& known) { return head + bytes_of(known); }, message);
+}
+
 void TrafficTally::on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) {
   for (const Outgoing& out : effects.messages) {
+    const std::uint64_t bytes = bytes_on_link(out.message);
+    bytes_ += bytes;
+    longest_ = std::max(longest_, bytes);
     std::visit(
-        [this](const auto& known) {
-          const std::uint64_t bytes = head + bytes_of(known);
+        [&](const auto& known) {
           Kind& kind = kinds_[std::string(type_name<std::decay_t<decltype(known)>>())];
           ++kind.messages;
           kind.bytes += bytes;
-          bytes_ += bytes;
           work_bytes_ += work_in_message(known);
-          longest_ = std::max(longest_, bytes);
         },
         out.message);
   }

@@ -9,6 +9,9 @@
 
 namespace gv {
 
+/// Bytes of the message on a control link.
+std::uint64_t bytes_on_link(const Message& message);
+
 /// Counts the small messages that peers send and their bytes on a control link. Models and sums do
 /// not count.
 class TrafficTally : public Watcher {

@@ -1,6 +1,6 @@
-// Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines" and
-// "rounds" turn all worlds into such, "gossip" leaves out others, and "hostile" makes some peers
-// hostile.
+// Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines",
+// "rounds" and "leased" turn all worlds into such, "gossip" leaves out others, and "hostile" makes
+// some peers hostile.
 #include <unistd.h>
 
 #include <csignal>
@@ -22,6 +22,7 @@ std::optional<gv::DrawnWorld> draw(std::uint64_t seed, int kinds, char** kind) {
     if (which == "gossip" && world.config.run.mode != gv::ModeKind::gossip) return std::nullopt;
     if (which == "pipelines") world = gv::as_pipeline(world);
     if (which == "rounds") world = gv::as_mixing(world);
+    if (which == "leased") world = gv::as_leased(world);
     if (which == "hostile") world = gv::as_hostile(world);
   }
   return world;
