@@ -30,7 +30,7 @@ void add_sim(CLI::App& app) {
                       "Where curves.csv and curves.svg go; default: a new run folder");
   command->add_flag("--trace", arguments->simulate.trace, "Print one line an event");
   command->add_flag("--traffic", arguments->simulate.traffic,
-                    "Count the bytes of small messages by kind, print them, and write traffic.json");
+                    "Print the bytes of small messages by kind, and write traffic.json");
   command->add_flag("--check", arguments->check,
                     "Check every invariant after every event, heal at the end and wait for what "
                     "must come about; exit codes as with --swarm");

@@ -307,16 +307,16 @@ TEST_CASE("size bombs are refused without allocation", "[unit]") {
   CHECK(Counted::made == 2);
 
   // The same in frames: a nack (kind 19) and a hello (kind 1), each with a false length.
-  CHECK(mentions(decode(bytes_of({5, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})),
+  CHECK(mentions(decode(bytes_of({6, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})),
                  "4294967295 elements is over the limit of 1024"));
-  CHECK(mentions(decode(bytes_of({5, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0})),
+  CHECK(mentions(decode(bytes_of({6, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0})),
                  "needs 1024 more bytes where 0 are left"));
-  CHECK(mentions(decode(bytes_of({5, 1, 0xff, 0xff, 0xff, 0x7f})),
+  CHECK(mentions(decode(bytes_of({6, 1, 0xff, 0xff, 0xff, 0x7f})),
                  "2147483647 bytes is over the limit of 4096"));
   CHECK(
-      mentions(decode(bytes_of({5, 1, 0, 0x10, 0, 0})), "needs 4096 more bytes where 0 are left"));
+      mentions(decode(bytes_of({6, 1, 0, 0x10, 0, 0})), "needs 4096 more bytes where 0 are left"));
   CHECK(
-      mentions(decode(bytes_of({5, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0})),
+      mentions(decode(bytes_of({6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0})),
                "needs 9 more bytes where 0 are left"));
   CHECK(mentions(decode(Bytes(frame_bytes_max + 1, std::byte{1})), "over the limit of 65536"));
 }
@@ -338,7 +338,7 @@ TEST_CASE("limits of strings and lists hold on both sides", "[unit]") {
   CHECK_THROWS_AS(encode(hello), ArchiveError);
 
   // The reader's own limit, with enough bytes: a name of 4097.
-  Bytes bytes = bytes_of({5, 1, 1, 0x10, 0, 0});
+  Bytes bytes = bytes_of({6, 1, 1, 0x10, 0, 0});
   bytes.resize(8192, std::byte{'x'});
   CHECK(mentions(decode(bytes), "over the limit of 4096"));
 }
