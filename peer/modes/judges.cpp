@@ -13,6 +13,8 @@ namespace {
 
 /// Judges of a sitting, if there are as many peers.
 constexpr std::size_t judges_count = 3;
+/// Counts of samples lag, so that others may be this many sittings before or behind us.
+constexpr std::uint64_t apart_max = 4;
 /// Reports are looked at this often, because that takes a pass over all members.
 constexpr Duration hears_every = std::chrono::milliseconds(50);
 
@@ -40,11 +42,11 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members) {
   } else if (!reached_since_) {
     reached_since_ = now;
   }
-  // Other peers may be a sitting behind us, and their verdicts are on their way for a while.
   due_ = 0;
-  for (const std::uint64_t back : {0, 1}) {
-    if (sitting_ <= back || due_ > 0) continue;
-    if (must_measure(sitting_ - back, all)) due_ = sitting_ - back;
+  const std::uint64_t first = sitting_ - std::min(sitting_, apart_max);
+  for (std::uint64_t sitting = std::max<std::uint64_t>(1, first); sitting <= sitting_ + apart_max;
+       ++sitting) {
+    if (must_measure(sitting, all)) due_ = sitting;
   }
 }
 
@@ -64,15 +66,17 @@ std::vector<std::size_t> Judges::drawn_for(std::uint64_t sitting,
   return places;
 }
 
-/// True if we are a judge of the sitting, or most of its judges have the target.
+/// True if the sitting has begun and we are a judge of it, or most of its judges have the target.
 bool Judges::must_measure(std::uint64_t sitting, const std::vector<Voter>& all) const {
   const std::vector<std::size_t> judges = drawn_for(sitting, all);
   const auto have_it = static_cast<std::size_t>(std::ranges::count_if(judges, [&](std::size_t at) {
     const std::optional<TargetVerdict>& verdict = all[at].verdict;
     return verdict && verdict->reached && verdict->sitting >= sitting;
   }));
-  const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();  // We are first.
-  return is_judge || 2 * have_it > judges.size();
+  // We are the first of all. A peer that was busy for a whole sitting has missed the one before.
+  const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();
+  const bool is_now = sitting <= sitting_ && sitting + 1 >= sitting_;
+  return (is_judge && is_now) || 2 * have_it > judges.size();
 }
 
 void Judges::learn(double value) {

@@ -1,6 +1,7 @@
 // Judges drawn among the peers, who say whether the swarm has its target accuracy.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,7 +27,7 @@ struct TargetOptions {
 ///
 /// So the usual sitting costs three measurements, however many peers there are. Fewer than a third
 /// hostile peers cannot end the run, because honest peers must have measured the target, too. They
-/// cannot delay the end for long either: judges are drawn anew for each sitting, and more than half
+/// cannot delay the end for long either: others are drawn for each sitting, and more than half
 /// of all is reached without them. Pure.
 class Judges {
  public:
@@ -40,7 +41,7 @@ class Judges {
   /// True if we should measure our model with the next job.
   bool is_due() const { return !under_way_ && due_ > (verdict_ ? verdict_->sitting : 0); }
   /// A job that measures has been asked for.
-  void begin() { under_way_ = sitting_; }
+  void begin() { under_way_ = std::max(sitting_, due_); }
   /// The job is done.
   void learn(double value);
   /// What we found last; empty before the first measurement.

@@ -57,6 +57,12 @@ class Panel {
     for (std::size_t i = 0; i < count_; ++i) judges[i].hear(now_, counted, members_[i]);
   }
 
+  /// The same for one peer.
+  void hear(std::size_t peer, std::uint64_t counted) {
+    now_ += 1s;
+    judges[peer].hear(now_, counted, members_[peer]);
+  }
+
   /// The peers that should measure.
   std::set<std::size_t> due() const {
     std::set<std::size_t> all;
@@ -136,6 +142,23 @@ TEST_CASE("when most judges have the target all measure, and more than half end 
   }
   CHECK(panel.judges.front().votes() == 8);
   CHECK(panel.judges.front().voters() == 9);
+}
+
+TEST_CASE("a peer whose count lags behind measures when the judges of others have the target",
+          "[unit]") {
+  Panel panel(7);
+  panel.hear(10 * every);
+  const std::set<std::size_t> drawn = panel.due();
+  for (const std::size_t peer : drawn) panel.measure(peer, 0.9);
+  for (std::size_t peer = 0; peer < 7; ++peer) {
+    if (drawn.contains(peer)) continue;
+    panel.hear(peer, 7 * every);
+    CHECK(panel.judges[peer].is_due());
+    panel.measure(peer, 0.9);
+    CHECK_FALSE(panel.judges[peer].is_due());
+  }
+  panel.hear(10 * every);
+  CHECK(all_end(panel));
 }
 
 TEST_CASE("a peer that measures less than before takes its vote back", "[unit]") {
