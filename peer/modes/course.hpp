@@ -8,12 +8,18 @@
 
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
-#include "peer/modes/judges.hpp"
 #include "peer/node/job.hpp"
 
 namespace gv {
 
 class Mode;
+
+/// When a swarm has learned enough (see Judges).
+struct TargetOptions {
+  double value = 0;         ///< Accuracy, or R2 of data with targets; 0: no target.
+  std::uint64_t every = 1;  ///< Samples of all peers between two sittings of judges.
+  std::uint64_t seed = 1;   ///< Of the draws of judges; the same at all peers.
+};
 
 /// A budget that all peers of a run work off together.
 struct SwarmWorkOptions {

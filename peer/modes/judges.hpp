@@ -9,15 +9,9 @@
 
 #include "base/time.hpp"
 #include "consensus/membership/membership.hpp"
+#include "peer/modes/course.hpp"
 
 namespace gv {
-
-/// When a swarm has learned enough.
-struct TargetOptions {
-  double value = 0;         ///< Accuracy, or R2 of data with targets; 0: no target.
-  std::uint64_t every = 1;  ///< Samples of all peers between two sittings.
-  std::uint64_t seed = 1;   ///< Of the draws of judges; the same at all peers.
-};
 
 /// Finds out whether the swarm has its target accuracy. Whenever all peers together have trained
 /// on `every` more samples there is a sitting, for which three judges are drawn. A judge measures

@@ -9,6 +9,7 @@
 #include "consensus/ledger/ledger.hpp"
 #include "consensus/membership/membership.hpp"
 #include "peer/modes/course.hpp"
+#include "peer/modes/judges.hpp"
 #include "peer/modes/mode_report.hpp"
 
 namespace gv {

@@ -24,6 +24,8 @@ constexpr double idle_slack_s = 15;
 /// It helps a peer that needs longer than this and two chunks of its own, after a second at most.
 constexpr double helps_for_s = 1;
 constexpr Duration helps_within = std::chrono::seconds(3);
+/// All peers know the pace of one that knows its own for so long.
+constexpr Duration pace_known_after = std::chrono::seconds(15);
 /// An idle peer looks for chunks more often than this, unless it stands still.
 constexpr Duration looks_every = std::chrono::milliseconds(100);
 
@@ -46,26 +48,6 @@ bool is_quiet(const Simulator& world) {
          std::ranges::none_of(scenario.links, [](const LinkRule& link) {
            return link.quality.loss > 0 || link.quality.corrupt > 0;
          });
-}
-
-/// True if a peer has taken chunks that it will not begin for long, and no peer helps it.
-/// `chunk_s`: how long a chunk takes the peer that could.
-bool needs_help(const Simulator& world, PeerNumber idle, double chunk_s) {
-  const View& view = world.peer(idle).node->membership().view();
-  bool needs = false;
-  for (PeerNumber number = 0; number < world.size(); ++number) {
-    const SwarmWork* work = work_of(world, number);
-    if (number == idle || work == nullptr || work->ledger() == nullptr) continue;
-    const LedgerEntry entry = work->ledger()->entry();
-    if (std::ranges::any_of(entry.leases, &Lease::helps)) return false;
-    const double pace = work->chunks_per_second();
-    const bool trains = world.peer(number).node->mode().phase() == Phase::training;
-    if (!trains || pace <= 0 || !view.contains(id_of(number))) continue;
-    // Twice as long as the helper must believe, because it knows the pace only roughly.
-    const double most_s = 2 * (helps_for_s + 2 * chunk_s) + 5;
-    needs |= static_cast<double>(work->ledger()->ahead()) / pace > most_s;
-  }
-  return needs;
 }
 
 }  // namespace
@@ -209,12 +191,36 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   }
 }
 
+/// True if a peer has taken chunks that it will not begin for long, and no peer helps it.
+/// `chunk_s`: how long a chunk takes the peer that could.
+bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, double chunk_s) const {
+  const View& view = world.peer(idle).node->membership().view();
+  bool needs = false;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const SwarmWork* work = work_of(world, number);
+    if (number == idle || work == nullptr || work->ledger() == nullptr) continue;
+    const LedgerEntry entry = work->ledger()->entry();
+    if (std::ranges::any_of(entry.leases, &Lease::helps)) return false;
+    const double pace = work->chunks_per_second();
+    const auto known = peers_.find(number);
+    const bool is_paced = known != peers_.end() && known->second.paced &&
+                          world.now() >= *known->second.paced + pace_known_after;
+    const bool trains = world.peer(number).node->mode().phase() == Phase::training;
+    if (!trains || !is_paced || !view.contains(id_of(number))) continue;
+    // Twice as long as the helper must believe, because it knows the pace only roughly.
+    const double most_s = 2 * (helps_for_s + 2 * chunk_s) + 5;
+    needs |= static_cast<double>(work->ledger()->ahead()) / pace > most_s;
+  }
+  return needs;
+}
+
 /// "nobody idles for long": while chunks are not done, a peer always finds some to train on. "help
 /// comes": where nothing unusual happens, that is soon if another peer has taken what it will not
 /// begin for long.
 void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
                                       const SwarmWork& work) {
   PeerRecord& mine = peers_[peer];
+  if (!mine.paced && work.chunks_per_second() > 0) mine.paced = world.now();
   const Duration passed =
       std::min(world.now() - std::exchange(mine.looked, world.now()), looks_every);
   const Mode& mode = world.peer(peer).node->mode();

@@ -33,9 +33,10 @@ class FinaleInvariants : public Checker {
     std::uint64_t counted = 0;
     double progress = 0;  ///< By which its last job went.
     bool has_mean = false;
-    Time looked{};         ///< When its leases were looked at last.
-    Duration idle{};       ///< For how long it has found no chunk to train on.
-    Duration unhelpful{};  ///< For how long of that another peer needed help.
+    Time looked{};              ///< When its leases were looked at last.
+    Duration idle{};            ///< For how long it has found no chunk to train on.
+    Duration unhelpful{};       ///< For how long of that another peer needed help.
+    std::optional<Time> paced;  ///< When it first knew its own pace.
   };
   /// Step, samples and lineage of a ModelVersion.
   using Version = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -43,6 +44,7 @@ class FinaleInvariants : public Checker {
   std::map<PeerNumber, PeerRecord> peers_;
   std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
   void check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger);
+  bool needs_help(const Simulator& world, PeerNumber idle, double chunk_s) const;
   void check_idleness(const Simulator& world, PeerNumber peer, const SwarmWork& work);
   void check_schedule(const Simulator& world, PeerNumber peer, const SwarmWork& work,
                       double progress);
