@@ -19,6 +19,12 @@ GV_WIDE float largest_magnitude(std::span<const float> values) {
   return std::bit_cast<float>(largest);
 }
 
+double norm_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
 bool is_finite(std::span<const float> values) { return std::isfinite(largest_magnitude(values)); }
 
 }  // namespace gv

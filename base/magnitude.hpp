@@ -1,4 +1,4 @@
-// Tells whether a vector's values are finite, and finds the largest magnitude.
+// Tells whether a vector's values are finite, how large they are, and how long it is.
 #pragma once
 
 #include <span>
@@ -10,5 +10,8 @@ bool is_finite(std::span<const float> values);
 
 /// The largest magnitude. 0 if there are no values; infinite or NaN if any value is.
 float largest_magnitude(std::span<const float> values);
+
+/// The Euclidean norm. Infinite or NaN if any value is.
+double norm_of(std::span<const float> values);
 
 }  // namespace gv

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/comparison.hpp"
+#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 
 namespace gv {
@@ -29,12 +30,6 @@ GV_WIDE void nesterov(float* __restrict u, const float* __restrict g, float* __r
     u[i] = mu * (u[i] + gradient);
     update[i] = u[i] + gradient;
   }
-}
-
-double norm_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
 }
 
 }  // namespace

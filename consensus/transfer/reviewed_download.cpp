@@ -108,6 +108,7 @@ void ReviewedDownload::settle(Time now, Effects& out) {
   if (verdict->problem == Reason::none) {
     is_wanted_ = false;
     confirmed_ = source_;
+    has_witness_ = verdict->step.has_value();
     return;
   }
   out.tell(ModelRefused{.peer = source_, .reason = verdict->problem, .norm = std::nullopt});

@@ -61,6 +61,8 @@ class ReviewedDownload {
   std::optional<PeerId> source() const;
   /// The source of a sound state, once the review is over; returned once.
   std::optional<PeerId> take() { return std::exchange(confirmed_, std::nullopt); }
+  /// True if another peer has said that its own state is that of take(), or near enough.
+  bool has_witness() const { return has_witness_; }
   /// True if no source had a state that others confirm; cleared by want().
   bool failed() const { return failed_; }
   std::uint64_t received() const { return download_.received(); }
@@ -81,6 +83,7 @@ class ReviewedDownload {
   std::vector<PeerId> untried_;  ///< Holders that we have not downloaded from.
   PeerId source_{};
   std::optional<PeerId> confirmed_;
+  bool has_witness_ = false;
   bool failed_ = false;
 };
 

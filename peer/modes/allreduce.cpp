@@ -430,6 +430,12 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     course_.learn_from(done.score);
   }
   if (course_.is_last_job_asked()) return;
+  if (const auto source = generations_.reject_state(now, done, out)) {
+    auditing_.reset();
+    operation_.forget_gradient();
+    follow_budget(now);
+    return disturb(now, {*source}, out);
+  }
   if (gradient != nullptr && !gradient->is_sound) {
     // It would destroy every peer's model. The others go on without us.
     course_.fail();
@@ -483,8 +489,9 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
   job.add(task::LoadState{.values = std::move(state.values),
                           .step = state.version.step,
                           .own_optimizer = options_.local.is_local(state.version.step),
-                          .model_only = options_.averages_models});
-  generations_.agreement().set_version(state.version);
+                          .model_only = options_.averages_models,
+                          .norm_cap = state.norm_cap()});
+  generations_.adopt(state);
   follow_budget(now);
   course_.go_back_to(state.version.step);
   operation_.forget_gradient();

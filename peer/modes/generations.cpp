@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "peer/modes/mode.hpp"
@@ -132,6 +133,22 @@ bool Generations::refuse(Time now, PeerId peer, const std::string& why, Effects&
     out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(agreement_.refusal())});
   }
   return agreement_.is_spoilt();
+}
+
+void Generations::adopt(const ArrivedState& state) {
+  replaced_ = {.source = state.from, .version = agreement_.version()};
+  agreement_.set_version(state.version);
+}
+
+std::optional<PeerId> Generations::reject_state(Time now, const JobDone& done, Effects& out) {
+  const auto* refused = first_of<result::StateRefused>(done.results);
+  if (refused == nullptr || !replaced_) return std::nullopt;
+  const Replaced replaced = *std::exchange(replaced_, std::nullopt);
+  agreement_.set_version(replaced.version);
+  out.tell(ModelRefused{
+      .peer = replaced.source, .reason = Reason::norm_exceeded, .norm = refused->norm});
+  static_cast<void>(refuse(now, replaced.source, "its model is far longer than ours", out));
+  return replaced.source;
 }
 
 bool Generations::is_disturbed_by(Time now, PeerId gone, Phase phase) {

@@ -11,7 +11,9 @@
 #include "peer/modes/mode_report.hpp"
 #include "peer/modes/rebalance_policy.hpp"
 #include "peer/modes/recovery_log.hpp"
+#include "peer/modes/state_transfer.hpp"
 #include "peer/modes/straggler_detector.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 
@@ -93,6 +95,11 @@ class Generations {
   /// Refuses to work with `peer` for a while, and reports it. True if the generation has to end for
   /// that.
   [[nodiscard]] bool refuse(Time now, PeerId peer, const std::string& why, Effects& out);
+  /// Takes over the version of a state that the next job is to load.
+  void adopt(const ArrivedState& state);
+  /// If that job has refused the state, goes back to our own version, refuses the state's source
+  /// for a while, and returns it. The mode then has to disturb the generation.
+  std::optional<PeerId> reject_state(Time now, const JobDone& done, Effects& out);
   /// Likewise because the links with it are quarantined, which has been reported already.
   [[nodiscard]] bool follow_quarantine(Time now, PeerId peer, Effects& out) {
     agreement_.refuse(now, peer, out);
@@ -131,6 +138,12 @@ class Generations {
   void add_to(std::vector<ReportMetric>& metrics) const;
 
  private:
+  /// What a state from `source` has replaced.
+  struct Replaced {
+    PeerId source{};
+    ModelVersion version;
+  };
+
   PeerId self_;
   Agreement agreement_;
   StragglerDetector stragglers_;
@@ -142,6 +155,7 @@ class Generations {
   std::uint64_t count_ = 0;
   std::uint64_t operations_ = 0;
   double steps_per_second_ = 0;
+  std::optional<Replaced> replaced_;
   bool joined_ = false;  ///< We have called our first ballot, or answered one.
   bool rebalance_due_ = false;
 };

@@ -463,6 +463,12 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
     counts_.messages_refused += mixing->refused;
   }
   if (course_.is_last_job_asked()) return;
+  if (const auto source = generations_.reject_state(now, done, out)) {
+    told_ = false;
+    round_job_ = 0;
+    follow_budget(now);
+    return disturb(now, {*source}, out);
+  }
   const auto* state = first_of<task::ExportState>(done.job.tasks);
   if (state != nullptr && generations_.current() != nullptr && gives_state_) {
     state_ = state->values;
@@ -476,7 +482,7 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   Job job;
   auto state = states_.take();
   if (state) {
-    generations_.agreement().set_version(state->version);
+    generations_.adopt(*state);
     follow_budget(now);
     course_.go_back_to(state->version.step);
     ++counts_.states_adopted;
@@ -489,7 +495,11 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
     told_ = true;
     job.add(task::LeaveGeneration{std::exchange(left_over_, {}), std::exchange(unsent_, false)});
   }
-  if (state) job.add(task::LoadState{std::move(state->values), state->version.step});
+  if (state) {
+    job.add(task::LoadState{.values = std::move(state->values),
+                            .step = state->version.step,
+                            .norm_cap = state->norm_cap()});
+  }
   if (place) {
     const bool switches = std::exchange(switches_, false);
     job.add(task::EnterGeneration{*std::move(place),

@@ -83,7 +83,10 @@ std::optional<ArrivedState> StateTransfer::take() {
   const std::optional<PeerId> from = download_.take();
   if (!from) return std::nullopt;
   fetching_ = false;
-  return ArrivedState{std::exchange(incoming_, nullptr), coming_version_, *from};
+  return ArrivedState{.values = std::exchange(incoming_, nullptr),
+                      .version = coming_version_,
+                      .from = *from,
+                      .has_witness = download_.has_witness()};
 }
 
 bool StateTransfer::may_ask(const Generation& generation, PeerId from,

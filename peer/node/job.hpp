@@ -87,6 +87,9 @@ struct LoadState {
   /// Keep our own optimiser state, unless it has not made a step yet.
   bool own_optimizer = false;
   bool model_only = false;  ///< The values are parameters only; keep the rest of our state.
+  /// If not 0, a replica that has made steps refuses parameters whose norm is above this many times
+  /// the larger of its own norm and 1. Then neither this task nor a later one of the job is done.
+  double norm_cap = 0;
 };
 
 /// Make one step with a gradient or sum.
@@ -269,6 +272,11 @@ struct Fingerprint {
   std::uint64_t value = 0;
 };
 
+/// Of a LoadState that was refused. The job comes back without that task and the later ones.
+struct StateRefused {
+  double norm = 0;  ///< Of its parameters.
+};
+
 /// Of ComputeGradient.
 struct Gradient {
   std::size_t samples = 0;
@@ -345,8 +353,9 @@ struct Job {
 
 /// A job that is done.
 struct JobDone {
-  using Result = std::variant<result::Fingerprint, result::Gradient, result::Validation,
-                              result::Measured, result::Mixing, result::StagePart, result::Saved>;
+  using Result = std::variant<result::Fingerprint, result::StateRefused, result::Gradient,
+                              result::Validation, result::Measured, result::Mixing,
+                              result::StagePart, result::Saved>;
 
   /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/fingerprint.hpp"
+#include "base/magnitude.hpp"
 #include "base/overloaded.hpp"
 #include "base/rng.hpp"
 #include "base/wide.hpp"
@@ -200,6 +201,22 @@ void WholeReplica::adopt(const DownloadedModel& fetched) {
   tunable->set_hyperparameters(tail->hyperparameters);
 }
 
+/// Takes a state that is too long out of the job, with all that was to be done after it.
+void WholeReplica::refuse_state(JobDone& done) const {
+  std::vector<Job::Task>& tasks = done.job.tasks;
+  for (auto at = tasks.begin(); at != tasks.end(); ++at) {
+    const auto* load = std::get_if<task::LoadState>(&*at);
+    if (load == nullptr) continue;
+    if (load->norm_cap == 0 || learner_->step() == 0) return;
+    const auto parameters = std::span<const float>(*load->values).first(learner_->layout().size());
+    const double norm = norm_of(parameters);
+    if (norm <= load->norm_cap * std::max(norm_of(learner_->parameters()), 1.0)) return;
+    tasks.erase(at, tasks.end());
+    done.results.emplace_back(result::StateRefused{norm});
+    return;
+  }
+}
+
 void WholeReplica::load_state(const task::LoadState& state) {
   const std::span<const float> values(*state.values);
   const auto parameters = values.first(learner_->layout().size());
@@ -301,6 +318,7 @@ Mixer<float>& WholeReplica::mixer() {
 
 JobDone WholeReplica::run(Job job) {
   JobDone done{.job = std::move(job)};
+  refuse_state(done);
   std::uint64_t begin = learner_->step();
   Overloaded carry_out{
       [&](const task::AdoptModel& task) {

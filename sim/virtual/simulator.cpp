@@ -202,12 +202,12 @@ void Simulator::World::finish_job(PeerNumber number) {
   book_job(number);
   Job job = *std::move(machine.job);
   machine.job.reset();
-  const bool save = job.saves();
   std::optional<JobDone> opened = std::exchange(machine.opened, std::nullopt);
   if (!opened) {
     for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
   }
   JobDone done = peer.work->run(std::move(job));
+  const bool save = done.job.saves();
   done.busy = now - machine.job_began;
   if (opened) {
     std::ranges::move(opened->job.tasks, std::back_inserter(done.job.tasks));

@@ -1,10 +1,12 @@
 # Ballots, generations and settings revisions that an insider makes up, against peers in lockstep and in mixing.
+import subprocess
 import time
 
 from swarm import Swarm, attack, ratio, wait_until
 from wire import MOST
 
 HIGH = 10**5  # The number of a ballot above those of honest peers.
+BALLOT_MOST, REVISION_MOST = 2**62, 2**48  # The largest numbers that a peer reads.
 WATCHED_S = 4
 
 
@@ -34,6 +36,18 @@ class Proposer:
         generation = self.generation(ballot, versions) | fields
         self.tell("Install", **self.key.install(**generation))
         return sum(version is not None for version in versions)
+
+    def install_own_state(self):
+        """Installs a sound generation that goes on from a state which only the insider has, soon after that of the
+        others. Its version."""
+        ballot, versions = self.propose()
+        sound = self.generation(ballot, versions)
+        newest = sound["version"] or {"step": 0, "samples": 0}
+        order = self.ids + [self.id]
+        version = {"step": newest["step"] + 1000, "samples": newest["samples"] + 1000 * 32 * len(order), "lineage": 7}
+        self.tell("Install", **self.key.install(**sound | {
+            "order": order, "sources": [self.id] * len(order), "shares": [32] * len(order), "version": version}))
+        return version
 
     def generation(self, ballot, versions):
         """A sound one."""
@@ -99,20 +113,23 @@ def algorithm_unknown(binary):
 
 @attack
 def revision_nonsense(binary):
-    """Installs settings that no peer understands, with the largest number. All peers must live and train on, and not
-    follow them."""
-    return installed(binary, "mixing", revision={"number": MOST, "settings": 'algorithm = "nonsense"\n'})
+    """Installs settings that no peer understands. All peers must live and train on, and not follow them."""
+    return installed(binary, "mixing", revision={"number": 1, "settings": 'algorithm = "nonsense"\n'})
 
 
 @attack
 def revision_largest(binary):
-    """Installs sound settings with the largest number. All peers must live, and an operator must still be able to
-    switch."""
+    """Installs sound settings with the largest number that a peer reads. All peers must live, and an operator must
+    still be able to switch."""
     with Swarm(binary, mode="mixing").start_all() as swarm:
-        Proposer(swarm).install(revision={"number": MOST, "settings": "mixing.period_steps = 500\n"})
+        Proposer(swarm).install(revision={"number": REVISION_MOST, "settings": "mixing.period_steps = 500\n"})
         held, figures = stand(swarm)
-        numbers = {event["settings_revision"] for peer in swarm.peers for event in peer.events("algorithm_switched")}
-        return held and float(MOST) not in numbers, figures | {"revisions": sorted(numbers)}
+        told = subprocess.run([binary, "switch", swarm[0].folder, "choco"], capture_output=True, text=True)
+        switched = lambda: sum("choco" in event["detail"] for peer in swarm.peers
+                               for event in peer.events("algorithm_switched"))
+        wait_until(lambda: switched() == 4, 5)
+        return held and switched() == 4, figures | {
+            "switched afterwards": f"{switched()}/4", "the command said": told.stdout.strip()[:160] + told.stderr[:160]}
 
 
 @attack
@@ -120,10 +137,7 @@ def source_stolen(binary):
     """Installs a generation that goes on from a state which only the sender has, and never sends it. All peers must
     train again within 10 s, while the sender is still there."""
     with lockstep(binary) as swarm:
-        proposer = Proposer(swarm)
-        order = proposer.ids + [proposer.id]
-        proposer.install(order=order, sources=[proposer.id] * 5, shares=[32] * 5,
-                         version={"step": 10**6, "samples": 2**60, "lineage": 7})
+        Proposer(swarm).install_own_state()
         stands = swarm.pace(WATCHED_S)
         held, figures = stand(swarm)
         return held, {"steps/s in the first 4 s": stands} | figures
@@ -170,7 +184,7 @@ def counted_out(binary, message):
     """Sends a ballot with the largest number to all, after which ballots must still rise: one peer is restarted."""
     with lockstep(binary) as swarm:
         proposer = Proposer(swarm)
-        proposer.tell(message, ballot={"number": MOST, "proposer": proposer.id})
+        proposer.tell(message, ballot={"number": BALLOT_MOST, "proposer": proposer.id})
         trains = swarm.trains(10)
         swarm[3].kill()
         swarm.start(3, "--resume", wait_for=1)
@@ -184,13 +198,13 @@ def counted_out(binary, message):
 
 @attack
 def ballot_largest(binary):
-    """Proposes one generation with the largest number there is, and falls silent. Peers must train again within 10 s,
+    """Proposes one generation with the largest number that a peer reads, and falls silent. Peers must train again within 10 s,
     also after the restart of one, and ballots must not go backwards."""
     return counted_out(binary, "Propose")
 
 
 @attack
 def ballot_preempted(binary):
-    """Claims to have answered a ballot with the largest number there is. Peers must train again within 10 s, also
-    after the restart of one, and ballots must not go backwards."""
+    """Claims to have answered a ballot with the largest number that a peer reads. Peers must train again within 10 s,
+    also after the restart of one, and ballots must not go backwards."""
     return counted_out(binary, "Preempted")

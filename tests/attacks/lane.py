@@ -45,7 +45,8 @@ class StateServer:
     told to read the state from there; otherwise floats are sent over TCP."""
 
     def __init__(self, data=b"", lent=None, folder=None):
-        self.data, self.lent, self.served = data, lent, 0
+        self.data, self.lent, self.reached = data, lent, 0
+        self.invited = {}  # By the number of the lane: its token, the transfer and the bytes that were asked for.
         self.listener = socket.socket(socket.AF_UNIX if lent else socket.AF_INET)
         self.listener.bind(str(folder / "lane-1-1") if lent else ("127.0.0.1", 0))
         self.listener.listen(8)
@@ -53,9 +54,9 @@ class StateServer:
 
     def answer(self, link, request, version, elements):
         """Accepts a request that came over this link, and serves it on a lane in a thread of its own."""
-        secret, lane = token(), 2**40 + self.served
-        thread = threading.Thread(target=self.serve, args=(secret, lane, request["id"], 4 * elements), daemon=True)
-        thread.start()
+        secret, lane = token(), 2**40 + len(self.invited)
+        self.invited[lane] = secret, request["id"], 4 * elements
+        threading.Thread(target=self.serve, daemon=True).start()
         link.send("TransferAccepted", id=request["id"], layout_hash=request["layout_hash"], elements=elements,
                   version=version)
         where = self.listener.getsockname()
@@ -64,14 +65,18 @@ class StateServer:
         else:
             link.send("LaneInvite", lane=lane, token=secret, address=f"127.0.0.1:{where[1]}")
 
-    def serve(self, secret, lane, transfer, size):
+    def serve(self):
         try:
             link, _ = self.listener.accept()
             with link:
                 link.settimeout(10)
                 # Descriptors that come along are closed by the system, as nothing here takes them.
-                if link.recv(48, socket.MSG_WAITALL) != proof(secret, lane, True):
+                proved = link.recv(48, socket.MSG_WAITALL)
+                lane = struct.unpack_from("<Q", proved, 8)[0]
+                secret, transfer, size = self.invited[lane]
+                if proved != proof(secret, lane, True):
                     return
+                self.reached += 1
                 if self.lent:
                     socket.send_fds(link, [proof(secret, lane, False)], [sealed_file(RING_BYTES), self.lent])
                 else:
@@ -82,8 +87,7 @@ class StateServer:
                         link.sendall(record(LENT_BLOCK, length, transfer, offset) + struct.pack("<Q", offset))
                     else:
                         link.sendall(record(BLOCK, length, transfer, offset) + self.data[offset:offset + length])
-                self.served += 1
                 while link.recv(4096):  # Until the peer closes.
                     pass
-        except OSError:
+        except (OSError, KeyError, struct.error):
             return

@@ -2,11 +2,12 @@
 # A process that holds silent connections, and one that closes all it accepts, to tell their costs apart.
 """silence.py hold EACH: holds EACH silent connections to every address that is added on standard input ("+HOST PORT"),
 replaces those that are closed, and lets go of one that is taken back ("-HOST PORT"). It prints "held HOST PORT" when
-the first 32 of an address are open for the first time, and at the end how many it opened.
+the first 32 of an address are open for the first time, and, when it is asked ("?") and at the end, how many it opened.
 
 silence.py accept COUNT: listens on COUNT ports, which it prints, and closes each connection as it comes.
 """
 import collections
+import os
 import resource
 import select
 import socket
@@ -17,7 +18,7 @@ AT_ONCE = 64  # Opened to one address before the others have their turn.
 
 
 def hold(each):
-    poll, links, wanted, told, opened = select.epoll(), {}, collections.Counter(), set(), 0
+    poll, links, wanted, full, opened, told = select.epoll(), {}, collections.Counter(), set(), 0, b""
     held, pending, addresses = collections.Counter(), set(), []
     poll.register(sys.stdin, select.EPOLLIN)
 
@@ -26,6 +27,18 @@ def hold(each):
         pending.discard(number)
         held[address] -= 1
         link.close()
+
+    def obey(line):
+        if line[0] == "?":
+            print(opened, flush=True)
+            return
+        address = line[1:].split()[0], int(line.split()[1])
+        if line[0] == "+":
+            addresses.append(address)
+        else:
+            addresses.remove(address)
+            for number in [number for number, (_, where) in links.items() if where == address]:
+                drop(number)
 
     while True:
         for address in addresses:
@@ -42,17 +55,13 @@ def hold(each):
         is_short = any(held[address] < each for address in addresses)
         for number, events in poll.poll(0 if is_short else 0.05):
             if number == sys.stdin.fileno():
-                line = sys.stdin.readline()
-                if not line:
+                data = os.read(number, 4096)
+                if not data:
                     print(opened, flush=True)
                     return
-                address = line[1:].split()[0], int(line.split()[1])
-                if line[0] == "+":
-                    addresses.append(address)
-                else:
-                    addresses.remove(address)
-                    for each_number in [n for n, (_, where) in links.items() if where == address]:
-                        drop(each_number)
+                *lines, told = (told + data).split(b"\n")
+                for line in lines:
+                    obey(line.decode())
                 continue
             if number not in links:
                 continue
@@ -63,8 +72,8 @@ def hold(each):
                 poll.modify(number, select.EPOLLIN | select.EPOLLRDHUP)
                 address = links[number][1]
                 wanted[address] += 1
-                if wanted[address] == min(each, TAKEN) and address not in told:
-                    told.add(address)
+                if wanted[address] == min(each, TAKEN) and address not in full:
+                    full.add(address)
                     print("held", *address, flush=True)
 
 

@@ -1,39 +1,58 @@
 # Silent connections on lane ports, by somebody without a key: lanes of the swarm must open all the same.
 import contextlib
 import pathlib
+import resource
 import signal
 import statistics
 import subprocess
 import sys
-import time
 
-from swarm import Failed, Peer, Swarm, attack, ratio, wait_until
+from swarm import Failed, Peer, Swarm, attack, wait_until
 
 PROGRAM = pathlib.Path(__file__).with_name("silence.py")
-WINDOW_S = 3
-WINDOWS = 4  # Of each kind, one after the other.
-KEPT = 0.8  # Of the pace while the same attacker has others to attack. Single runs swing.
+WINDOW_S = 2
+PAIRS = 12
+KEPT = 0.95  # Of the pace while the same attacker has others to attack: the median of all pairs. Single ones swing.
+LEFT_OUT = 2  # Pairs at either end of the 96 % interval of the median of 12.
+SPARE = 500  # Descriptors of a process that are not connections.
 
 
 class Silence:
-    """A process that holds this many silent connections to every address that is added, and replaces those that are
-    closed."""
+    """Processes that hold this many silent connections to every address that is added, and replace those that are
+    closed. One process is enough unless its descriptors are too few for four addresses."""
 
     def __init__(self, each):
-        self.process = subprocess.Popen([sys.executable, PROGRAM, "hold", str(each)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.opened = None
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE
+        self.processes = [subprocess.Popen([sys.executable, PROGRAM, "hold", str(each)], stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE, text=True, bufsize=1)
+                          for _ in range(-(-4 * each // most))]
+        self.holders = {}
 
     def add(self, address, wait=True):
-        self.process.stdin.write(f"+{address[0]} {address[1]}\n")
-        if wait and not self.process.stdout.readline().startswith("held"):
+        """Leaves each address to the process that has the fewest."""
+        held = list(self.holders.values())
+        process = self.holders[address] = min(self.processes, key=held.count)
+        process.stdin.write(f"+{address[0]} {address[1]}\n")
+        if wait and not process.stdout.readline().startswith("held"):
             raise Failed("no connections to a lane port")
 
     def remove(self, address):
-        self.process.stdin.write(f"-{address[0]} {address[1]}\n")
+        self.holders.pop(address).stdin.write(f"-{address[0]} {address[1]}\n")
+
+    def count(self):
+        """How many connections were opened so far."""
+        opened = 0
+        for process in self.processes:
+            process.stdin.write("?\n")
+            while not (line := process.stdout.readline().strip()).isdigit():
+                if not line:
+                    raise Failed("a process that holds connections has ended")
+            opened += int(line)
+        return opened
 
     def end(self):
-        self.opened = int(self.process.communicate()[0].split()[-1])
+        for process in self.processes:
+            process.communicate()
 
 
 @contextlib.contextmanager
@@ -54,13 +73,59 @@ def listeners(count):
         process.stdin.close()
 
 
+class Comparison:
+    """Paces of a swarm in pairs of windows: while its lane ports are attacked, and while the same attacker has
+    listeners to attack that only close what they accept. Both cost processor time of this machine."""
+
+    def __init__(self, swarm, held, others, count):
+        self.swarm, self.held, self.others, self.count = swarm, held, others, count
+        self.attacked, self.control, self.opened = [], [], [0, 0]
+
+    def window(self, is_attacked):
+        before = self.held.count()
+        (self.attacked if is_attacked else self.control).append(sum(self.swarm.pace(WINDOW_S, self.count)))
+        self.opened[is_attacked] += self.held.count() - before
+
+    def aim(self, there, not_there):
+        for address in not_there:
+            self.held.remove(address)
+        for address in there:
+            self.held.add(address, wait=False)
+
+    def run(self):
+        """The attack is under way at the beginning and at the end. A pair's windows change places from one pair to the
+        next, so that what else goes on falls on both alike."""
+        lanes = [peer.lanes() for peer in self.swarm.peers]
+        for _ in range(PAIRS // 2):
+            self.window(True)
+            self.aim(self.others, lanes)
+            self.window(False)
+            self.window(False)
+            self.aim(lanes, self.others)
+            self.window(True)
+        return self
+
+    def kept(self):
+        """The median ratio, and the ends of its interval."""
+        ratios = sorted(attacked / max(control, 1) for attacked, control in zip(self.attacked, self.control))
+        return [round(ratio, 2) for ratio in (statistics.median(ratios), ratios[LEFT_OUT], ratios[-1 - LEFT_OUT])]
+
+    def figures(self, what):
+        seconds = WINDOW_S * PAIRS
+        return {f"{what} attacked": round(statistics.median(self.attacked)),
+                "control": round(statistics.median(self.control)),
+                "connections/s": [round(self.opened[1] / seconds), round(self.opened[0] / seconds)]}
+
+
+def counted_by(mode):
+    return (Peer.exchanges, "exchanges/s") if mode == "gossip" else (Peer.step, "steps/s")
+
+
 def from_the_start(binary, mode, lane, each):
-    """Takes the places of each peer before it can open a lane. Compares its pace with that while the same attacker has
-    listeners to attack that only close what they accept: both cost processor time of this machine."""
-    count = Peer.exchanges if mode == "gossip" else Peer.step
+    """Takes the places of each peer before it can open a lane, and compares its pace then."""
+    count, what = counted_by(mode)
     with Swarm(binary, mode=mode, options=("--lane", lane)) as swarm, listeners(4) as others:
         with silence(each) as held:
-            began = time.monotonic()
             for i in range(3):
                 held.add(swarm.start(i).lanes())
             # Training begins with the last peer. The others hear of it once its places are taken, too.
@@ -71,27 +136,11 @@ def from_the_start(binary, mode, lane, each):
                 peer.signal(signal.SIGCONT)
             begins = wait_until(lambda: all(peer.step() for peer in swarm.peers), 10)
             wait_until(lambda: all(count(peer) for peer in swarm.peers), 10)
-            lanes, attacked, control = [peer.lanes() for peer in swarm.peers], [], []
-            for _ in range(WINDOWS):
-                attacked.append(sum(swarm.pace(WINDOW_S, count)))
-                for address in lanes:
-                    held.remove(address)
-                for address in others:
-                    held.add(address, wait=False)
-                control.append(sum(swarm.pace(WINDOW_S, count)))
-                for address in others:
-                    held.remove(address)
-                for address in lanes:
-                    held.add(address, wait=False)
-            took = time.monotonic() - began
+            paces = Comparison(swarm, held, others, count).run()
         again = swarm.trains(25)
-        alone = sum(swarm.pace(WINDOW_S, count))
-        kept = ratio(statistics.median(attacked), statistics.median(control))
-        what = "exchanges/s" if mode == "gossip" else "steps/s"
-        return begins and kept and kept >= KEPT and swarm.alive() == 4, {
-            "kept": kept, f"{what} attacked": [round(pace) for pace in attacked],
-            "control": [round(pace) for pace in control], "alone": round(alone),
-            "connections/s": round(held.opened / took), "trains after it within s": again}
+        kept, least, most = paces.kept()
+        return begins and kept >= KEPT and swarm.alive() == 4, {
+            "kept": kept, "interval": [least, most], **paces.figures(what), "trains after it within s": again}
 
 
 @attack
@@ -138,24 +187,24 @@ def starve_most_gossip(binary):
 
 def in_the_middle(binary, mode):
     """Begins once lanes are open, then kills a peer and starts it again."""
-    count = Peer.exchanges if mode == "gossip" else Peer.step
-    with Swarm(binary, mode=mode, options=("--lane", "tls")).start_all() as swarm:
+    count, what = counted_by(mode)
+    with Swarm(binary, mode=mode, options=("--lane", "tls")).start_all() as swarm, listeners(4) as others:
         wait_until(lambda: all(count(peer) for peer in swarm.peers), 10)
-        before = sum(swarm.pace(3, count))
         with silence(32) as held:
             for peer in swarm.peers:
                 held.add(peer.lanes())
-            open_kept = ratio(sum(swarm.pace(3, count)), before)
-            gone = swarm[3].lanes()
+            lanes_open = Comparison(swarm, held, others, count).run()
+            held.remove(swarm[3].lanes())
             swarm[3].kill()
-            held.remove(gone)
             held.add(swarm.start(3, "--resume", wait_for=1).lanes())
             wait_until(lambda: swarm.trains(1), 8)
-            paces = swarm.pace(4, count)
-            restarted_kept = ratio(sum(paces), before)
+            each = swarm.pace(WINDOW_S, count)
+            restarted = Comparison(swarm, held, others, count).run()
         again = swarm.trains(25)
-        return open_kept >= KEPT and (restarted_kept or 0) >= KEPT / 2 and min(paces) > 0, {
-            "kept with open lanes": open_kept, "kept after a restart": restarted_kept, "by peer": paces,
+        kept = lanes_open.kept(), restarted.kept()
+        return kept[0][0] >= KEPT and kept[1][0] >= KEPT and min(each) > 0, {
+            "kept with open lanes": kept[0][0], "interval": kept[0][1:], "kept after a restart": kept[1][0],
+            "interval then": kept[1][1:], "by peer": each, **restarted.figures(what),
             "trains after it within s": again}
 
 

@@ -129,6 +129,7 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   REQUIRE(arrived);
   CHECK(arrived->version == next.version);
   CHECK(arrived->from == second);
+  CHECK(arrived->has_witness == is_common);
   CHECK(std::ranges::equal(*arrived->values, *constant(value)));
   return ended.transfer.offset;
 }
@@ -210,6 +211,7 @@ TEST_CASE("a state that the other peers do not have is refused and one of them s
   const auto arrived = states.take();
   REQUIRE(arrived);
   CHECK(arrived->from == source);
+  CHECK(arrived->has_witness);
   CHECK(std::ranges::equal(*arrived->values, *constant(1)));
 }
 

@@ -1,5 +1,7 @@
 // An all-reduce peer whose model differs from the others' is detected and downloads theirs.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,6 +12,7 @@
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/other_replica.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 namespace {
@@ -32,6 +35,19 @@ class Harmed : public OtherReplica {
       update->values = std::move(other);
     }
     return OtherReplica::run(std::move(job));
+  }
+};
+
+/// A workload that sends others a state of huge values.
+class Boastful : public OtherReplica {
+ public:
+  using OtherReplica::OtherReplica;
+
+  JobDone run(Job job) override {
+    JobDone done = OtherReplica::run(std::move(job));
+    const auto* copied = first_of<task::ExportState>(done.job.tasks);
+    if (copied != nullptr) std::ranges::fill(*copied->values, 0x1p100F);
+    return done;
   }
 };
 
@@ -110,6 +126,37 @@ TEST_CASE("where models differ each goes on from that of most", "[sim]") {
     for (const auto& [operation, different] : seen->fingerprints) {
       CHECK(different.size() == (operation == 128 ? 2 : 1));
     }
+  }
+}
+
+TEST_CASE("a state that only its source has is refused if it is far longer than our own", "[sim]") {
+  DrawnWorld drawn{.seed = 1};
+  drawn.scenario.peers = 2;
+  drawn.scenario.work = WorkKind::quadratic;
+  drawn.scenario.step = 50ms;
+  drawn.scenario.dimension = 700;
+  drawn.scenario.until = 90s;
+  // Both train alone for a while, so one of them has seen more samples when they meet again.
+  drawn.scenario.faults.push_back(fault(FaultKind::partition, 5s, just(0), 20s));
+  drawn.config.run.mode = ModeKind::allreduce;
+  drawn.segment_elements = drawn.scenario.dimension;
+  const MakeWorkload sound = workloads(drawn);
+  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Replica> {
+    return std::make_unique<Boastful>(sound(peer));
+  });
+  std::map<PeerNumber, std::uint64_t> refused_at;  // The step of each peer that refused a state.
+  FactWatch facts([&](const Simulator& seen, PeerNumber peer, const Fact& fact) {
+    const auto* refused = std::get_if<ModelRefused>(&fact);
+    if (refused == nullptr) return;
+    CHECK(refused->reason == Reason::norm_exceeded);
+    refused_at.try_emplace(peer, seen.peer(peer).work->step());
+  });
+  world.watch(facts);
+  world.run(Time(90s));
+  REQUIRE_FALSE(refused_at.empty());
+  for (const auto& [peer, step] : refused_at) CHECK(world.peer(peer).work->step() > step + 100);
+  for (const std::vector<float>& model : models(world)) {
+    CHECK(std::ranges::all_of(model, [](float value) { return std::abs(value) < 1000; }));
   }
 }
 

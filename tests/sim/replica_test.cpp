@@ -1,6 +1,7 @@
 // Replicas run the tasks of a job in order, and two kinds of replica have one interface.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -62,6 +63,35 @@ TEST_CASE("results come in the order of the tasks that have one", "[unit]") {
   CHECK(std::get<result::Fingerprint>(done.results[0]).value !=
         std::get<result::Fingerprint>(done.results[2]).value);
   CHECK(done.step == 1);
+}
+
+TEST_CASE("a replica that has made steps refuses a state far longer than its own", "[unit]") {
+  const auto load = [](float value) {
+    return task::LoadState{.values = std::make_shared<const Floats>(dimension, value),
+                           .step = 50,
+                           .model_only = true,
+                           .norm_cap = 10};
+  };
+  // A new one has nothing to lose, and does not know how long models are.
+  const auto fresh = whole();
+  CHECK(fresh->run({.tasks = {load(1e6F)}}).results.empty());
+  CHECK(fresh->step() == 50);
+
+  const auto replica = whole();
+  replica->run({.tasks = {task::TakeSteps{3}}});
+  const std::vector<float> before(replica->parameters().begin(), replica->parameters().end());
+  for (const float value : {1e6F, 0x1p100F, std::numeric_limits<float>::quiet_NaN()}) {
+    const JobDone done = replica->run(
+        {.tasks = {task::TakeFingerprint{}, load(value), task::TakeSteps{2}, task::Save{}}});
+    CHECK(done.job.tasks.size() == 1);
+    CHECK_FALSE(done.job.saves());
+    REQUIRE(done.results.size() == 2);
+    CHECK(first_of<result::StateRefused>(done.results) != nullptr);
+    CHECK(replica->step() == 3);
+    CHECK(std::ranges::equal(replica->parameters(), before));
+  }
+  CHECK(replica->run({.tasks = {load(1)}}).results.empty());
+  CHECK(replica->step() == 50);
 }
 
 TEST_CASE("a whole replica goes on from its parts like one that never stopped", "[unit]") {
