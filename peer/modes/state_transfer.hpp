@@ -31,8 +31,9 @@ struct ArrivedState {
   bool has_witness = false;  ///< Another peer has confirmed it.
 
   /// The largest norm of its parameters, relative to ours, at which we load it; 0: any. A state
-  /// that only its source has may be made up.
-  double norm_cap() const { return has_witness ? 0 : 10; }
+  /// that only its source has may be made up. Models that begin with zeros grow fast, so only what
+  /// is absurd is refused.
+  double norm_cap() const { return has_witness ? 0 : 1000; }
 };
 
 /// Peers of the generation that have the state at its beginning, without `self`, in their order.

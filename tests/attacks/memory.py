@@ -27,15 +27,15 @@ def shared_buffer(process):
     raise Failed("no shared buffer")
 
 
-def spoilt(binary, page):
-    """Writes NaN into four pages of what one peer in lockstep shares, as bad memory or a hostile peer would."""
+def spoilt(binary, page, value=float("nan")):
+    """Writes a value into four pages of what one peer in lockstep shares, as bad memory or a hostile peer would."""
     with Swarm(binary, mode="allreduce").start_all() as swarm:
         file = shared_buffer(swarm[3].process.pid)
-        nan, draw, writes, end = struct.pack("<f", float("nan")) * 16, random.Random(1), 0, time.monotonic() + 2.5
+        bad, draw, writes, end = struct.pack("<f", value) * 16, random.Random(1), 0, time.monotonic() + 2.5
         with mmap.mmap(file, (page + SPOILT_PAGES) * PAGE) as memory:
             while time.monotonic() < end and swarm.alive() == 4:
                 at = page * PAGE + draw.randrange(0, SPOILT_PAGES * PAGE, 64)
-                memory[at:at + 64] = nan
+                memory[at:at + 64] = bad
                 writes += 1
         os.close(file)
         wait_until(lambda: swarm.alive() == 0, 1.5)
@@ -45,7 +45,7 @@ def spoilt(binary, page):
         before = [peer.step() for peer in honest]
         wait_until(lambda: all(peer.step() > step for peer, step in zip(honest, before)), 5)
         at_once = sum(peer.step() > step for peer, step in zip(honest, before))
-        trains = swarm.trains(REST_S, among=honest)
+        trains = swarm.trains(REST_S if len(losses) == 3 else 1, among=honest)
         return len(losses) == 3 and sound and at_once >= 2 and trains is not None, {
             "writes": writes, "honest alive": f"{len(losses)}/3", "step on at once": f"{at_once}/3",
             "all step after s": trains, "losses": [loss and round(loss, 2) for loss in losses],
@@ -73,6 +73,13 @@ def shared_nan_25(binary):
     live with sound models and train on, but for one that alone refuses the fourth: it must train again a minute
     later."""
     return spoilt(binary, 25)
+
+
+@attack
+def shared_large(binary):
+    """Writes 2^100 into pages 15 to 18 of the buffer that one of four peers in lockstep shares. The three others must
+    live with sound models and train on."""
+    return spoilt(binary, 15, 2.0**100)
 
 
 def state_served(swarm, server):

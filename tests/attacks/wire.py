@@ -119,7 +119,9 @@ def frame(message, /, **fields):
 def read(data):
     """The name and the fields of a frame."""
     name = next(name for name, kind in KINDS.items() if kind == data[1])
-    return name, unpack(name, data[2:])[0]
+    fields, rest = unpack(name, data[2:])
+    assert not rest, f"{len(rest)} bytes of {name} have no declaration"
+    return name, fields
 
 
 def canonical(domain, kind, fields):
