@@ -486,6 +486,8 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
 }
 
 void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
+  // The replica may refuse the state, and then goes on from its own model.
+  if (result_) job.add(*std::exchange(result_, std::nullopt));
   job.add(task::LoadState{.values = std::move(state.values),
                           .step = state.version.step,
                           .own_optimizer = options_.local.is_local(state.version.step),
@@ -495,7 +497,6 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
   follow_budget(now);
   course_.go_back_to(state.version.step);
   operation_.forget_gradient();
-  result_.reset();
   audit_due_.reset();
   ++counts_.states_adopted;
   out.tell(StateAdopted{.peer = state.from, .step = state.version.step});
