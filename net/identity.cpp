@@ -5,15 +5,15 @@
 #include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <map>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
+
+#include "net/small_file.hpp"
 
 namespace gv {
 namespace {
@@ -21,9 +21,9 @@ namespace {
 constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
 constexpr std::string_view key_prefix = "ed25519:";
 constexpr std::size_t base64_length = 43;
-constexpr std::size_t key_file_bytes_max = 4096;
 constexpr std::size_t peers_file_bytes_max = std::size_t{1} << 20;
-constexpr mode_t private_mode = 0600;
+
+constexpr SecretFileWords key_words{.what = "key pair", .command = "grapevine keygen"};
 
 static_assert(crypto_sign_PUBLICKEYBYTES == 32 && crypto_sign_SEEDBYTES == 32 &&
               crypto_scalarmult_curve25519_BYTES == 32);
@@ -32,62 +32,6 @@ void need_sodium() {
   static const bool ready = sodium_init() >= 0;
   if (!ready) throw std::runtime_error("libsodium cannot be initialised on this machine");
 }
-
-/// Text that may hold a secret, wiped on destruction.
-struct SecretText {
-  std::string text;
-
-  SecretText() = default;
-  SecretText(const SecretText&) = delete;
-  SecretText& operator=(const SecretText&) = delete;
-  ~SecretText() { sodium_memzero(text.data(), text.size()); }
-};
-
-/// A file descriptor, closed on destruction.
-class File {
- public:
-  File(const std::filesystem::path& path, int flags, mode_t mode = 0)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  bool is_open() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-
-  /// Returns false with errno set if a write fails.
-  bool write(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t n = ::write(fd_, text.data(), text.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return false;
-      text.remove_prefix(static_cast<std::size_t>(n));
-    }
-    return true;
-  }
-
-  /// Reads up to `text.size()` bytes and cuts `text` to those. The caller allocates once, so no
-  /// copy of a secret stays behind in memory that grew.
-  bool read(std::string& text) const {
-    std::size_t filled = 0;
-    while (filled < text.size()) {
-      const ssize_t n = ::read(fd_, text.data() + filled, text.size() - filled);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return false;
-      if (n == 0) break;
-      filled += static_cast<std::size_t>(n);
-    }
-    text.resize(filled);
-    return true;
-  }
-
- private:
-  int fd_;
-};
-
-std::string error_text(int error) { return std::system_category().message(error); }
 
 /// An operator's text, safe to print on a terminal and at most a line long.
 std::string quoted(std::string_view text) {
@@ -133,39 +77,6 @@ bool is_letter_or_digit(char c) {
 
 bool is_name_character(char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; }
 
-/// Why a key file cannot be opened.
-Problem unopened_key_file(const std::string& place, int error) {
-  if (error == ENOENT) return {place, "no such file", "make a key pair with `grapevine keygen`"};
-  if (error == ELOOP) {
-    return {place, "is a symbolic link, which could be turned to another key",
-            "name the file itself"};
-  }
-  return {place, "cannot be opened: " + error_text(error), "check its owner and mode"};
-}
-
-/// Checks whether other users could read or change a key file. Looks only at the open descriptor,
-/// because the name may point elsewhere a moment later.
-Problems problems_with_owner(const File& in, const std::string& place) {
-  struct stat status {};
-  if (::fstat(in.fd(), &status) != 0) {
-    return {{place, "cannot be examined: " + error_text(errno), ""}};
-  }
-  if (!S_ISREG(status.st_mode)) {
-    return {{place, "is not a regular file", "make a key pair with `grapevine keygen`"}};
-  }
-  Problems problems;
-  if (status.st_uid != ::geteuid()) {
-    problems.push_back(
-        {place, "belongs to another user, who can change it",
-         "run as that user, or make a key pair of your own with `grapevine keygen`"});
-  }
-  if ((status.st_mode & 07777 & ~private_mode) != 0) {
-    problems.push_back(
-        {place, "may be read or changed by others than its owner", "chmod 600 " + place});
-  }
-  return problems;
-}
-
 /// Takes the two keys out of the text of a key file.
 LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
                               const std::string& remedy) {
@@ -204,12 +115,9 @@ LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
   if (!public_key) problem(place, "holds no public key", remedy);
   if (!secret_key) problem(place, "holds no secret key", remedy);
   if (loaded.problems.empty()) {
-    PublicKey derived{};
-    std::array<std::uint8_t, crypto_sign_SECRETKEYBYTES> whole{};
-    crypto_sign_seed_keypair(derived.data(), whole.data(), secret_key->data());
-    sodium_memzero(whole.data(), whole.size());
-    if (derived == *public_key) {
-      loaded.pair = {*public_key, *secret_key};
+    const KeyPair derived = key_pair_of_seed(*secret_key);
+    if (derived.public_key == *public_key) {
+      loaded.pair = derived;
     } else {
       problem(place, "the public key does not belong to the secret key", remedy);
     }
@@ -287,6 +195,15 @@ KeyPair generate_key_pair() {
   std::array<std::uint8_t, crypto_sign_SECRETKEYBYTES> whole{};
   crypto_sign_keypair(pair.public_key.data(), whole.data());
   crypto_sign_ed25519_sk_to_seed(pair.secret_key.data(), whole.data());
+  sodium_memzero(whole.data(), whole.size());
+  return pair;
+}
+
+KeyPair key_pair_of_seed(const std::array<std::uint8_t, 32>& seed) {
+  need_sodium();
+  KeyPair pair{.public_key = {}, .secret_key = seed};
+  std::array<std::uint8_t, crypto_sign_SECRETKEYBYTES> whole{};
+  crypto_sign_seed_keypair(pair.public_key.data(), whole.data(), seed.data());
   sodium_memzero(whole.data(), whole.size());
   return pair;
 }
@@ -374,8 +291,7 @@ bool is_address(std::string_view text) {
 
 Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair) {
   SecretText content;
-  content.text.reserve(
-      key_file_bytes_max);  // Growing would leave the secret behind in freed memory.
+  content.text.reserve(secret_file_bytes_max);
   content.text = "# grapevine key pair: keep this file to yourself\npublic ";
   content.text += to_text(pair.public_key);
   content.text += "\nsecret ";
@@ -386,49 +302,16 @@ Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair) {
   }
   content.text += '\n';
 
-  const File out(file, O_WRONLY | O_CREAT | O_EXCL, private_mode);
-  if (!out.is_open()) {
-    const int error = errno;
-    if (error == EEXIST) {
-      return {{file.string(), "exists already, and a key pair is never overwritten",
-               "choose another name, or move the old file away first"}};
-    }
-    return {{file.string(), "cannot be created: " + error_text(error),
-             "check that the directory exists and that you may write to it"}};
-  }
-  // The mode is set again because an odd umask may have taken our own permissions away.
-  if (::fchmod(out.fd(), private_mode) != 0 || !out.write(content.text) || ::fsync(out.fd()) != 0) {
-    const int error = errno;
-    ::unlink(file.c_str());  // Half a key pair is of no use and would block the next attempt.
-    return {
-        {file.string(), "cannot be written: " + error_text(error), "check the disk's free space"}};
-  }
-  // Makes the name itself survive a power cut; not every file system can, and the key is good
-  // anyway.
-  const auto parent = file.parent_path();
-  const File directory(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
-  if (directory.is_open()) ::fsync(directory.fd());
-  return {};
+  return write_secret_file(file, content, key_words);
 }
 
 LoadedKeyPair load_key_pair(const std::filesystem::path& file) {
   const std::string place = file.string();
 
-  // O_NONBLOCK: opening a FIFO must not hang. It means nothing for regular files.
-  const File in(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!in.is_open()) return {.problems = {unopened_key_file(place, errno)}};
-  Problems problems = problems_with_owner(in, place);
-  if (!problems.empty()) return {.problems = std::move(problems)};
-
   SecretText content;
-  content.text.resize(key_file_bytes_max + 1);
-  if (!in.read(content.text)) {
-    return {.problems = {{place, "cannot be read: " + error_text(errno), ""}}};
-  }
+  Problems problems = read_secret_file(file, key_words, content);
+  if (!problems.empty()) return {.problems = std::move(problems)};
   const std::string remedy = "restore it from a copy, or make a new one with `grapevine keygen`";
-  if (content.text.size() > key_file_bytes_max) {
-    return {.problems = {{place, "is too long to be a key file", remedy}}};
-  }
   return parsed_key_pair(content.text, place, remedy);
 }
 

@@ -41,6 +41,9 @@ std::optional<CurveKey> curve_key(const PublicKey& key);
 /// A fresh pair from the system's randomness.
 KeyPair generate_key_pair();
 
+/// The pair with this seed.
+KeyPair key_pair_of_seed(const std::array<std::uint8_t, 32>& seed);
+
 /// The peer that holds this key: the first 8 bytes of its BLAKE2b hash.
 PeerId peer_id(const PublicKey& key);
 

@@ -1,0 +1,47 @@
+// A cohort: peers whose keys all follow from one secret, so that each peer can compute those of
+// all.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "net/identity.hpp"
+
+namespace gv {
+
+/// What all peers of a cohort have in common. Must never be logged or sent: anyone who has it can
+/// be any peer of the cohort.
+using CohortSecret = std::array<std::uint8_t, 32>;
+
+/// A fresh secret from the system's randomness.
+CohortSecret generate_cohort_secret();
+
+/// Creates `file` with mode 0600; refuses if it exists.
+Problems save_cohort_secret(const std::filesystem::path& file, const CohortSecret& secret);
+
+/// A secret, valid only if there are no problems.
+struct LoadedCohortSecret {
+  CohortSecret secret{};
+  Problems problems;
+};
+
+/// Refuses anything but a regular file of ours with mode 0600 or stricter.
+LoadedCohortSecret load_cohort_secret(const std::filesystem::path& file);
+
+/// The key pair of a rank. Its seed is subkey number `rank` of the secret in the context "cohort 1"
+/// (libsodium's crypto_kdf: keyed BLAKE2b with the number as its salt). From the key of one rank
+/// neither the secret nor the key of another rank can be computed.
+KeyPair key_pair_of_rank(const CohortSecret& secret, std::size_t rank);
+
+/// "rank-3"
+std::string name_of_rank(std::size_t rank);
+
+/// The allow-list of a cohort: ranks 0 to `ranks` - 1, in this order and without addresses.
+std::vector<AuthorizedPeer> peers_of_cohort(const CohortSecret& secret, std::size_t ranks);
+
+}  // namespace gv

@@ -1,0 +1,70 @@
+// Small files that are read and written whole, above all those with secrets, which only we may
+// read.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/problems.hpp"
+
+namespace gv {
+
+/// Text that may hold a secret, wiped on destruction.
+struct SecretText {
+  std::string text;
+
+  SecretText() = default;
+  SecretText(const SecretText&) = delete;
+  SecretText& operator=(const SecretText&) = delete;
+  ~SecretText();
+};
+
+/// A file descriptor, closed on destruction.
+class File {
+ public:
+  File(const std::filesystem::path& path, int flags, mode_t mode = 0);
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File();
+
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  /// Returns false with errno set if a write fails.
+  bool write(std::string_view text) const;
+
+  /// Reads up to `text.size()` bytes and cuts `text` to those. The caller allocates once, so no
+  /// copy of a secret stays behind in memory that grew.
+  bool read(std::string& text) const;
+
+ private:
+  int fd_;
+};
+
+/// The system's words for a value of errno.
+std::string error_text(int error);
+
+/// Longest file with a secret. Reserve this much for its text before you fill it, because text that
+/// grows leaves the secret behind in freed memory.
+inline constexpr std::size_t secret_file_bytes_max = 4096;
+
+/// How problems with a file call what is in it.
+struct SecretFileWords {
+  std::string_view what;     ///< "key pair"
+  std::string_view command;  ///< The command that makes one.
+};
+
+/// Creates `file` with mode 0600; refuses if it exists.
+Problems write_secret_file(const std::filesystem::path& file, const SecretText& content,
+                           const SecretFileWords& words);
+
+/// Refuses anything but a regular file of ours with mode 0600 or stricter. Without problems
+/// `content` is what is in it.
+Problems read_secret_file(const std::filesystem::path& file, const SecretFileWords& words,
+                          SecretText& content);
+
+}  // namespace gv
