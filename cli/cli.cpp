@@ -47,6 +47,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_peer(app, hooks);
   add_launch(app, program_behind(argc, argv));
   add_sim(app);
+  add_env(app);
   add_status(app);
   add_ledger(app);
   add_switch(app);

@@ -1,4 +1,4 @@
-// `grapevine keygen`: makes a peer's key pair.
+// `grapevine keygen`: makes a peer's key pair, or the secret of a cohort.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "net/cohort.hpp"
 #include "net/identity.hpp"
 #include "peer/config/refusal.hpp"
 
@@ -29,21 +30,41 @@ int keygen(const std::string& file, const std::string& name) {
   return 0;
 }
 
+int cohort_keygen(const std::string& file) {
+  const Problems problems = save_cohort_secret(file, generate_cohort_secret());
+  if (!problems.empty()) return fail(problems);
+  fmt::print(stderr,
+             "secret of a cohort written to {}; give it to all its peers, and to no one else: with "
+             "it anyone can be any of them\n",
+             file);
+  return 0;
+}
+
 }  // namespace
 
 void add_keygen(CLI::App& app) {
   struct Arguments {
     std::string file = "key";
     std::string name = host_name();
+    bool is_cohort = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  auto* command = app.add_subcommand("keygen", "Make a peer's key pair");
+  auto* command = app.add_subcommand("keygen", "Make a peer's key pair, or the secret of a cohort");
   command->add_option("FILE", arguments->file, "Where the secret key goes (mode 0600)")
       ->capture_default_str();
-  command->add_option("--name", arguments->name, "The peer's name in allow-lists")
-      ->capture_default_str();
-  command->footer("Example:\n  grapevine keygen key --name laptop >> authorized_peers");
-  command->callback([arguments] { exit_with(keygen(arguments->file, arguments->name)); });
+  auto* name = command->add_option("--name", arguments->name, "The peer's name in allow-lists")
+                   ->capture_default_str();
+  command
+      ->add_flag("--cohort", arguments->is_cohort,
+                 "Make one secret for all peers of a cohort instead (grapevine peer --cohort)")
+      ->excludes(name);
+  command->footer(
+      "Example:\n  grapevine keygen key --name laptop >> authorized_peers\n"
+      "  grapevine keygen cohort --cohort");
+  command->callback([arguments] {
+    exit_with(arguments->is_cohort ? cohort_keygen(arguments->file)
+                                   : keygen(arguments->file, arguments->name));
+  });
 }
 
 }  // namespace gv

@@ -21,6 +21,35 @@ int peer(const PeerArguments& arguments, const HostHooks& hooks) {
   return run_peer(options);
 }
 
+/// Adds the options that say which peer this is, and which others may join.
+void add_identity(CLI::App& command, PeerArguments& arguments) {
+  auto* key = command.add_option("--key", arguments.key, "This peer's secret key, from keygen")
+                  ->capture_default_str();
+  auto* authorized =
+      command
+          .add_option("--authorized", arguments.authorized, "The allow-list: one 'name key' a line")
+          ->capture_default_str();
+  auto* cohort = command
+                     .add_option("--cohort", arguments.cohort,
+                                 "The secret of a cohort, from keygen --cohort: in place of --key "
+                                 "and --authorized, and much else then follows from the rank")
+                     ->excludes(key)
+                     ->excludes(authorized);
+  command
+      .add_option("--rank", arguments.rank,
+                  "Rank in the cohort; default: as the engine says (see grapevine env)")
+      ->needs(cohort);
+  command
+      .add_option("--ranks", arguments.ranks,
+                  "Number of ranks, the same at all peers; default: as the engine says")
+      ->needs(cohort);
+  command
+      .add_option(
+          "--rendezvous", arguments.rendezvous,
+          "Folder in which the ranks find each other; default: the cohort's file and .peers")
+      ->needs(cohort);
+}
+
 }  // namespace
 
 void add_peer(CLI::App& app, const HostHooks& hooks) {
@@ -28,18 +57,15 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
   auto* command = app.add_subcommand("peer", "Run one peer");
   command->add_option("CONFIG", arguments->host.config_path,
                       "The run's TOML file; without it a built-in task");
-  command->add_option("--key", arguments->key, "This peer's secret key, from keygen")
-      ->capture_default_str();
-  command
-      ->add_option("--authorized", arguments->authorized, "The allow-list: one 'name key' a line")
-      ->capture_default_str();
+  add_identity(*command, *arguments);
   command->add_option(
       "--name", arguments->host.name,
       "Name of this peer in what it prints; default: the allow-list's, by which others call it");
   command->add_option("--folder", arguments->folder,
                       "Run folder: events, metrics, checkpoints; default: run.folder/NAME");
   command->add_option("--listen", arguments->host.listen,
-                      "HOST:PORT to listen on, port 0 for any; without it the peer only dials out");
+                      "HOST:PORT to listen on, port 0 for any; without it the peer only dials out, "
+                      "but one of a cohort without --join listens everywhere on any port");
   command->add_option("--advertise", arguments->host.advertise,
                       "HOST:PORT others dial, when it differs from --listen");
   command->add_option("--dial-from", arguments->host.dial_from,
@@ -51,8 +77,9 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
                       "auto, tls, plain or unix, whatever network.lane of the config says");
   command->add_option("--join", arguments->host.join,
                       "HOST:PORT or NAME@HOST:PORT of a running peer");
-  command->add_option("--shard", arguments->shard,
-                      "K/N: train on part K of N; default: the place in the allow-list");
+  command->add_option(
+      "--shard", arguments->shard,
+      "K/N: train on part K of N; default: the place in the allow-list, or the rank");
   command
       ->add_option("--wait-for", arguments->host.wait_for, "Begin when this many peers are there")
       ->capture_default_str();
@@ -62,7 +89,8 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
   command->footer(
       "If the reader of its output goes away, the peer goes on.\n\n"
       "Example:\n  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
-      "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000");
+      "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000\n"
+      "  srun -n 16 grapevine peer configs/fashion-mlp.toml --cohort cohort");
   command->callback([arguments, hooks] { exit_with(peer(*arguments, hooks)); });
 }
 

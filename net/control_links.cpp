@@ -479,6 +479,13 @@ void ControlLinks::join(const std::string& address) {
   impl_->joins.push_back(std::move(join));
 }
 
+void ControlLinks::dial(PeerId peer, const std::string& address) {
+  const auto found = impl_->links.find(peer);
+  if (found == impl_->links.end() || impl_->is_quarantined(peer)) return;
+  set_address(peer, address);
+  if (!found->second.dealer) impl_->open(peer, found->second);
+}
+
 void ControlLinks::set_address(PeerId peer, const std::string& address) {
   const auto found = impl_->links.find(peer);
   if (found == impl_->links.end() || found->second.address == address) return;

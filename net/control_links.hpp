@@ -80,6 +80,10 @@ class ControlLinks {
   /// Dials "host:port" or "name@host:port" until an authorised peer answers there, with back-off.
   void join(const std::string& address);
 
+  /// Tries for a while to reach a peer to which there is no link at an address that may be wrong.
+  /// Unlike with join(), failure is not reported. Ignores peers that are not authorised.
+  void dial(PeerId peer, const std::string& address);
+
   /// Sets where an authorised peer can be dialled (learnt from membership). An empty address
   /// forgets it.
   void set_address(PeerId peer, const std::string& address);

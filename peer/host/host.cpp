@@ -15,6 +15,7 @@
 #include "peer/config/task.hpp"
 #include "peer/host/folder_lock.hpp"
 #include "peer/host/network_options.hpp"
+#include "peer/host/rendezvous.hpp"
 #include "peer/host/run_format.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/host/settings_revision_file.hpp"
@@ -65,6 +66,11 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
   if (!options.guest_says) keep_small_memory(options.config.run.mode);
   if (const Problems problems = take_descriptors(); !problems.empty()) {
     return refuse(options, problems);
+  }
+  if (options.cohort) {
+    if (const Problems problems = open_rendezvous(options.cohort->rendezvous); !problems.empty()) {
+      return refuse(options, problems);
+    }
   }
   try {
     std::filesystem::create_directories(options.folder);

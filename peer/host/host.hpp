@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,12 @@ struct HostHooks {
 /// launcher and to its whole process group. A later one ends the process at once.
 inline constexpr std::chrono::seconds same_interrupt{1};
 
+/// What a peer of a cohort knows of its place; the allow-list holds all ranks in their order.
+struct CohortOptions {
+  std::size_t rank = 0;
+  std::filesystem::path rendezvous;  ///< Folder in which the ranks find each other's addresses.
+};
+
 /// The arguments of `grapevine peer`.
 struct HostOptions {
   Config config;
@@ -42,8 +49,9 @@ struct HostOptions {
   std::filesystem::path folder;  ///< This peer's run folder; created if missing.
   KeyPair identity;
   std::string name;
-  std::filesystem::path authorized_file;  ///< Read again on SIGHUP.
+  std::filesystem::path authorized_file;  ///< Read again on SIGHUP; empty: there is none.
   std::vector<AuthorizedPeer> authorized;
+  std::optional<CohortOptions> cohort;
   std::string listen;           ///< "host:port"; empty: dial out only.
   std::string advertise;        ///< The address that others dial; empty: the address listened on.
   std::string dial_from;        ///< Address our connections come from; empty: the system's choice.

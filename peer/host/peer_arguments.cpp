@@ -1,8 +1,11 @@
-// Reads keys and lists, and checks names, addresses and shards.
+// Reads keys, lists and cohorts, and checks names, addresses and shards.
 #include "peer/host/peer_arguments.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
@@ -10,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "net/cohort.hpp"
 #include "net/identity.hpp"
+#include "peer/host/engines.hpp"
 #include "peer/host/network_options.hpp"
 
 namespace gv {
@@ -85,6 +90,64 @@ Problems choose_lane(const std::string& given, NetworkConfig& network) {
   return {};
 }
 
+/// Reads the key and the allow-list.
+Problems take_keys(const PeerArguments& arguments, HostOptions& options) {
+  LoadedKeyPair key = load_key_pair(arguments.key);
+  options.identity = key.pair;
+  options.authorized_file = arguments.authorized;
+  LoadedAuthorizedPeers authorized = load_authorized_peers(arguments.authorized);
+  options.authorized = std::move(authorized.peers);
+  Problems problems = std::move(key.problems);
+  problems.insert(problems.end(), authorized.problems.begin(), authorized.problems.end());
+  return problems;
+}
+
+std::string host_name() {
+  std::array<char, 256> buffer{};
+  return ::gethostname(buffer.data(), buffer.size() - 1) == 0 ? buffer.data() : "";
+}
+
+/// Fills in where a peer of a cohort listens and what it dials, as far as that is not given. All
+/// peers have the same command line, so a contact may be the peer itself.
+Problems take_addresses(const CohortPlace& place, HostOptions& options) {
+  if (options.listen.empty() && options.join.empty()) options.listen = "0.0.0.0:0";
+  const std::string port = options.listen.substr(options.listen.rfind(':') + 1);
+  const bool is_fixed = !options.listen.empty() && port != "0";
+  if (options.join.empty() && !place.host.empty() && place.rank != 0 && is_fixed) {
+    options.join = {name_of_rank(0) + "@" + place.host + ":" + port};
+  }
+  if (options.advertise.empty() && is_any_interface(options.listen)) {
+    options.advertise = host_name() + ":0";
+    if (!is_address(host_name() + ":1")) {
+      return {{"--advertise", "the name of this machine is no name of a host",
+               "say with --advertise HOST:PORT what others should dial"}};
+    }
+  }
+  const std::string own = name_of_rank(place.rank) + "@";
+  std::erase_if(options.join, [&](const std::string& address) {
+    return address.starts_with(own) || address == options.advertise;
+  });
+  return {};
+}
+
+/// Finds the place in the cohort, and computes the keys of all its ranks.
+Problems take_cohort(const PeerArguments& arguments, HostOptions& options) {
+  LoadedCohortSecret loaded = load_cohort_secret(arguments.cohort);
+  Problems problems = std::move(loaded.problems);
+  CohortPlace place;
+  const Problems more =
+      find_place(read_engines(own_variables()), arguments.rank, arguments.ranks, place);
+  problems.insert(problems.end(), more.begin(), more.end());
+  if (!problems.empty()) return problems;
+  options.identity = key_pair_of_rank(loaded.secret, place.rank);
+  options.authorized = peers_of_cohort(loaded.secret, place.ranks);
+  options.cohort =
+      CohortOptions{.rank = place.rank,
+                    .rendezvous = arguments.rendezvous.empty() ? arguments.cohort + ".peers"
+                                                               : arguments.rendezvous};
+  return take_addresses(place, options);
+}
+
 }  // namespace
 
 Problem no_lane(const std::string& name) {
@@ -98,8 +161,14 @@ std::vector<std::string> command_line(const PeerArguments& arguments) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
   if (!host.config_path.empty()) words.push_back(host.config_path);
-  add("--key", arguments.key);
-  add("--authorized", arguments.authorized);
+  if (arguments.cohort.empty()) {
+    add("--key", arguments.key);
+    add("--authorized", arguments.authorized);
+  }
+  add("--cohort", arguments.cohort);
+  if (arguments.rank) add("--rank", std::to_string(*arguments.rank));
+  if (arguments.ranks) add("--ranks", std::to_string(*arguments.ranks));
+  add("--rendezvous", arguments.rendezvous);
   add("--name", host.name);
   add("--folder", arguments.folder);
   add("--listen", host.listen);
@@ -124,52 +193,49 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options, const Rea
   const auto add = [&](const Problems& more) {
     problems.insert(problems.end(), more.begin(), more.end());
   };
-  const std::optional<Shard> shard = parse_shard(arguments.shard);
+  const Problems of_keys =
+      arguments.cohort.empty() ? take_keys(arguments, options) : take_cohort(arguments, options);
+  std::optional<Shard> shard = parse_shard(arguments.shard);
+  if (arguments.shard.empty() && options.cohort) {
+    shard = Shard{.number = options.cohort->rank, .of = options.authorized.size()};
+  }
   ConfigOverrides overrides;
   if (shard) overrides.peers = shard->of;
   ParsedConfig parsed = read(options.config_path, overrides);
   add(parsed.problems);
   options.config = std::move(parsed.config);
   options.places = std::move(parsed.places);
-  LoadedKeyPair key = load_key_pair(arguments.key);
-  add(key.problems);
-  options.identity = key.pair;
-  options.authorized_file = arguments.authorized;
-  LoadedAuthorizedPeers authorized = load_authorized_peers(arguments.authorized);
-  add(authorized.problems);
+  add(of_keys);
 
   std::optional<std::size_t> position;
-  for (std::size_t i = 0; i < authorized.peers.size(); ++i) {
-    if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key)
-      position = i;
+  for (std::size_t i = 0; i < options.authorized.size(); ++i) {
+    if (options.authorized[i].key == options.identity.public_key) position = i;
   }
   if (!options.name.empty() && !is_peer_name(options.name)) {
     problems.push_back({"--name", "this is not a name",
                         "use 1 to 64 letters, digits, dots, dashes or underscores"});
   }
   if (options.name.empty()) {
-    options.name = position ? authorized.peers[*position].name
+    options.name = position ? options.authorized[*position].name
                             : to_string(peer_id(options.identity.public_key));
   }
-  options.authorized = std::move(authorized.peers);
-  if (!arguments.shard.empty()) {
-    if (shard) {
-      options.shard = shard->number;
-      options.config.run.peers = shard->of;
-    } else {
-      problems.push_back(
-          {"--shard", fmt::format("'{}' is not a shard", arguments.shard),
-           fmt::format("write K/N with K from 0 to N-1 and N at most {}, for example 0/4",
-                       run_peers_max)});
-    }
+  if (shard) {
+    options.shard = shard->number;
+    options.config.run.peers = shard->of;
+  } else if (!arguments.shard.empty()) {
+    problems.push_back(
+        {"--shard", fmt::format("'{}' is not a shard", arguments.shard),
+         fmt::format("write K/N with K from 0 to N-1 and N at most {}, for example 0/4",
+                     run_peers_max)});
   } else if (position) {
     options.shard = *position % options.config.run.peers;
-  } else if (key.problems.empty() && authorized.problems.empty()) {
+  } else if (of_keys.empty()) {
     problems.push_back({arguments.authorized, "this peer's own key is not in the allow-list",
                         "add it (its place decides the shard), or choose one with --shard K/N"});
   }
   add(address_problems(options.listen, options.advertise, options.join));
-  if (options.listen.empty() && options.join.empty()) {
+  const bool is_lost = !arguments.cohort.empty() && !of_keys.empty();
+  if (options.listen.empty() && options.join.empty() && !is_lost) {
     problems.push_back({"--listen", "neither --listen nor --join is given, so no peer can be met",
                         "give --listen HOST:PORT, --join HOST:PORT, or both"});
   }

@@ -1,7 +1,9 @@
 // Turns what a person says about one peer into the options of its host.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,13 @@ struct PeerArguments {
   HostOptions host;
   std::string key = "key";
   std::string authorized = "authorized_peers";
+  std::string cohort;  ///< File with a cohort's secret, in place of both; empty: no cohort.
+  std::optional<std::size_t> rank;   ///< In the cohort; unset: as the environment says.
+  std::optional<std::size_t> ranks;  ///< Their number; unset: as the environment says.
+  std::string rendezvous;            ///< Folder of addresses; empty: beside the cohort's file.
   std::string folder;
   std::string lane;   ///< Overrides the config's kind of lanes; empty: it does not.
-  std::string shard;  ///< "K/N"; empty: by the place in the allow-list.
+  std::string shard;  ///< "K/N"; empty: by the place in the allow-list, or the rank.
 };
 
 /// The words of a command `grapevine peer` with these arguments, after these two.

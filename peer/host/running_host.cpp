@@ -272,10 +272,14 @@ std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   if (options_.config.run.mode == ModeKind::allreduce) {
     agreed.emplace_back("numbers of the optimiser's state", std::to_string(state_));
   }
+  if (options_.cohort) {
+    agreed.emplace_back("ranks of the cohort", std::to_string(options_.authorized.size()));
+  }
   return agreed;
 }
 
 void Host::reload_authorized() {
+  if (options_.cohort) return;  // Its keys follow from the secret.
   LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
   if (loaded.problems.empty()) {
     loaded.problems = problems_of_change(options_.authorized_file.string(), options_.authorized,
@@ -341,7 +345,8 @@ std::size_t Host::others() const {
 
 /// Returns true while this peer may still find out that it was started with the wrong settings.
 bool Host::is_newcomer() const {
-  return !options_.join.empty() && now().time_since_epoch() <= join_deadline;
+  const bool joins_others = !options_.join.empty() || cohort_;
+  return joins_others && now().time_since_epoch() <= join_deadline;
 }
 
 /// Returns why a newcomer should end; empty if it may go on. A single peer with other settings may
@@ -358,7 +363,8 @@ Problems Host::problems_of_joining() const {
                          differ + contacts_.size()),
              "give every peer of a run the same settings"}};
   }
-  const bool alone = contacts_.empty() && !options_.join.empty() && !options_.resume;
+  const bool joins_others = !options_.join.empty() || cohort_;
+  const bool alone = contacts_.empty() && joins_others && !options_.resume;
   if (!alone || is_newcomer() || node_->mode().step() > 0) return {};
   if (differ > 0) {
     return {{"settings",
@@ -366,6 +372,7 @@ Problems Host::problems_of_joining() const {
                          seconds(join_deadline)),
              "give every peer of a run the same settings"}};
   }
+  if (cohort_) return {};  // The others may still be waiting for their machines.
   return {{"--join",
            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
            "check the address, that the peer there runs, and that each side's allow-list has the "
@@ -379,6 +386,7 @@ void Host::every_second() {
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }
   sync_addresses();
+  if (cohort_) meet_cohort();
   const Report current = report();
   if (now() >= next_report_) {
     next_report_ = now() + from_seconds(options_.config.metrics.every_s);
@@ -419,6 +427,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   make_node(point);
   start_worker(std::move(point.replica));
   open_socket();
+  if (options_.cohort && others() > 0) open_rendezvous();
   if (!is_guest()) {
     signals_.emplace(io_, SIGINT, SIGTERM, SIGHUP);
     wait_for_signal();
@@ -434,6 +443,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
 
   stop_learner();
   worker_.reset();
+  if (cohort_) cohort_->rendezvous.withdraw();
   write_result();
   return exit_code_;
 }
@@ -447,7 +457,7 @@ bool Host::join_others() {
     control_->join(member.name + "@" + member.address);
     cached_[member.id] = member;
   }
-  return !options_.join.empty() || !cached.empty();
+  return !options_.join.empty() || !cached.empty() || cohort_;
 }
 
 /// Pins our threads, unless other programs compute: then the system places them better.

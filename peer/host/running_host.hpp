@@ -18,6 +18,7 @@
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
 #include "net/key_signer.hpp"
+#include "net/rate_limit.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/adaptive_spin_wait.hpp"
 #include "peer/host/event_log.hpp"
@@ -26,6 +27,7 @@
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/processors.hpp"
 #include "peer/host/reading_thread.hpp"
+#include "peer/host/rendezvous.hpp"
 #include "peer/host/report.hpp"
 #include "peer/host/settings_revision_file.hpp"
 #include "peer/host/worker.hpp"
@@ -58,6 +60,14 @@ class Host {
     std::string why;
   };
 
+  /// How the peers of a cohort meet.
+  struct Cohort {
+    Rendezvous rendezvous;
+    Time next_look{};
+    Time next_waiting_line{};
+    RateLimit dials;  ///< Of addresses from the rendezvous.
+  };
+
   Time now() const {
     return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began_));
   }
@@ -88,6 +98,8 @@ class Host {
   void start_worker(std::unique_ptr<Replica> replica);
   void open_socket();
   bool join_others();
+  void open_rendezvous();
+  void meet_cohort();
 
   void carry_out(NodeEffects& effects);
   void note(const Fact& fact);
@@ -145,6 +157,7 @@ class Host {
   asio::steady_timer second_{io_};
   std::optional<asio::signal_set> signals_;  ///< Empty in another program.
   Armed armed_;
+  std::optional<Cohort> cohort_;  ///< Set for a peer of a cohort with others.
   MemberCache cache_;
   std::map<PeerId, Member> cached_;           ///< Peers in the cache file.
   std::map<PeerId, Quarantine> quarantined_;  ///< Includes past ones, until the peer's next.

@@ -162,6 +162,14 @@ PeerArguments arguments_of(const gv_options& given, Problems& problems) {
   arguments.key = text_or(given.key, arguments.key);
   arguments.authorized = text_or(given.authorized, arguments.authorized);
   arguments.folder = text_or(given.folder, arguments.folder);
+  arguments.cohort = text_or(given.cohort, "");
+  if (given.has_rank != 0) arguments.rank = given.rank;
+  if (given.ranks > 0) arguments.ranks = given.ranks;
+  arguments.rendezvous = text_or(given.rendezvous, "");
+  if (given.cohort != nullptr && (given.key != nullptr || given.authorized != nullptr)) {
+    throw std::invalid_argument(
+        "gv_options: `cohort` takes the place of `key` and `authorized`: give it alone");
+  }
   arguments.shard = text_or(given.shard, arguments.shard);
   return arguments;
 }

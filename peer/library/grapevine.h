@@ -83,12 +83,17 @@ typedef struct gv_options {
   const char* advertise;  /* "HOST:PORT" that others dial; NULL: the address listened on. */
   const char* const* join; /* Addresses of running peers. */
   size_t joins;            /* Their number. */
-  const char* shard;       /* "K/N"; NULL: by the place in the allow-list. */
+  const char* shard;       /* "K/N"; NULL: by the place in the allow-list, or the rank. */
   uint64_t wait_for;       /* Begin when this many peers are there; 0: as the config says. */
   uint64_t samples;        /* Size of this peer's data, which may be its weight; 0: not known. */
   uint64_t all_samples;    /* Of all peers' data, for a budget in epochs; 0: not known. */
   double patience_s;       /* A call waits this long at most, then GV_PENDING; 0: for ever. */
   uint32_t resume;         /* Not 0: go on from the newest checkpoint in the folder. */
+  uint32_t has_rank;       /* Not 0: `rank` is given. */
+  const char* cohort;      /* File with a cohort's secret, in place of `key` and `authorized`; NULL: none. */
+  uint64_t rank;           /* In the cohort, if `has_rank`; else as the environment says. */
+  uint64_t ranks;          /* Their number; 0: as the environment says. */
+  const char* rendezvous;  /* Folder where ranks find each other; NULL: beside the cohort's file. */
 } gv_options;
 
 /* What a call has found out. */

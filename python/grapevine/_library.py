@@ -64,6 +64,11 @@ class Options(ctypes.Structure):
         ("all_samples", c_uint64),
         ("patience_s", c_double),
         ("resume", c_uint32),
+        ("has_rank", c_uint32),
+        ("cohort", c_char_p),
+        ("rank", c_uint64),
+        ("ranks", c_uint64),
+        ("rendezvous", c_char_p),
     ]
 
 

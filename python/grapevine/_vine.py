@@ -309,6 +309,10 @@ def join(
     algorithm: Optional[str] = None,
     key: Union[str, os.PathLike[str], None] = None,
     authorized: Union[str, os.PathLike[str], None] = None,
+    cohort: Union[str, os.PathLike[str], None] = None,
+    rank: Optional[int] = None,
+    ranks: int = 0,
+    rendezvous: Union[str, os.PathLike[str], None] = None,
     name: Optional[str] = None,
     folder: Union[str, os.PathLike[str], None] = None,
     listen: Optional[str] = None,
@@ -330,10 +334,14 @@ def join(
     lockstep, to newcomers; of arrays `state` names further ones. `algorithm` is a name from
     `grapevine algorithms`. The other arguments are those of `grapevine peer`, and settings are
     written `section__key=value`, for example `gossip__period_steps=8`. `samples` is the size of
-    this peer's data and `all_samples` that of all peers', which a budget in epochs needs.
+    this peer's data and `all_samples` that of all peers', which a budget in epochs needs. With
+    `cohort`, the file of a cohort's secret, `rank` and `ranks` are as torchrun, Slurm, MPI or
+    Kubernetes say where they are not given.
 
     Raises Refused, Unreachable or Failed, whose texts say what to do.
     """
+    if cohort is None and (rank is not None or ranks or rendezvous is not None):
+        raise TypeError("join() takes rank, ranks and rendezvous only together with cohort")
     model = _model_of(tensors, optimizer, state)
     given = TensorList(model.mean, model.buffers, model.state)
     addresses = (ctypes.c_char_p * max(1, len(join)))(*[one.encode() for one in join])
@@ -355,6 +363,11 @@ def join(
         all_samples=all_samples,
         patience_s=_PATIENCE_S,
         resume=int(resume),
+        has_rank=int(rank is not None),
+        cohort=_path(cohort),
+        rank=rank or 0,
+        ranks=ranks,
+        rendezvous=_path(rendezvous),
     )
     handle = ctypes.c_void_p()
     vine = None

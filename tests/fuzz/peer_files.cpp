@@ -1,4 +1,4 @@
-// The targets `member_cache` and `settings_revision`: files in the folder of a peer.
+// The targets `member_cache`, `settings_revision` and `rendezvous`: files in folders of peers.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +11,7 @@
 #include "net/roster.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "peer/host/member_cache.hpp"
+#include "peer/host/rendezvous.hpp"
 #include "peer/host/settings_revision_file.hpp"
 #include "tests/fuzz/scratch.hpp"
 #include "tests/fuzz/target.hpp"
@@ -88,8 +89,30 @@ std::vector<Bytes> settings_revision_seeds() {
           bytes_of("7\n")};
 }
 
+// ---- Addresses of the ranks of a cohort ----
+
+PeerId announcer() { return peer_id(key_of(2)); }
+
+void feed_rendezvous(std::span<const std::byte> bytes) {
+  const auto read = announcement_in(text_of(bytes), announcer(), signer_of(announcer()));
+  if (!read) return;
+  check(is_address(read->address), "only addresses are dialled");
+  check(read->id == announcer(), "an announcement is by the rank whose file it is in");
+}
+
+std::vector<Bytes> rendezvous_seeds() {
+  const std::string line = announcement_text(
+      {.id = announcer(), .address = "host:7000", .session = 17, .incarnation = 2},
+      signer_of(announcer()));
+  return {bytes_of(line), bytes_of(line.substr(0, line.size() - 5) + "\n"),
+          bytes_of("h:0 1 1 00\n")};
+}
+
 }  // namespace
 
+Target rendezvous_target() {
+  return {.name = "rendezvous", .feed = feed_rendezvous, .seeds = rendezvous_seeds};
+}
 Target member_cache_target() {
   return {.name = "member_cache", .feed = feed_member_cache, .seeds = member_cache_seeds};
 }

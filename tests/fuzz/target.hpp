@@ -45,6 +45,7 @@ Target archive_target();
 Target allow_list_target();
 Target member_cache_target();
 Target settings_revision_target();
+Target rendezvous_target();
 
 /// All targets.
 std::vector<Target> targets();

@@ -8,7 +8,8 @@ std::vector<Target> targets() {
           safetensors_target(), config_target(),       scenario_target(),
           csv_target(),         idx_target(),          cifar_target(),
           pickle_target(),      npy_target(),          archive_target(),
-          allow_list_target(),  member_cache_target(), settings_revision_target()};
+          allow_list_target(),  member_cache_target(), settings_revision_target(),
+          rendezvous_target()};
 }
 
 }  // namespace gv::fuzz

@@ -3,7 +3,7 @@
 Peer i of n sees the coordinates k with k mod n = i. So no peer alone finds the optimum, which is 1
 at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
 
-    python3 quadratic.py CONFIG [--steps-s SECONDS] [--fail-at STEP]
+    python3 quadratic.py CONFIG [--steps-s SECONDS] [--fail-at STEP] [--cohort FILE]
 """
 
 import argparse
@@ -27,12 +27,18 @@ def main():
     parser.add_argument("config")
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--fail-at", type=int, default=0)
+    parser.add_argument("--cohort")
     arguments = parser.parse_args()
-    part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
+    if arguments.cohort:
+        part, parts = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        given = {"cohort": arguments.cohort, "listen": "127.0.0.1:0"}
+    else:
+        part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
+        given = {}
 
     x = array.array("f", [0.0] * DIMENSION)
     gradient = array.array("f", [0.0] * DIMENSION)
-    vine = grapevine.join(arguments.config, {"x": x})
+    vine = grapevine.join(arguments.config, {"x": x}, **given)
 
     def slope():
         loss = 0.0

@@ -1,0 +1,72 @@
+// How a running peer meets the other ranks of its cohort.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/cohort.hpp"
+#include "peer/host/running_host.hpp"
+
+namespace gv {
+namespace {
+
+/// Pause between looks of a peer that has met another: it then only finds ranks of which no member
+/// has heard.
+constexpr Duration look_pause = std::chrono::seconds(10);
+
+/// A peer that has met no other says so after the first, and again after each second.
+constexpr Time first_waiting_line{std::chrono::seconds(3)};
+constexpr Duration waiting_line_pause = std::chrono::seconds(60);
+
+/// Addresses from the rendezvous may be stale, and each costs a socket for a minute.
+constexpr RateLimit::Options dials_allowed{.per_second = 1, .burst = 16};
+
+}  // namespace
+
+void Host::open_rendezvous() {
+  std::vector<PeerId> ranks;
+  for (const AuthorizedPeer& peer : options_.authorized) ranks.push_back(peer_id(peer.key));
+  cohort_.emplace(Cohort{.rendezvous = Rendezvous({.folder = options_.cohort->rendezvous,
+                                                   .rank = options_.cohort->rank,
+                                                   .peers = std::move(ranks),
+                                                   .address = control_->advertised(),
+                                                   .session = session_},
+                                                  signer_),
+                         .next_waiting_line = first_waiting_line,
+                         .dials = RateLimit(dials_allowed)});
+}
+
+/// Dials ranks of the cohort that no member knows, ends if another process has our rank, and says
+/// for what a peer waits that is alone.
+void Host::meet_cohort() {
+  const bool is_alone = contacts_.empty();
+  if (!is_alone && now() < cohort_->next_look) return;
+  cohort_->next_look = now() + look_pause;
+  const Rendezvous::Look look = cohort_->rendezvous.look([this](PeerId peer) {
+    return contacts_.contains(peer) || node_->membership().find(peer) != nullptr;
+  });
+  for (const Rendezvous::Found& found : look.others) {
+    if (cohort_->dials.take(now())) control_->dial(found.peer, found.address);
+  }
+  const std::string rank = name_of_rank(options_.cohort->rank);
+  if (!look.taken_at.empty()) {
+    warn(
+        fmt::format("{}: another process has taken this rank, at {}; start each rank once, with "
+                    "--rank R or by an engine that `grapevine env` recognises",
+                    rank, look.taken_at));
+    exit_code_ = 2;
+    io_.stop();
+  } else if (is_alone && now() >= cohort_->next_waiting_line && !is_guest()) {
+    cohort_->next_waiting_line = now() + waiting_line_pause;
+    warn(fmt::format(
+        "{} has met none of the {} other ranks yet: in {} there {} of them; it begins "
+        "alone after {:.0f} s (run.wait_max_s) and goes on looking",
+        rank, others(), options_.cohort->rendezvous.string(),
+        look.others.size() == 1 ? "is the address of one"
+                                : fmt::format("are the addresses of {}", look.others.size()),
+        seconds(options_.config.run.wait_max)));
+  }
+}
+
+}  // namespace gv
