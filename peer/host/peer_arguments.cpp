@@ -2,6 +2,7 @@
 #include "peer/host/peer_arguments.hpp"
 
 #include <fmt/format.h>
+#include <sodium.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -141,6 +142,7 @@ Problems take_cohort(const PeerArguments& arguments, HostOptions& options) {
   if (!problems.empty()) return problems;
   options.identity = key_pair_of_rank(loaded.secret, place.rank);
   options.authorized = peers_of_cohort(loaded.secret, place.ranks);
+  sodium_memzero(loaded.secret.data(), loaded.secret.size());
   options.cohort =
       CohortOptions{.rank = place.rank,
                     .rendezvous = arguments.rendezvous.empty() ? arguments.cohort + ".peers"
