@@ -21,6 +21,7 @@ void add_env(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
+void add_explain(CLI::App& app);
 void add_keygen(CLI::App& app);
 /// Adds `grapevine launch`. `program` are the words behind `--`.
 void add_launch(CLI::App& app, const std::vector<std::string>& program);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "cli/exit_codes.hpp"
 #include "sim/virtual/draw.hpp"
 
 namespace gv {
@@ -17,16 +18,11 @@ struct SwarmOptions {
   std::function<DrawnWorld(std::uint64_t seed)> draw = draw_world;
 };
 
-/// Exit codes of a swarm.
-inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
-inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the heal.
-inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
-
 /// Runs one world and prints its result. Returns the same codes as run_swarm().
 int check_world(const DrawnWorld& world, bool trace);
 
 /// Runs drawn worlds until one fails or all are done, and prints the result. Returns 0 or one of
-/// the exit codes above.
+/// the exit codes of drawn worlds.
 int run_swarm(const SwarmOptions& options);
 
 }  // namespace gv

@@ -50,7 +50,7 @@ FactText text(const MemberRefuted&) {
 }
 FactText text(const MemberDead& f) {
   return {.info = {"member_dead", "{peer} is dead; {view} peers are left",
-                   "It did not answer for the suspicion time. Training goes on without it.",
+                   "It did not answer for the suspicion time. The others train on without it.",
                    "Start the peer again with --resume if it was not meant to end."},
           .numbers = numbers("view", f.view)};
 }
@@ -77,23 +77,26 @@ FactText text(const SelfRefuted& f) {
       .numbers = numbers("incarnation", f.incarnation)};
 }
 FactText text(const MessageRefused&) {
-  return {.info = {
-              "message_refused", "a message of {peer} is refused: {reason}",
-              "Only peers on the allow-list are heard, and only what a peer has signed is believed "
-              "in its name.",
-              ""}};
+  return {.info = {"message_refused", "a message of {peer} is refused: {reason}",
+                   "Only peers on the allow-list are heard, and only what a peer has signed is "
+                   "believed in its name. The message changes nothing.",
+                   ""}};
 }
 FactText text(const OfferRefused&) {
   return {.info = {"offer_refused", "an exchange that {peer} offered is refused: {reason}",
-                   "Reason `busy` is ordinary: one exchange at a time.", ""}};
+                   "The offering peer trains on and meets another partner. Reason `busy` is "
+                   "ordinary: one exchange at a time.",
+                   ""}};
 }
 FactText text(const ExchangeRefused&) {
   return {.info = {"exchange_refused", "{peer} refuses an exchange: {reason}",
-                   "Reason `busy` is ordinary: one exchange at a time.", ""}};
+                   "This peer trains on and meets another partner. Reason `busy` is ordinary: one "
+                   "exchange at a time.",
+                   ""}};
 }
 FactText text(const ExchangeAborted&) {
   return {.info = {"exchange_aborted", "the exchange with {peer} is given up: {reason}",
-                   "Neither side has changed its model.", ""}};
+                   "Neither side has changed its model. Both train on and meet others.", ""}};
 }
 FactText text(const ExchangeUndecided&) {
   return {.info = {"exchange_undecided",
@@ -123,13 +126,16 @@ FactText text(const ModelRefused& f) {
           .numbers = numbers("norm", f.norm)};
 }
 FactText text(const PeerQuarantined& f) {
-  return {
-      .info = {"peer_quarantined", "no exchanges with {peer} for {seconds} s: {reason}",
-               "It has sent several bad models in a row.", "Look at the training of that peer."},
-      .numbers = numbers("seconds", f.seconds)};
+  return {.info = {"peer_quarantined", "no exchanges with {peer} for {seconds} s: {reason}",
+                   "It has sent several bad models in a row. Other peers judge it for themselves.",
+                   "Look at the training of that peer."},
+          .numbers = numbers("seconds", f.seconds)};
 }
 FactText text(const FetchAsked&) {
-  return {.info = {"fetch_asked", "a model is asked of {peer}", "", ""}};
+  return {.info = {"fetch_asked", "a model is asked of {peer}",
+                   "This peer is new or far behind. The other one sends its model or refuses; then "
+                   "another source is asked.",
+                   ""}};
 }
 FactText text(const FetchResumed& f) {
   return {.info = {"fetch_resumed", "the download goes on from {peer} at byte {bytes_received}",
@@ -137,16 +143,20 @@ FactText text(const FetchResumed& f) {
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const ModelFetched& f) {
-  return {.info = {"model_fetched", "the model of {peer} at step {step} has arrived", "", ""},
+  return {.info = {"model_fetched", "the model of {peer} at step {step} has arrived",
+                   "This peer trains on from it. Its source has only sent a copy.", ""},
           .numbers = numbers("step", f.step, "bytes", f.bytes)};
 }
 FactText text(const ModelServed& f) {
-  return {.info = {"model_served", "our model at step {step} goes to {peer}", "", ""},
+  return {.info = {"model_served", "our model at step {step} goes to {peer}",
+                   "A newcomer, or a peer that fell behind, trains on from a copy of it. Ours does "
+                   "not change.",
+                   ""},
           .numbers = numbers("step", f.step)};
 }
 FactText text(const FetchRefused&) {
   return {.info = {"fetch_refused", "{peer} asked for our model and is refused: {reason}",
-                   "It asks another peer.", ""}};
+                   "Its download goes on with another peer.", ""}};
 }
 FactText text(const FetchSourceLost& f) {
   return {.info = {"fetch_source_lost", "the download from {peer} ended early: {reason}",
@@ -160,7 +170,10 @@ FactText text(const FetchFailed&) {
       .detail = "no peer had a model to give"};
 }
 FactText text(const TrainingBegan& f) {
-  return {.info = {"training_began", "training begins at step {step} with {peers} peers", "", ""},
+  return {.info = {"training_began", "training begins at step {step} with {peers} peers",
+                   "Enough peers are there, or run.wait_max_s is over. Peers that come later join "
+                   "the training.",
+                   ""},
           .numbers = numbers("step", f.step, "peers", f.peers)};
 }
 FactText text(const BudgetDone& f) {
@@ -202,9 +215,12 @@ FactText text(const FinaleMissed&) {
                    "Take the model of another peer, or raise run.linger_s."}};
 }
 FactText text(const CatchingUp& f) {
-  return {.info = {"catching_up",
-                   "this peer is far behind at step {step} and downloads a newer model", "", ""},
-          .numbers = numbers("step", f.step)};
+  return {
+      .info = {"catching_up", "this peer is far behind at step {step} and downloads a newer model",
+               "This peer was stopped or cut off for long. The others train on meanwhile, and one "
+               "of them sends its model.",
+               ""},
+      .numbers = numbers("step", f.step)};
 }
 FactText text(const TopologyUnfit& f) {
   return {.info = {"topology_unfit", "the topology does not fit {peers} peers",
@@ -212,7 +228,8 @@ FactText text(const TopologyUnfit& f) {
           .numbers = numbers("peers", f.peers)};
 }
 FactText text(const TopologyFits& f) {
-  return {.info = {"topology_fits", "the topology fits {peers} peers", "", ""},
+  return {.info = {"topology_fits", "the topology fits {peers} peers",
+                   "Partners are neighbours in the topology again.", ""},
           .numbers = numbers("peers", f.peers)};
 }
 FactText text(const Exploited& f) {
@@ -235,22 +252,28 @@ FactText text(const GenerationEnded&) {
                    "A peer of it was lost or is missing something; a ballot follows.", ""}};
 }
 FactText text(const CollectiveResumed& f) {
-  return {.info = {"collective_resumed",
-                   "{peers} peers go on at step {step}, {seconds_lost} s after an interruption", "",
-                   ""},
-          .numbers = numbers("seconds_lost", f.seconds_lost, "lost", f.lost, "peers", f.peers,
-                             "step", f.step)};
+  return {
+      .info =
+          {"collective_resumed",
+           "{peers} peers go on at step {step}, {seconds_lost} s after an interruption",
+           "The others of the generation have agreed to go on without the peers that were lost.",
+           "Start the lost peers again with --resume if they were not meant to end."},
+      .numbers = numbers("seconds_lost", f.seconds_lost, "lost", f.lost, "peers", f.peers, "step",
+                         f.step)};
 }
 FactText text(const StateAdopted& f) {
-  return {.info = {"state_adopted", "the state of {peer} at step {step} replaces ours", "", ""},
+  return {.info = {"state_adopted", "the state of {peer} at step {step} replaces ours",
+                   "This peer was behind the others, or had other values than most of them. Now it "
+                   "has the same model as they.",
+                   ""},
           .numbers = numbers("step", f.step)};
 }
 FactText text(const ModelsDiffer& f) {
   return {
-      .info =
-          {"models_differ", "the model of {peer} differs from the majority's at step {step}",
-           "Bad memory, or bytes corrupted on the way. The peer downloads the majority's model.",
-           "Test the memory of that machine if it happens again."},
+      .info = {"models_differ", "the model of {peer} differs from the majority's at step {step}",
+               "That peer has bad memory, or bytes were corrupted on the way. It downloads the "
+               "majority's model.",
+               "Test the memory of that machine if it happens again."},
       .numbers = numbers("step", f.step)};
 }
 FactText text(const SumRefused&) {
@@ -269,12 +292,18 @@ FactText text(const GradientNotFinite& f) {
           .numbers = numbers("step", f.step)};
 }
 FactText text(const AlgorithmSwitched& f) {
-  return {.info = {"algorithm_switched", "from step {step} on all peers use: {detail}", "", ""},
+  return {.info = {"algorithm_switched", "from step {step} on all peers use: {detail}",
+                   "The peers have agreed on this step, so all of them begin with the new settings "
+                   "at once.",
+                   ""},
           .detail = f.settings,
           .numbers = numbers("settings_revision", f.settings_revision, "step", f.step)};
 }
 FactText text(const StageAdopted& f) {
-  return {.info = {"stage_adopted", "this peer carries stage {stage} from step {step} on", "", ""},
+  return {.info = {"stage_adopted", "this peer carries stage {stage} from step {step} on",
+                   "A stage had too few carriers, or the work was dealt out again. The others send "
+                   "their passes for this stage here.",
+                   ""},
           .numbers = numbers("stage", f.stage, "step", f.step)};
 }
 FactText text(const RolledBack& f) {
@@ -293,10 +322,16 @@ FactText text(const StageLost&) {
           .detail = "no peer has all stages of a model"};
 }
 FactText text(const LaneOpened& f) {
-  return {.info = {"lane_opened", "a lane to {peer} is open ({detail})", "", ""}, .detail = f.kind};
+  return {
+      .info = {"lane_opened", "a lane to {peer} is open ({detail})",
+               "Models and gradients travel between the two over it. In brackets is its kind.", ""},
+      .detail = f.kind};
 }
 FactText text(const LaneClosed&) {
-  return {.info = {"lane_closed", "{peer} has closed its lane", "", ""},
+  return {.info = {"lane_closed", "{peer} has closed its lane",
+                   "It was idle, its place was needed, or the peer has ended. A new one is opened "
+                   "when there is something to send.",
+                   ""},
           .detail = "by the partner"};
 }
 FactText text(const LaneLost&) {
@@ -306,7 +341,9 @@ FactText text(const LaneLost&) {
 }
 FactText text(const LaneRefused&) {
   return {
-      .info = {"lane_refused", "no lane to {peer}: neither side could dial the other", "",
+      .info = {"lane_refused", "no lane to {peer}: neither side could dial the other",
+               "Without a lane the two send each other no models. Both go on with other peers, and "
+               "try again later.",
                "Give one of the two an address that the other can reach (--listen, --advertise)."},
       .reason = Reason::unreachable,
       .detail = "neither side could dial the other"};
@@ -317,14 +354,17 @@ FactText text(const LaneListenFailed&) {
 }
 FactText text(const LinkRefused& f) {
   return {.info = {"link_refused", "a link is refused: {detail}",
-                   "A stranger, or a peer that is not on the allow-list.",
+                   "A connection came from a stranger, from a peer that is not on the allow-list, "
+                   "or with bytes that are no message. Nothing of it is read further, and the "
+                   "training does not notice it.",
                    "Add its key to authorized_peers if it should take part."},
           .reason = Reason::unknown_peer,
           .numbers = numbers("refused", f.refused)};
 }
 FactText text(const HelloRefused& f) {
   return {.info = {"hello_refused", "{peer} has other settings: {detail}",
-                   "Peers train together only with equal settings.",
+                   "Peers train together only with equal settings. Each of the two goes on with "
+                   "the peers that agree with it.",
                    "give every peer of a run the same settings"},
           .reason = Reason::unknown_layout,
           .detail = f.difference};
@@ -332,21 +372,30 @@ FactText text(const HelloRefused& f) {
 FactText text(const JoinFailed&) {
   return {
       .info = {
-          "join_failed", "no peer with an authorised key answers at {detail} yet; still trying", "",
+          "join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
+          "The peer there is not up yet, cannot be reached, or one of the two does not have the "
+          "other's key. This peer tries on, and the others notice nothing.",
           "Check the address, and that each side has the other's key in its authorized_peers."}};
 }
 FactText text(const NotReachable&) {
-  return {.info = {"not_reachable", "no peer could dial this peer back at {detail}", "",
+  return {.info = {"not_reachable", "no peer could dial this peer back at {detail}",
+                   "The others answer over the connections that this peer has opened. It has no "
+                   "link with a peer that cannot be dialled either.",
                    "advertise an address the others can reach with --advertise HOST:PORT, or leave "
                    "--listen out to dial out only"},
           .reason = Reason::unreachable};
 }
 FactText text(const KeyUsedTwice&) {
-  return {.info = {"key_used_twice", "two processes take turns with the key of {peer}", "",
+  return {.info = {"key_used_twice", "two processes take turns with the key of {peer}",
+                   "Each of the two looks like the other one started again, so exchanges with "
+                   "either are cut off again and again.",
                    "stop one of them, or give it a key of its own"}};
 }
 FactText text(const FrameNotSent&) {
-  return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}", "", ""}};
+  return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}",
+                   "It was too long or could not be encoded. The link stays, and the other peer "
+                   "gets later messages.",
+                   "Report it with this line of the log: a sound program makes no such message."}};
 }
 FactText text(const UnsoundMessage& f) {
   return {.info = {"unsound_message", "{peer} sent what cannot be right: {detail}",
@@ -381,14 +430,21 @@ FactText text(const EventsLost& f) {
           .numbers = numbers("lines", f.lines)};
 }
 FactText text(const AllowListRead&) {
-  return {.info = {"allow_list_read", "the allow-list was read again", "", ""}};
+  return {
+      .info = {
+          "allow_list_read", "the allow-list was read again",
+          "Peers that are new on it may join now. Links of those that are gone from it are cut.",
+          ""}};
 }
 FactText text(const AllowListRefused&) {
   return {.info = {"allow_list_refused", "the allow-list was not read: {detail}",
                    "The one before stays in force.", "Correct the file and send SIGHUP again."}};
 }
 FactText text(const Resumed& f) {
-  return {.info = {"resumed", "the run resumes at step {step} from {detail}", "", ""},
+  return {.info = {"resumed", "the run resumes at step {step} from {detail}",
+                   "The peer takes its model and its optimiser's state from there. If the others "
+                   "are far ahead, it downloads a newer model.",
+                   ""},
           .detail = f.from,
           .numbers = numbers("step", f.step, "stages", f.stages)};
 }
@@ -417,7 +473,9 @@ FactText text(const SettingsRevisionNotWritten&) {
                    "Free some space on that disk, or make the folder writable."}};
 }
 FactText text(const SwitchRefused&) {
-  return {.info = {"switch_refused", "a switch of settings is refused: {detail}", "", ""}};
+  return {.info = {"switch_refused", "a switch of settings is refused: {detail}",
+                   "This peer keeps its settings, and the others are not asked.",
+                   "Correct the settings, and switch again."}};
 }
 
 template <std::size_t... I>

@@ -1,6 +1,7 @@
 // Names, texts and values of facts.
 #include "peer/node/facts.hpp"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cctype>
@@ -9,6 +10,9 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "peer/node/reasons.hpp"
 
 namespace gv {
 namespace {
@@ -38,7 +42,8 @@ std::string events_page() {
       "# Events\n\nEach line of a run's `events.jsonl` is one of these. `t` is in seconds since "
       "the "
       "start; `peer` and\n`name` tell the other peer, `reason` why something was refused or given "
-      "up, `detail` the rest.\n\n| event | sentence | meaning | remedy | figures "
+      "up, `detail` the rest.\n`grapevine explain EVENT` and `grapevine explain REASON` print these "
+      "texts.\n\n| event | sentence | meaning | remedy | figures "
       "|\n|---|---|---|---"
       "|---|\n";
   for (const Fact& fact : all_facts) {
@@ -50,6 +55,13 @@ std::string events_page() {
     page += "| `" + std::string(text.info.name) + "` | " + std::string(text.info.sentence) + " | " +
             std::string(text.info.meaning) + " | " + std::string(text.info.remedy) + " | " +
             figures + " |\n";
+  }
+  page +=
+      "\n## Reasons\n\n`reason` in an event is one of these.\n\n| reason | sentence | meaning | "
+      "remedy |\n|---|---|---|---|\n";
+  for (const ReasonInfo& info : reason_infos()) {
+    page += "| `" + std::string(to_string(info.reason)) + "` | " + std::string(info.sentence) +
+            " | " + std::string(info.meaning) + " | " + std::string(info.remedy) + " |\n";
   }
   return page;
 }
@@ -75,6 +87,21 @@ TEST_CASE("every sentence is complete once its values are known", "[unit]") {
     const std::string said = sentence(text, peer_seven);
     CHECK(said.find_first_of("{}?") == std::string::npos);
   }
+}
+
+TEST_CASE("every reason of a refusal has its texts, under the name that logs use", "[unit]") {
+  std::vector<Reason> explained;
+  for (const ReasonInfo& info : reason_infos()) {
+    explained.push_back(info.reason);
+    std::string in_logs(info.name);
+    std::ranges::replace(in_logs, '_', ' ');
+    CHECK(in_logs == to_string(info.reason));
+  }
+  std::vector<Reason> sent;
+  for (int i = 1; i <= static_cast<int>(last_value(Reason{})); ++i) {
+    sent.push_back(static_cast<Reason>(i));
+  }
+  CHECK(explained == sent);
 }
 
 TEST_CASE("a sentence names the peer and the figures", "[unit]") {

@@ -1,0 +1,49 @@
+// Every exit code's sentence, meaning and remedy.
+#include "cli/exit_codes.hpp"
+
+#include <array>
+
+namespace gv {
+namespace {
+
+constexpr std::array exit_code_texts{
+    ExitCodeInfo{exit_clean, "the command ended cleanly",
+                 "A peer has finished its training or left in order, and has saved its model. The "
+                 "others have heard its farewell. Of `launch`: all peers ended so. Of `doctor`: "
+                 "nothing is wrong that keeps a peer from training.",
+                 ""},
+    ExitCodeInfo{exit_failed, "the machine or a peer failed",
+                 "A port was taken, a folder could not be written to, or training could not go on. "
+                 "Of `launch`: at least one peer did not end cleanly. Of `switch`: the swarm has "
+                 "not agreed in time. Of `doctor`: at least one line is an error. The other peers "
+                 "of a swarm train on.",
+                 "Read the last line on standard error and the end of events.jsonl, remove the "
+                 "cause, and start the peer again with --resume."},
+    ExitCodeInfo{exit_refused, "something has to be corrected first",
+                 "An argument, a config, a key, an allow-list or a data file is wrong, or no peer "
+                 "to join was found, or its settings differ. Other peers have noticed at most a "
+                 "link that they refused.",
+                 "Correct what each line on standard error names, and run the command again."},
+    ExitCodeInfo{swarm_unsafe, "an invariant was broken in a virtual world",
+                 "Only `sim --swarm` and `sim --check` end so: peers did what must never happen, "
+                 "which is a fault of the program. No real peer is concerned.",
+                 "Report the seed and the commit that were printed; the printed command repeats "
+                 "it."},
+    ExitCodeInfo{swarm_stuck, "a virtual world did not recover after it was healed",
+                 "Only `sim --swarm` and `sim --check` end so: nothing forbidden happened, but "
+                 "training did not go on, which is a fault of the program. No real peer is "
+                 "concerned.",
+                 "Report the seed and the commit that were printed; the printed command repeats "
+                 "it."},
+    ExitCodeInfo{swarm_crashed, "the program itself failed in a virtual world",
+                 "Only `sim --swarm` ends so: an assertion failed, memory was misused, or a world "
+                 "took far too long. No real peer is concerned.",
+                 "Report the seed and the commit that were printed; the printed command repeats "
+                 "it."},
+};
+
+}  // namespace
+
+std::span<const ExitCodeInfo> exit_code_infos() { return exit_code_texts; }
+
+}  // namespace gv
