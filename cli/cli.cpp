@@ -58,6 +58,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_merge(app);
   add_import(app);
   add_export(app);
+  add_doctor(app);
   add_explain(app);
   add_bench(app);
   try {

@@ -18,6 +18,7 @@ namespace gv {
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_env(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);

@@ -11,10 +11,10 @@ namespace gv {
 /// Everything to say about one thing that the program reports.
 struct Explanation {
   std::string kind;      ///< "event", "reason" or "exit code".
-  std::string name;      ///< Unique among all kinds: "member_dead", "busy", "exit-2".
+  std::string name;      ///< Unique among all kinds, as `busy` or `exit-2`.
   std::string sentence;  ///< What happened; values stand in braces, as `{peer}`.
   std::string meaning;   ///< Whole sentences: what it says about the run, and what the others do.
-  std::string remedy;    ///< Whole sentences: what a person can do; empty if nothing has to be done.
+  std::string remedy;    ///< Whole sentences: what to do; empty if nothing has to be done.
 };
 
 /// All of them: events, then reasons, then exit codes.

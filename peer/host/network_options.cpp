@@ -11,9 +11,7 @@ namespace {
 constexpr int large_allocation_bytes = 2 << 20;
 constexpr int waiting_blocks_bytes = 32 << 20;
 
-/// A peer without partners has 25 open. Each partner takes up to five more, and files that are
-/// written come on top.
-constexpr ::rlim_t descriptors_min = 36;
+constexpr ::rlim_t descriptors_min = descriptors_for(1);
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // Converts a config to the options of the network and of its process.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -15,6 +17,10 @@ namespace gv {
 /// fault every 4 KiB. In all modes but `gossip` the end of the heap also stays, where early blocks
 /// wait.
 void keep_small_memory(ModeKind mode);
+
+/// The descriptors that a peer needs at most. Without partners it has 25 open. Each partner takes
+/// up to five more, and files that are written come on top.
+constexpr std::uint64_t descriptors_for(std::size_t partners) { return 31 + 5 * partners; }
 
 /// Raises the limit on descriptors as far as the system allows. Reports a problem if that is too
 /// few to start: without a descriptor libzmq would end the process later.

@@ -430,11 +430,10 @@ FactText text(const EventsLost& f) {
           .numbers = numbers("lines", f.lines)};
 }
 FactText text(const AllowListRead&) {
-  return {
-      .info = {
-          "allow_list_read", "the allow-list was read again",
-          "Peers that are new on it may join now. Links of those that are gone from it are cut.",
-          ""}};
+  return {.info = {"allow_list_read", "the allow-list was read again",
+                   "Peers that are new on it may join now. The links of peers that it no longer "
+                   "lists are cut.",
+                   ""}};
 }
 FactText text(const AllowListRefused&) {
   return {.info = {"allow_list_refused", "the allow-list was not read: {detail}",

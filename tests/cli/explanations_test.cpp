@@ -96,8 +96,8 @@ TEST_CASE("a name that is almost right gets the nearest, and a part of names all
   CHECK(near_explanations("membr_dead").front() == "member_dead");
   CHECK(near_explanations("membr_dead").size() == 3);
   const std::vector<std::string> lanes = near_explanations("lane");
-  CHECK(lanes == std::vector<std::string>{"lane_opened", "lane_closed", "lane_lost",
-                                          "lane_refused", "lane_listen_failed"});
+  CHECK(lanes == std::vector<std::string>{"lane_opened", "lane_closed", "lane_lost", "lane_refused",
+                                          "lane_listen_failed"});
 }
 
 TEST_CASE("the table has one line for each entry", "[unit]") {

@@ -42,8 +42,8 @@ std::string events_page() {
       "# Events\n\nEach line of a run's `events.jsonl` is one of these. `t` is in seconds since "
       "the "
       "start; `peer` and\n`name` tell the other peer, `reason` why something was refused or given "
-      "up, `detail` the rest.\n`grapevine explain EVENT` and `grapevine explain REASON` print these "
-      "texts.\n\n| event | sentence | meaning | remedy | figures "
+      "up, `detail` the rest.\n`grapevine explain EVENT` and `grapevine explain REASON` print "
+      "these texts.\n\n| event | sentence | meaning | remedy | figures "
       "|\n|---|---|---|---"
       "|---|\n";
   for (const Fact& fact : all_facts) {

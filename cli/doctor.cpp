@@ -1,0 +1,88 @@
+// `grapevine doctor`: says what keeps this machine from training, and what mends it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/doctor/checks.hpp"
+#include "cli/doctor/diagnosis.hpp"
+#include "net/identity.hpp"
+#include "peer/config/refusal.hpp"
+
+namespace gv {
+namespace {
+
+/// Problems of the options themselves.
+Problems option_problems(const DoctorOptions& options) {
+  Problems problems;
+  const bool has_port = options.listen.rfind(':') != std::string::npos;
+  if (!options.listen.empty() && !has_port) {
+    problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", options.listen),
+                        "write for example 192.0.2.1:7000"});
+  }
+  if (options.listen.empty() && options.lane_port > 0) {
+    problems.push_back({"--lane-port", "lanes listen on the host of --listen, which is missing",
+                        "give --listen HOST:PORT beside it"});
+  }
+  if (!options.their_lanes.empty() && !is_address(options.their_lanes)) {
+    problems.push_back(
+        {"--lanes", fmt::format("'{}' is not HOST:PORT", options.their_lanes),
+         "write the address that `grapevine status` shows there behind \"lanes on\""});
+  }
+  return problems;
+}
+
+int run_doctor(const DoctorOptions& options, bool as_json) {
+  Problems problems = option_problems(options);
+  Patient patient = admit(options, problems);
+  if (!problems.empty()) return fail(problems);
+  const Diagnoses found = examine(patient);
+  fmt::print("{}", as_json ? to_json(found) : to_text(found));
+  return exit_code_of(found);
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  struct Arguments {
+    DoctorOptions options;
+    bool as_json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  DoctorOptions& options = arguments->options;
+  auto* command =
+      app.add_subcommand("doctor", "Say what keeps a peer on this machine from training");
+  command->add_option("SUBJECT", options.subjects,
+                      "HOST:PORT or NAME@HOST:PORT of a peer to join, a run folder, a config file; "
+                      "one of each at most");
+  command->add_option("--key", options.key,
+                      "This peer's secret key; default: that of the run folder, or key");
+  command->add_option("--authorized", options.authorized,
+                      "The allow-list; default: that of the run folder, or authorized_peers");
+  command->add_option("--listen", options.listen, "HOST:PORT that this peer is to listen on");
+  command->add_option("--lane-port", options.lane_port, "Port that its lanes are to listen on");
+  command->add_option("--lanes", options.their_lanes,
+                      "HOST:PORT that the lanes of the other peer listen on");
+  command
+      ->add_option("--link-mbit", options.link_mbit,
+                   "Bandwidth that TCP buffers have to suffice for")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e6));
+  command
+      ->add_option("--link-ms", options.link_ms,
+                   "Round trip for that; default: that to the other peer, or 50 ms")
+      ->check(CLI::Range(0.001, 1e5));
+  command->add_flag("--json", arguments->as_json, "The same as one JSON document");
+  command->footer(
+      "Each line is ok, a warning or an error, with what mends it. The exit code is 1 if there is\n"
+      "an error. Nothing is changed, and a peer that is dialled takes no notice but a line\n"
+      "`link_refused` in its log.\n\n"
+      "Example:\n  grapevine doctor configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
+      "  grapevine doctor 198.51.100.7:7000\n"
+      "  grapevine doctor runs/run-001/peer-0");
+  command->callback([arguments] { exit_with(run_doctor(arguments->options, arguments->as_json)); });
+}
+
+}  // namespace gv

@@ -1,0 +1,113 @@
+// Sorts what a person asks about, and reads keys, lists, config and data once.
+#include <algorithm>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "cli/doctor/checks.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "train/optimizer.hpp"
+#include "train/stage_trainer.hpp"
+
+namespace gv {
+namespace {
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+/// Puts the subject where it belongs. Returns what is wrong with it, or an empty list.
+Problems sort(const std::string& subject, Patient& patient) {
+  const std::size_t at = subject.find('@');
+  const std::string address = at == std::string::npos ? subject : subject.substr(at + 1);
+  const Problem twice{subject, "a second one of its kind", "examine them one by one"};
+  if (is_folder(subject)) {
+    if (!patient.folder.empty()) return {twice};
+    patient.folder = subject;
+  } else if (is_there(subject)) {
+    if (!patient.run.path.empty()) return {twice};
+    patient.run.path = subject;
+  } else if (is_address(address)) {
+    if (!patient.other.address.empty()) return {twice};
+    patient.other = {.address = address,
+                     .name = at == std::string::npos ? std::string() : subject.substr(0, at)};
+  } else {
+    return {{subject, "is no address, and no folder or file has this name",
+             "write HOST:PORT or NAME@HOST:PORT of a peer, its run folder, or a config file"}};
+  }
+  return {};
+}
+
+/// The file that was given or, without one, the first that exists of the folder, the one above it
+/// (as `launch` makes them) and the present one.
+std::filesystem::path credential(const std::string& given, const std::filesystem::path& folder,
+                                 const char* name) {
+  if (!given.empty()) return given;
+  if (!folder.empty() && is_there(folder / name)) return folder / name;
+  const std::filesystem::path above = folder / ".." / name;
+  return !folder.empty() && is_there(above) ? above.lexically_normal()
+                                            : std::filesystem::path(name);
+}
+
+void read_credentials(Patient& patient) {
+  Credentials& mine = patient.credentials;
+  mine.key_file = credential(patient.options.key, patient.folder, "key");
+  mine.authorized_file = credential(patient.options.authorized, patient.folder, "authorized_peers");
+  if (is_there(mine.key_file)) mine.key = load_key_pair(mine.key_file);
+  if (is_there(mine.authorized_file)) mine.authorized = load_authorized_peers(mine.authorized_file);
+}
+
+void read_run(PlannedRun& run) {
+  if (run.path.empty()) return;
+  run.parsed = parse_config_file(run.path);
+  if (!run.is_sound()) return;
+  const Config& config = run.parsed.config;
+  run.data_problems = problems_with_data(config);
+  if (!run.data_problems.empty()) {
+    run.data_problems = run.parsed.places.placed(std::move(run.data_problems));
+    return;
+  }
+  const Task task = load_task(config, 0);
+  if (!task.problems.empty()) return;
+  for (const LayerWork& layer : layer_work(task.trainer.model, task.shard->shape)) {
+    run.parameters += layer.parameters;
+  }
+  run.optimizer_vectors = optimizer_vectors(task.trainer.optimizer);
+}
+
+}  // namespace
+
+std::optional<std::size_t> Credentials::place() const {
+  if (!has_key() || !authorized) return std::nullopt;
+  const auto& peers = authorized->peers;
+  const auto own = std::ranges::find(peers, key->pair.public_key, &AuthorizedPeer::key);
+  if (own == peers.end()) return std::nullopt;
+  return static_cast<std::size_t>(own - peers.begin());
+}
+
+std::size_t Patient::partners() const {
+  std::size_t peers = run.is_sound() ? run.parsed.config.run.peers : 1;
+  if (credentials.authorized) peers = std::max(peers, credentials.authorized->peers.size());
+  return peers - 1;
+}
+
+Patient admit(const DoctorOptions& options, Problems& problems) {
+  Patient patient{.options = options};
+  for (const std::string& subject : options.subjects) {
+    for (Problem& problem : sort(subject, patient)) problems.push_back(std::move(problem));
+  }
+  if (!problems.empty()) return patient;
+  if (!patient.folder.empty()) patient.status = ask_peer(patient.folder).value_or("");
+  read_credentials(patient);
+  read_run(patient.run);
+  return patient;
+}
+
+}  // namespace gv

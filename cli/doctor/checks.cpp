@@ -1,0 +1,271 @@
+// What each check looks at, and the table of them.
+#include "cli/doctor/checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "cli/doctor/handshake.hpp"
+#include "cli/doctor/judgement.hpp"
+#include "cli/doctor/probes.hpp"
+#include "consensus/mixing/mix_rule.hpp"
+#include "peer/host/peer_json.hpp"
+#include "peer/host/run_format.hpp"
+
+namespace gv {
+namespace {
+
+/// Vectors as long as the model that a peer keeps, its rule's own left out (docs/operations.md).
+constexpr double copies_of_model = 6;
+
+Diagnoses check_config(Patient& patient) {
+  const PlannedRun& run = patient.run;
+  if (run.path.empty()) return {};
+  const RunConfig& settings = run.parsed.config.run;
+  return diagnoses_of(run.parsed.problems, fmt::format("{}: mode {}, {} peers", run.path,
+                                                       to_string(settings.mode), settings.peers));
+}
+
+Diagnoses check_data(Patient& patient) {
+  const PlannedRun& run = patient.run;
+  if (!run.is_sound()) return {};
+  return diagnoses_of(
+      run.data_problems,
+      fmt::format("training and test data suit the model of {} parameters", run.parameters));
+}
+
+Diagnoses check_key(Patient& patient) {
+  const Credentials& mine = patient.credentials;
+  const std::string file = mine.key_file.string();
+  if (mine.key) return diagnoses_of(mine.key->problems, file + ": only its owner can read it");
+  return {{.health = patient.options.key.empty() ? Health::warning : Health::error,
+           .text = file + ": there is no such key, and a peer needs one",
+           .remedy = fmt::format("grapevine keygen {} --name NAME >> {}", file,
+                                 mine.authorized_file.string())}};
+}
+
+Diagnoses check_allow_list(Patient& patient) {
+  const Credentials& mine = patient.credentials;
+  const std::string file = mine.authorized_file.string();
+  if (mine.authorized) {
+    return diagnoses_of(mine.authorized->problems,
+                        fmt::format("{}: {} peers", file, mine.authorized->peers.size()));
+  }
+  return {{.health = patient.options.authorized.empty() ? Health::warning : Health::error,
+           .text = file + ": there is no such allow-list, and a peer needs one",
+           .remedy = "write the line that keygen prints on each machine into it"}};
+}
+
+/// The line for allow-lists of our key.
+std::string own_line(const Credentials& mine) {
+  const auto place = mine.place();
+  return fmt::format("{} {}", place ? mine.authorized->peers[*place].name : "NAME",
+                     to_text(mine.key->pair.public_key));
+}
+
+Diagnoses check_name(Patient& patient) {
+  const Credentials& mine = patient.credentials;
+  if (!mine.has_key() || !mine.has_list()) return {};
+  const auto& peers = mine.authorized->peers;
+  const auto place = mine.place();
+  if (!place) {
+    return {{.health = Health::error,
+             .text = "this key is not on the allow-list, so this peer has no name and no shard",
+             .remedy = fmt::format("echo '{}' >> {}, on every machine", own_line(mine),
+                                   mine.authorized_file.string())}};
+  }
+  Diagnoses found{{.text = fmt::format("{}, number {} of {} on the allow-list", peers[*place].name,
+                                       *place + 1, peers.size())}};
+  if (patient.run.is_sound() && peers.size() > patient.run.parsed.config.run.peers) {
+    found.push_back({.health = Health::warning,
+                     .text = fmt::format("{} peers on the allow-list and run.peers = {}, so some "
+                                         "train on the same shard",
+                                         peers.size(), patient.run.parsed.config.run.peers),
+                     .remedy = fmt::format("set run.peers = {}", peers.size())});
+  }
+  return found;
+}
+
+Diagnoses check_modes(Patient& patient) {
+  Diagnoses found;
+  for (const std::filesystem::path& path :
+       {patient.credentials.authorized_file, std::filesystem::path(patient.run.path),
+        patient.folder}) {
+    if (path.empty()) continue;
+    if (const auto mode = probe_mode(path)) found.push_back(judge(*mode));
+  }
+  return found;
+}
+
+Diagnoses check_folder(Patient& patient) {
+  if (patient.folder.empty()) return {};
+  const std::string folder = patient.folder.string();
+  if (patient.status.empty()) {
+    return diagnoses_of(run_format_problems(patient.folder), folder + ": no peer runs here");
+  }
+  const auto document = parse_peer_json<nlohmann::json>(patient.status);
+  return {{.text = fmt::format("{}: {} runs here", folder,
+                               document.is_object() ? peer_line(document) : "a peer")}};
+}
+
+Diagnoses check_clock(Patient&) { return {judge(probe_clock())}; }
+
+/// A text of the running peer about itself: where it listens.
+std::string own_address(const Patient& patient, const char* name) {
+  const auto document = parse_peer_json<nlohmann::json>(patient.status);
+  if (!document.is_object()) return {};
+  return document.value("self", nlohmann::json::object()).value(name, "");
+}
+
+Diagnoses check_ports(Patient& patient) {
+  const DoctorOptions& options = patient.options;
+  if (options.listen.empty()) return {};
+  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  const std::string lanes = fmt::format("{}:{}", host, options.lane_port);
+  if (lanes == options.listen && options.lane_port > 0) {
+    return {{.health = Health::error,
+             .text = options.listen + " cannot be for control links and for lanes",
+             .remedy = "give --lane-port another port than --listen"}};
+  }
+  PortState control = probe_port("control links", options.listen);
+  control.is_ours = own_address(patient, "listening") == options.listen;
+  Diagnoses found{judge(control)};
+  if (options.lane_port == 0) return found;
+  PortState bulk = probe_port("lanes", lanes);
+  bulk.is_ours = own_address(patient, "lanes") == lanes;
+  found.push_back(judge(bulk));
+  return found;
+}
+
+Diagnoses check_control_port(Patient& patient) {
+  OtherPeer& other = patient.other;
+  if (other.address.empty()) return {};
+  const Connection connection = probe_connection(other.address, true);
+  other.round_trip = connection.round_trip;
+  other.answers = connection.greets;
+  return judge_control_port(connection);
+}
+
+Diagnoses check_lane_port(Patient& patient) {
+  if (patient.options.their_lanes.empty()) return {};
+  return {judge_lane_port(probe_connection(patient.options.their_lanes, false))};
+}
+
+Diagnoses check_handshake(Patient& patient) {
+  const Credentials& mine = patient.credentials;
+  const OtherPeer& other = patient.other;
+  if (!other.answers) return {};
+  if (!mine.has_key() || !mine.has_list()) {
+    return {{.health = Health::warning,
+             .text = "without a key and an allow-list it is not known which peer answers there, "
+                     "and if it lets this one in",
+             .remedy = "give --key and --authorized"}};
+  }
+  std::vector<AuthorizedPeer> others = mine.authorized->peers;
+  std::erase_if(others, [&](const AuthorizedPeer& peer) {
+    return peer.key == mine.key->pair.public_key ||
+           (!other.name.empty() && peer.name != other.name);
+  });
+  if (others.empty()) {
+    return {{.health = Health::error,
+             .text = other.name.empty() ? "there is no other peer on the allow-list"
+                                        : other.name + " is not on the allow-list",
+             .remedy = fmt::format("add the line that keygen printed there to {}",
+                                   mine.authorized_file.string())}};
+  }
+  Handshake found = shake_hands(other.address, mine.key->pair, others);
+  found.own_line = own_line(mine);
+  return {judge(found)};
+}
+
+Diagnoses check_descriptors(Patient& patient) {
+  return {judge(DescriptorLimit{.most = probe_descriptors(), .partners = patient.partners()})};
+}
+
+Diagnoses check_shared_memory(Patient&) { return {judge(probe_shared_memory())}; }
+
+Diagnoses check_tcp_buffers(Patient& patient) {
+  TcpBuffers buffers = probe_tcp_buffers();
+  buffers.bits_per_second = 1e6 * patient.options.link_mbit;
+  if (patient.options.link_ms > 0) {
+    buffers.round_trip = from_seconds(patient.options.link_ms / 1e3);
+  } else if (patient.other.round_trip) {
+    buffers.round_trip = *patient.other.round_trip;
+    buffers.is_measured = true;
+  }
+  return judge(buffers);
+}
+
+Diagnoses check_processor(Patient& patient) {
+  ProcessorState processor = probe_processor();
+  if (patient.run.is_sound()) processor.threads = patient.run.parsed.config.train.threads;
+  return judge(processor);
+}
+
+/// A peer of a pipeline carries a part of the model, which depends on the swarm.
+Diagnoses check_memory(Patient& patient) {
+  const PlannedRun& run = patient.run;
+  if (run.parameters == 0 || run.parsed.config.run.mode == ModeKind::pipeline) return {};
+  double copies = copies_of_model;
+  if (run.parsed.config.run.mode == ModeKind::mixing) {
+    copies += static_cast<double>(traits_of(run.parsed.config.mixing.rule).vectors);
+  }
+  return {judge(MemoryState{.available_bytes = probe_available_memory(),
+                            .parameters = run.parameters,
+                            .copies = copies})};
+}
+
+Diagnoses check_disk(Patient& patient) {
+  const PlannedRun& run = patient.run;
+  if (patient.folder.empty() && !run.is_sound()) return {};
+  const Config& config = run.parsed.config;
+  DiskState disk = probe_disk(patient.folder.empty() ? std::filesystem::path(config.run.folder)
+                                                     : patient.folder);
+  if (run.is_sound()) {
+    disk.checkpoint_bytes = sizeof(float) * run.parameters * (1 + run.optimizer_vectors);
+    // The oldest goes when the newest is there.
+    disk.checkpoints = config.checkpoint.keep + 1;
+    disk.log_bytes = config.run.events_mib << 20;
+  }
+  return {judge(disk)};
+}
+
+constexpr std::array checks{
+    Check{"config", check_config},
+    Check{"data", check_data},
+    Check{"key", check_key},
+    Check{"allow-list", check_allow_list},
+    Check{"name", check_name},
+    Check{"modes", check_modes},
+    Check{"folder", check_folder},
+    Check{"clock", check_clock},
+    Check{"own ports", check_ports},
+    Check{"control port", check_control_port},
+    Check{"handshake", check_handshake},
+    Check{"lane port", check_lane_port},
+    Check{"descriptors", check_descriptors},
+    Check{"shared memory", check_shared_memory},
+    Check{"TCP buffers", check_tcp_buffers},
+    Check{"processor", check_processor},
+    Check{"memory", check_memory},
+    Check{"disk", check_disk},
+};
+
+}  // namespace
+
+std::span<const Check> doctor_checks() { return checks; }
+
+Diagnoses examine(Patient& patient) {
+  Diagnoses all;
+  for (const Check& check : doctor_checks()) {
+    for (Diagnosis& line : check.run(patient)) {
+      line.check = check.name;
+      all.push_back(std::move(line));
+    }
+  }
+  return all;
+}
+
+}  // namespace gv

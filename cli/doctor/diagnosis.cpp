@@ -1,0 +1,63 @@
+// Prints lines of `grapevine doctor` for people and for programs.
+#include "cli/doctor/diagnosis.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.hpp"
+#include "cli/exit_codes.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::string_view indent = "                        ";
+
+std::ptrdiff_t count_of(const Diagnoses& diagnoses, Health health) {
+  return std::ranges::count(diagnoses, health, &Diagnosis::health);
+}
+
+}  // namespace
+
+Diagnoses diagnoses_of(const Problems& problems, std::string_view sound) {
+  Diagnoses found;
+  for (const Problem& problem : problems) {
+    found.push_back({.health = Health::error,
+                     .text = problem.place + ": " + problem.reason,
+                     .remedy = problem.remedy});
+  }
+  if (found.empty()) found.push_back({.text = std::string(sound)});
+  return found;
+}
+
+std::string to_text(const Diagnoses& diagnoses) {
+  std::string text;
+  for (const Diagnosis& one : diagnoses) {
+    text +=
+        fmt::format("{:<8} {:<14} {}\n", health_names[one.health], one.check, printable(one.text));
+    if (!one.remedy.empty()) text += fmt::format("{}{}\n", indent, printable(one.remedy));
+  }
+  return text + fmt::format("\n{} ok, {} warnings, {} errors\n", count_of(diagnoses, Health::ok),
+                            count_of(diagnoses, Health::warning),
+                            count_of(diagnoses, Health::error));
+}
+
+std::string to_json(const Diagnoses& diagnoses) {
+  nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+  for (const Diagnosis& one : diagnoses) {
+    lines.push_back({{"check", one.check},
+                     {"health", health_names[one.health]},
+                     {"text", printable(one.text)},
+                     {"remedy", printable(one.remedy)}});
+  }
+  const nlohmann::ordered_json document = {{"healthy", exit_code_of(diagnoses) == exit_clean},
+                                           {"lines", lines}};
+  return document.dump(2) + "\n";
+}
+
+int exit_code_of(const Diagnoses& diagnoses) {
+  return count_of(diagnoses, Health::error) > 0 ? exit_failed : exit_clean;
+}
+
+}  // namespace gv

@@ -1,0 +1,111 @@
+// One ZeroMQ socket for each key, and its monitor.
+#include "cli/doctor/handshake.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <zmq.hpp>
+
+#include "net/allow_list.hpp"
+
+namespace gv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto patience = std::chrono::seconds(4);
+/// Keys tried at once. Each costs the peer there a handshake.
+constexpr std::size_t at_once = 16;
+constexpr int watched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+
+/// An attempt with the key of one peer.
+struct Attempt {
+  std::string name;
+  zmq::socket_t dealer;
+  zmq::socket_t events;
+  bool has_failed = false;
+};
+
+Attempt begin(zmq::context_t& context, const std::string& address, const CurveKeyPair& own,
+              const AuthorizedPeer& peer) {
+  Attempt attempt{.name = peer.name,
+                  .dealer = zmq::socket_t(context, zmq::socket_type::dealer),
+                  .events = zmq::socket_t(context, zmq::socket_type::pair)};
+  attempt.dealer.set(zmq::sockopt::linger, 0);
+  attempt.dealer.set(zmq::sockopt::ipv6, address.starts_with('['));
+  // One attempt is enough: who failed once fails again.
+  attempt.dealer.set(zmq::sockopt::reconnect_ivl, -1);
+  dial_as(attempt.dealer, own, peer.key);
+  const std::string monitor = "inproc://handshake-" + to_text(peer.key);
+  zmq_socket_monitor(attempt.dealer.handle(), monitor.c_str(), watched);
+  attempt.events.set(zmq::sockopt::linger, 0);
+  attempt.events.connect(monitor);
+  attempt.dealer.connect("tcp://" + address);
+  return attempt;
+}
+
+/// The next event of the monitor; 0 if there is none now.
+std::uint16_t next_event(zmq::socket_t& events) {
+  zmq::message_t event;
+  zmq::message_t address;
+  if (!events.recv(event, zmq::recv_flags::dontwait)) return 0;
+  static_cast<void>(events.recv(address, zmq::recv_flags::dontwait));
+  std::uint16_t what = 0;
+  if (event.size() >= sizeof what) std::memcpy(&what, event.data(), sizeof what);
+  return what;
+}
+
+/// Waits for one of the attempts to succeed or to be refused for our key, or for all to fail.
+Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point until,
+                          std::string& name) {
+  const auto is_open = [](const Attempt& attempt) { return !attempt.has_failed; };
+  while (std::ranges::any_of(attempts, is_open) && Clock::now() < until) {
+    std::vector<zmq::pollitem_t> items;
+    for (Attempt& attempt : attempts) {
+      items.push_back({.socket = attempt.events.handle(), .fd = 0, .events = ZMQ_POLLIN});
+    }
+    zmq::poll(items, std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
+    for (Attempt& attempt : attempts) {
+      const std::uint16_t what = next_event(attempt.events);
+      if (what == 0) continue;
+      attempt.has_failed = true;
+      if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED || what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+        name = attempt.name;
+      }
+      if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return Handshake::Outcome::admitted;
+      if (what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return Handshake::Outcome::refused;
+    }
+  }
+  return Handshake::Outcome::unknown;
+}
+
+}  // namespace
+
+Handshake shake_hands(const std::string& address, const KeyPair& identity,
+                      const std::vector<AuthorizedPeer>& others) {
+  Handshake found{.address = address, .tried = others.size()};
+  // The peers that our list has at this address come first, so that others are rarely tried.
+  std::vector<AuthorizedPeer> order = others;
+  const auto unlisted = std::ranges::stable_partition(
+      order, [&](const AuthorizedPeer& peer) { return peer.address == address; });
+  const auto listed = static_cast<std::size_t>(unlisted.begin() - order.begin());
+  const CurveKeyPair own = curve_keys(identity);
+  zmq::context_t context;
+  const auto until = Clock::now() + patience;
+  std::size_t end = 0;
+  for (std::size_t first = 0; first < order.size(); first = end) {
+    end = first < listed ? listed : std::min(order.size(), first + at_once);
+    std::vector<Attempt> attempts;
+    for (std::size_t i = first; i < end; ++i) {
+      attempts.push_back(begin(context, address, own, order[i]));
+    }
+    found.outcome = settle(attempts, until, found.name);
+    for (Attempt& attempt : attempts) zmq_socket_monitor(attempt.dealer.handle(), nullptr, 0);
+    if (found.outcome != Handshake::Outcome::unknown) break;
+  }
+  return found;
+}
+
+}  // namespace gv

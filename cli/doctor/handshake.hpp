@@ -1,0 +1,18 @@
+// Proves to another peer's control port that we hold our key, and lets it prove that it holds its.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/doctor/judgement.hpp"
+#include "net/identity.hpp"
+
+namespace gv {
+
+/// Tries the keys of `others` at "HOST:PORT" until the peer there accepts one, for a few seconds.
+/// No message follows the handshake, so the peer takes no notice of us: not as a member, and not as
+/// a second process with our key.
+Handshake shake_hands(const std::string& address, const KeyPair& identity,
+                      const std::vector<AuthorizedPeer>& others);
+
+}  // namespace gv

@@ -1,0 +1,184 @@
+// `grapevine doctor`: what it makes of the states that machines can be in, without such machines.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "cli/doctor/checks.hpp"
+#include "cli/doctor/diagnosis.hpp"
+#include "cli/doctor/judgement.hpp"
+#include "peer/host/network_options.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool says(const Diagnosis& line, const std::string& words) {
+  return (line.text + "; " + line.remedy).find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("what is not ok says what mends it", "[unit]") {
+  const Diagnoses bad = {
+      judge(FileMode{.path = "authorized_peers", .others_write = true}),
+      judge(ClockState{.is_synchronised = false}),
+      judge(ClockState{.is_synchronised = true, .error = 5s}),
+      judge(PortState{.purpose = "lanes", .address = "127.0.0.1:7001", .error = EADDRINUSE}),
+      judge(PortState{.purpose = "lanes", .address = "127.0.0.1:71", .error = EACCES}),
+      judge(PortState{.purpose = "lanes", .address = "192.0.2.9:1", .error = EADDRNOTAVAIL}),
+      judge(PortState{.purpose = "lanes", .address = "nowhere:1", .unresolved = "unknown"}),
+      judge(DescriptorLimit{.most = 20, .partners = 1}),
+      judge(DescriptorLimit{.most = 64, .partners = 15}),
+      judge(SharedMemoryState{.works = false}),
+      judge(MemoryState{.available_bytes = 1 << 20, .parameters = 1000, .copies = 6}),
+      judge(DiskState{.folder = "/runs", .is_writable = false}),
+      judge_lane_port({.address = "a:1", .outcome = Connection::Outcome::refused, .why = "no"}),
+      judge(Handshake{.outcome = Handshake::Outcome::unknown, .address = "a:1"})};
+  for (const Diagnosis& line : bad) {
+    INFO(line.text);
+    CHECK(line.health != Health::ok);
+    CHECK_FALSE(line.remedy.empty());
+  }
+}
+
+TEST_CASE("a limit of descriptors is judged by the number of partners", "[unit]") {
+  CHECK(judge(DescriptorLimit{.most = descriptors_for(1) - 1, .partners = 1}).health ==
+        Health::error);
+  CHECK(judge(DescriptorLimit{.most = descriptors_for(3), .partners = 3}).health == Health::ok);
+  CHECK(judge(DescriptorLimit{.most = descriptors_for(3), .partners = 4}).health ==
+        Health::warning);
+}
+
+TEST_CASE("TCP buffers have to hold four times bandwidth times round trip", "[unit]") {
+  // 1 Gbit/s times 50 ms are 6.25 MB.
+  TcpBuffers buffers{.receive = BufferLimit{4096, 131072, 25000000},
+                     .send = BufferLimit{4096, 16384, 24999999}};
+  const Diagnoses found = judge(buffers);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].health == Health::ok);
+  CHECK(found[1].health == Health::warning);
+  CHECK(says(found[1], "sysctl -w net.ipv4.tcp_wmem='4096 16384 25000000'"));
+  buffers.round_trip = 1ms;
+  for (const Diagnosis& line : judge(buffers)) CHECK(line.health == Health::ok);
+  for (const Diagnosis& line : judge(TcpBuffers{})) CHECK(line.health == Health::warning);
+}
+
+TEST_CASE("a port that the given folder's own peer uses is no error", "[unit]") {
+  PortState port{.purpose = "control links", .address = "127.0.0.1:7000", .error = EADDRINUSE};
+  CHECK(judge(port).health == Health::error);
+  CHECK(says(judge(port), "sport = :7000"));
+  port.is_ours = true;
+  CHECK(judge(port).health == Health::ok);
+}
+
+TEST_CASE("memory is judged by parameters times copies", "[unit]") {
+  // A million floats in six copies take 24 MB, and the program 64 MiB.
+  constexpr std::uint64_t needed = 24000000 + (64 << 20);
+  MemoryState memory{.available_bytes = needed, .parameters = 1000000, .copies = 6};
+  CHECK(judge(memory).health == Health::ok);
+  memory.available_bytes = needed - 1;
+  CHECK(judge(memory).health == Health::error);
+}
+
+TEST_CASE("a disk has to hold all checkpoints, and must hold one", "[unit]") {
+  DiskState disk{.folder = "/runs",
+                 .is_writable = true,
+                 .free_bytes = 400,
+                 .checkpoint_bytes = 100,
+                 .checkpoints = 4};
+  CHECK(judge(disk).health == Health::ok);
+  disk.log_bytes = 1;
+  CHECK(judge(disk).health == Health::warning);
+  disk.free_bytes = 99;
+  CHECK(judge(disk).health == Health::error);
+}
+
+TEST_CASE("more training threads than processors are a warning", "[unit]") {
+  const auto worst = [](const Diagnoses& found) {
+    return std::ranges::max_element(found, {}, &Diagnosis::health)->health;
+  };
+  CHECK(worst(judge(ProcessorState{.usable = 4, .has_avx2 = true, .threads = 4})) == Health::ok);
+  CHECK(worst(judge(ProcessorState{.usable = 2, .has_avx2 = true, .threads = 4})) ==
+        Health::warning);
+  CHECK(worst(judge(ProcessorState{.usable = 4, .threads = 1})) == Health::warning);
+  CHECK(worst(judge(ProcessorState{.usable = 4, .is_x86 = false})) == Health::ok);
+}
+
+TEST_CASE("each way in which a peer cannot be dialled has its own remedy", "[unit]") {
+  using Outcome = Connection::Outcome;
+  std::set<std::string> remedies;
+  for (const Outcome outcome :
+       {Outcome::refused, Outcome::silent, Outcome::unreachable, Outcome::unresolved}) {
+    const Diagnoses found =
+        judge_control_port({.address = "192.0.2.1:7000", .outcome = outcome, .why = "why"});
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().health == Health::error);
+    CHECK(remedies.insert(found.front().remedy).second);
+  }
+}
+
+TEST_CASE("a port that answers but does not greet is not taken for a control port", "[unit]") {
+  Connection connection{
+      .address = "192.0.2.1:7000", .outcome = Connection::Outcome::connected, .round_trip = 80ms};
+  CHECK(judge_control_port(connection).front().health == Health::error);
+  connection.greets = true;
+  const Diagnoses found = judge_control_port(connection);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].health == Health::ok);
+  CHECK(says(found[1], "80 ms"));
+}
+
+TEST_CASE("a refused handshake gives the line that the other side needs", "[unit]") {
+  const Diagnosis found = judge(Handshake{.outcome = Handshake::Outcome::refused,
+                                          .address = "192.0.2.1:7000",
+                                          .name = "node",
+                                          .own_line = "laptop ed25519:abc"});
+  CHECK(found.health == Health::error);
+  CHECK(says(found, "laptop ed25519:abc"));
+}
+
+TEST_CASE("warnings alone leave the exit code at zero", "[unit]") {
+  Diagnoses found{{.check = "a"}, {.check = "b", .health = Health::warning, .remedy = "mend"}};
+  CHECK(exit_code_of(found) == 0);
+  CHECK(to_text(found).find("1 ok, 1 warnings, 0 errors") != std::string::npos);
+  found.push_back({.check = "c", .health = Health::error, .text = "broken", .remedy = "mend"});
+  CHECK(exit_code_of(found) == 1);
+  const auto document = nlohmann::json::parse(to_json(found));
+  CHECK(document.at("healthy") == false);
+  REQUIRE(document.at("lines").size() == 3);
+  CHECK(document.at("lines").at(2).at("health") == "error");
+  CHECK(document.at("lines").at(2).at("text") == "broken");
+}
+
+TEST_CASE("text from others cannot move the cursor", "[unit]") {
+  const Diagnoses found{{.check = "a", .text = "name\x1b[2J\nok"}};
+  CHECK(to_text(found).find('\x1b') == std::string::npos);
+  CHECK(to_json(found).find("\\n") == std::string::npos);
+}
+
+TEST_CASE("every check has a name of its own", "[unit]") {
+  std::set<std::string_view> names;
+  for (const Check& check : doctor_checks()) CHECK(names.insert(check.name).second);
+}
+
+TEST_CASE("a subject that cannot be anything is refused with what it could be", "[unit]") {
+  Problems problems;
+  admit({.subjects = {"no/such/file"}}, problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems.front().place == "no/such/file");
+  CHECK(problems.front().remedy.find("HOST:PORT") != std::string::npos);
+  problems.clear();
+  admit({.subjects = {"192.0.2.1:7000", "node@192.0.2.2:7000"}}, problems);
+  CHECK(problems.size() == 1);
+  problems.clear();
+  const Patient patient = admit({.subjects = {"node@192.0.2.2:7000"}}, problems);
+  CHECK(problems.empty());
+  CHECK(patient.other.name == "node");
+  CHECK(patient.other.address == "192.0.2.2:7000");
+}
+
+}  // namespace gv

@@ -1,0 +1,181 @@
+// `grapevine doctor` and `grapevine explain` as people use them: the real binary, and a live peer.
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "net/identity.hpp"
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+
+/// The lines of one check.
+std::vector<Json> lines_of(const Json& document, const std::string& check) {
+  std::vector<Json> found;
+  for (const Json& line : document.at("lines")) {
+    if (line.at("check") == check) found.push_back(line);
+  }
+  return found;
+}
+
+/// The health of the first line of a check; "no line" if there is none.
+std::string health_of(const Json& document, const std::string& check) {
+  const std::vector<Json> lines = lines_of(document, check);
+  return lines.empty() ? "no line" : lines.front().at("health").get<std::string>();
+}
+
+/// Runs doctor with these arguments and returns its document. Its exit code must be `code`.
+Json doctor(std::vector<std::string> arguments, int code) {
+  arguments.insert(arguments.begin(), {"doctor", "--json"});
+  std::string output;
+  const Ending ending = run_grapevine(arguments, output);
+  INFO(output);
+  CHECK(ending.exit_code == code);
+  const Json document = Json::parse(output, nullptr, false);
+  REQUIRE(document.is_object());
+  return document;
+}
+
+/// The credentials of a peer of the swarm, as arguments.
+std::vector<std::string> as_peer(const Swarm& swarm, std::size_t number) {
+  return {"--key", (swarm.folder(number) / "key").string(), "--authorized",
+          swarm.authorized_file().string()};
+}
+
+/// The address of a peer that runs, from its status.
+std::string address_of(Swarm& swarm, std::size_t number, const char* what) {
+  std::string address;
+  eventually(
+      [&] {
+        const Json status = swarm.status(number);
+        if (!status.is_object()) return false;
+        address = status.at("self").value(what, "");
+        return !address.empty();
+      },
+      30s);
+  return address;
+}
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member", "[process]") {
+  Swarm swarm(2, endless_config());
+  swarm.start(0);
+  const std::string control = address_of(swarm, 0, "advertised");
+  const std::string lanes = address_of(swarm, 0, "lanes");
+  REQUIRE_FALSE(control.empty());
+
+  const Json sound =
+      doctor({control, swarm.config_file().string(), "--lanes", lanes} + as_peer(swarm, 1), 0);
+  CHECK(sound.at("healthy") == true);
+  for (const char* check :
+       {"config", "data", "key", "allow-list", "name", "control port", "handshake", "lane port"}) {
+    INFO(check);
+    CHECK(health_of(sound, check) == "ok");
+  }
+  // What they find depends on the machine.
+  for (const char* check : {"memory", "disk"}) CHECK(health_of(sound, check) != "no line");
+  const auto handshake = lines_of(sound, "handshake");
+  REQUIRE(handshake.size() == 1);
+  CHECK(handshake.front().at("text").get<std::string>().find(Swarm::name(0)) != std::string::npos);
+  CHECK(lines_of(sound, "control port").size() == 2);
+  // A hello would have made the other peer a member.
+  CHECK(swarm.state_of(0, 1) == "unknown");
+
+  // The lane's port is no control port.
+  const Json mixed_up = doctor({lanes} + as_peer(swarm, 1), 1);
+  CHECK(health_of(mixed_up, "control port") == "error");
+  CHECK(health_of(mixed_up, "handshake") == "no line");
+}
+
+TEST_CASE("doctor says which side lacks the other's key", "[process]") {
+  Swarm swarm(1, endless_config());
+  swarm.start(0);
+  const std::string control = address_of(swarm, 0, "advertised");
+  REQUIRE_FALSE(control.empty());
+  const TemporaryFolder folder;
+  const auto key = folder.path() / "stranger";
+  const auto list = folder.path() / "authorized_peers";
+  const KeyPair pair = generate_key_pair();
+  REQUIRE(save_key_pair(key, pair).empty());
+  const std::string own = "stranger " + to_text(pair.public_key);
+  std::ifstream theirs(swarm.authorized_file());
+  const std::string known((std::istreambuf_iterator<char>(theirs)), {});
+  std::ofstream(list) << known << own << "\n";
+  const std::vector<std::string> files = {"--key", key.string(), "--authorized", list.string()};
+
+  const Json refused = doctor({control} + files, 1);
+  REQUIRE(lines_of(refused, "handshake").size() == 1);
+  CHECK(lines_of(refused, "handshake").front().at("remedy").get<std::string>().find(own) !=
+        std::string::npos);
+
+  std::ofstream(list) << own << "\nanother " << to_text(generate_key_pair().public_key) << "\n";
+  const Json unknown = doctor({control} + files, 1);
+  REQUIRE(lines_of(unknown, "handshake").size() == 1);
+  CHECK(
+      lines_of(unknown, "handshake").front().at("text").get<std::string>().find("none of the 1") !=
+      std::string::npos);
+}
+
+TEST_CASE("doctor finds an open key file and a port that is taken", "[process]") {
+  Swarm swarm(2, endless_config());
+  swarm.start(0);
+  const std::string control = address_of(swarm, 0, "listening");
+  REQUIRE_FALSE(control.empty());
+  const Json taken = doctor({"--listen", control} + as_peer(swarm, 1), 1);
+  CHECK(health_of(taken, "own ports") == "error");
+  // For the peer that has it, it is as it should be.
+  const Json own = doctor({swarm.folder(0).string(), "--listen", control} + as_peer(swarm, 0), 0);
+  CHECK(health_of(own, "own ports") == "ok");
+  CHECK(lines_of(own, "folder").front().at("text").get<std::string>().find("runs here") !=
+        std::string::npos);
+
+  const auto key = swarm.folder(1) / "key";
+  REQUIRE(::chmod(key.c_str(), 0644) == 0);
+  const Json open = doctor(as_peer(swarm, 1), 1);
+  CHECK(health_of(open, "key") == "error");
+}
+
+TEST_CASE("doctor without anything to examine looks at the machine alone", "[process]") {
+  const TemporaryFolder folder;
+  const Json bare = doctor({"--key", (folder.path() / "none").string()}, 1);
+  CHECK(health_of(bare, "key") == "error");
+  for (const char* check : {"descriptors", "shared memory", "TCP buffers", "processor", "clock"}) {
+    INFO(check);
+    CHECK(health_of(bare, check) != "no line");
+  }
+  for (const char* check : {"config", "handshake", "control port", "own ports", "disk"}) {
+    INFO(check);
+    CHECK(health_of(bare, check) == "no line");
+  }
+}
+
+TEST_CASE("explain prints an entry and offers the nearest names", "[process]") {
+  std::string output;
+  CHECK(run_grapevine({"explain", "not", "ready"}, output).exit_code == 0);
+  CHECK(output.find("not_ready (reason)") != std::string::npos);
+  output.clear();
+  CHECK(run_grapevine({"explain", "exit-2", "--json"}, output).exit_code == 0);
+  const Json entry = Json::parse(output, nullptr, false);
+  REQUIRE(entry.size() == 1);
+  CHECK(entry.at(0).at("kind") == "exit code");
+  output.clear();
+  CHECK(run_grapevine({"explain", "membr_dead"}, output).exit_code == 2);
+  CHECK(output.find("the nearest are member_dead") != std::string::npos);
+}
+
+}  // namespace gv
