@@ -176,6 +176,7 @@ Diagnoses check_handshake(Patient& patient) {
                                    mine.authorized_file.string())}};
   }
   Handshake found = shake_hands(other.address, mine.key->pair, others);
+  found.wanted = other.name;
   found.own_line = own_line(mine);
   return {judge(found)};
 }

@@ -249,7 +249,13 @@ Diagnosis judge(const Handshake& handshake) {
     case Handshake::Outcome::unknown:
       break;
   }
-  return error(fmt::format("{}: the peer there has none of the {} keys on our allow-list",
+  if (!handshake.wanted.empty()) {
+    return error(
+        fmt::format("{}: the peer there does not have the key that our allow-list gives {}",
+                    handshake.address, handshake.wanted),
+        "correct the address, the name or that line; without a name any peer is accepted");
+  }
+  return error(fmt::format("{}: the peer there has a key that is not on our allow-list ({} tried)",
                            handshake.address, handshake.tried),
                "add the line that keygen printed there to our authorized_peers");
 }

@@ -118,6 +118,7 @@ struct Handshake {
   };
   Outcome outcome = Outcome::unknown;
   std::string address;
+  std::string wanted;     ///< The only peer that was tried; empty: any of our list.
   std::string name;       ///< The name on our list of the peer that answered.
   std::string own_line;   ///< The line that the other side needs in its allow-list.
   std::size_t tried = 0;  ///< Keys of our list.

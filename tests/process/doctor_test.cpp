@@ -34,8 +34,10 @@ std::string health_of(const Json& document, const std::string& check) {
 }
 
 /// Runs doctor with these arguments and returns its document. Its exit code must be `code`.
-Json doctor(std::vector<std::string> arguments, int code) {
+Json doctor(std::vector<std::string> arguments, const std::vector<std::string>& credentials,
+            int code) {
   arguments.insert(arguments.begin(), {"doctor", "--json"});
+  arguments.insert(arguments.end(), credentials.begin(), credentials.end());
   std::string output;
   const Ending ending = run_grapevine(arguments, output);
   INFO(output);
@@ -65,11 +67,6 @@ std::string address_of(Swarm& swarm, std::size_t number, const char* what) {
   return address;
 }
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 }  // namespace
 
 TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member", "[process]") {
@@ -80,7 +77,7 @@ TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member",
   REQUIRE_FALSE(control.empty());
 
   const Json sound =
-      doctor({control, swarm.config_file().string(), "--lanes", lanes} + as_peer(swarm, 1), 0);
+      doctor({control, swarm.config_file().string(), "--lanes", lanes}, as_peer(swarm, 1), 0);
   CHECK(sound.at("healthy") == true);
   for (const char* check :
        {"config", "data", "key", "allow-list", "name", "control port", "handshake", "lane port"}) {
@@ -97,7 +94,7 @@ TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member",
   CHECK(swarm.state_of(0, 1) == "unknown");
 
   // The lane's port is no control port.
-  const Json mixed_up = doctor({lanes} + as_peer(swarm, 1), 1);
+  const Json mixed_up = doctor({lanes}, as_peer(swarm, 1), 1);
   CHECK(health_of(mixed_up, "control port") == "error");
   CHECK(health_of(mixed_up, "handshake") == "no line");
 }
@@ -118,17 +115,16 @@ TEST_CASE("doctor says which side lacks the other's key", "[process]") {
   std::ofstream(list) << known << own << "\n";
   const std::vector<std::string> files = {"--key", key.string(), "--authorized", list.string()};
 
-  const Json refused = doctor({control} + files, 1);
+  const Json refused = doctor({control}, files, 1);
   REQUIRE(lines_of(refused, "handshake").size() == 1);
   CHECK(lines_of(refused, "handshake").front().at("remedy").get<std::string>().find(own) !=
         std::string::npos);
 
   std::ofstream(list) << own << "\nanother " << to_text(generate_key_pair().public_key) << "\n";
-  const Json unknown = doctor({control} + files, 1);
+  const Json unknown = doctor({control}, files, 1);
   REQUIRE(lines_of(unknown, "handshake").size() == 1);
-  CHECK(
-      lines_of(unknown, "handshake").front().at("text").get<std::string>().find("none of the 1") !=
-      std::string::npos);
+  CHECK(lines_of(unknown, "handshake").front().at("text").get<std::string>().find("1 tried") !=
+        std::string::npos);
 }
 
 TEST_CASE("doctor finds an open key file and a port that is taken", "[process]") {
@@ -136,23 +132,23 @@ TEST_CASE("doctor finds an open key file and a port that is taken", "[process]")
   swarm.start(0);
   const std::string control = address_of(swarm, 0, "listening");
   REQUIRE_FALSE(control.empty());
-  const Json taken = doctor({"--listen", control} + as_peer(swarm, 1), 1);
+  const Json taken = doctor({"--listen", control}, as_peer(swarm, 1), 1);
   CHECK(health_of(taken, "own ports") == "error");
   // For the peer that has it, it is as it should be.
-  const Json own = doctor({swarm.folder(0).string(), "--listen", control} + as_peer(swarm, 0), 0);
+  const Json own = doctor({swarm.folder(0).string(), "--listen", control}, as_peer(swarm, 0), 0);
   CHECK(health_of(own, "own ports") == "ok");
   CHECK(lines_of(own, "folder").front().at("text").get<std::string>().find("runs here") !=
         std::string::npos);
 
   const auto key = swarm.folder(1) / "key";
   REQUIRE(::chmod(key.c_str(), 0644) == 0);
-  const Json open = doctor(as_peer(swarm, 1), 1);
+  const Json open = doctor({}, as_peer(swarm, 1), 1);
   CHECK(health_of(open, "key") == "error");
 }
 
 TEST_CASE("doctor without anything to examine looks at the machine alone", "[process]") {
   const TemporaryFolder folder;
-  const Json bare = doctor({"--key", (folder.path() / "none").string()}, 1);
+  const Json bare = doctor({}, {"--key", (folder.path() / "none").string()}, 1);
   CHECK(health_of(bare, "key") == "error");
   for (const char* check : {"descriptors", "shared memory", "TCP buffers", "processor", "clock"}) {
     INFO(check);
