@@ -83,7 +83,8 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
       work_(std::move(work)) {
   const auto place = std::ranges::find(options_.order, self);
   check(place != options_.order.end(), "we take part in our own all-reduce");
-  check(input_->size() == work_->size(), "the result is as long as the input");
+  check(elements() <= input_->size() && input_->size() <= work_->size(),
+        "the result is as long as the input");
   check(options_.buckets.size() <= PieceName::buckets_max, "buckets can be named");
   rank_ = static_cast<std::size_t>(place - options_.order.begin());
   check(options_.parts.empty() || options_.wire.is_plain(), "what is gathered is written as it is");
@@ -122,6 +123,12 @@ std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) co
     step.range.end += range.begin;
   }
   return steps;
+}
+
+/// The end of the last bucket. Buckets are in rising or falling order.
+std::size_t AllReduce::elements() const {
+  const std::vector<Range>& buckets = options_.buckets;
+  return buckets.empty() ? 0 : std::max(buckets.front().end, buckets.back().end);
 }
 
 /// The element up to which a step may go: all earlier steps that it waits for have passed it.
@@ -412,7 +419,7 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
   if (step.what.kind == ReduceStep::Kind::copy) {
     if (values.data() == to) {
       finite = is_finite(result);  // The block was read directly into its place.
-    } else if (work_->size() * sizeof(float) < too_long_for_cache) {
+    } else if (elements() * sizeof(float) < too_long_for_cache) {
       finite = copy_finite(to, values);
     } else {
       finite = copy_finite_past_cache(to, values);

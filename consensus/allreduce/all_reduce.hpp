@@ -31,7 +31,8 @@ struct AllReduceShape {
   std::vector<PeerId> order;  ///< The peers that take part; the position is the rank.
   /// Names the agreement on `order`. Pieces of another generation are not ours.
   std::uint64_t generation = 0;
-  std::uint32_t stage = 0;  ///< In a pipeline: the stage whose carriers sum. Also names pieces.
+  /// In a pipeline: the stage whose carriers sum. Of an averaged array: its length. Names pieces.
+  std::uint32_t stage = 0;
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
   /// One range for each rank, adjacent, or none. Together they make up one bucket, which is
@@ -55,8 +56,9 @@ class AllReduce {
  public:
   using Vector = std::shared_ptr<Floats>;
 
-  /// `input` holds our values; a bucket of it is read only after ready(bucket). `work` has the same
-  /// size and any contents, and becomes the result. Both are kept while anything needs them.
+  /// `input` holds our values; a bucket of it is read only after ready(bucket). `work` is at least
+  /// as long, has any contents, and becomes the result. Elements beyond the buckets are not
+  /// touched. Both are kept while anything needs them.
   AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
 
@@ -137,6 +139,7 @@ class AllReduce {
   bool is_final(const Step& step) const;
   void take_early(std::size_t bucket, std::size_t step);
   void merge(Step& step, std::span<const float> values);
+  std::size_t elements() const;
   void bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
   bool sends_input(const Step& step) const;
   std::size_t segments(const Step& step) const;

@@ -201,6 +201,12 @@ struct ModelsDiffer {
 struct SumRefused {
   std::string why;
 };
+struct ArraysDiffer {
+  PeerId peer{};
+  std::uint64_t call = 0;    ///< From 1.
+  std::uint64_t theirs = 0;  ///< Floats of the peer's array.
+  std::uint64_t ours = 0;
+};
 struct GradientNotFinite {
   std::uint64_t step = 0;
   std::string why;     ///< The values concerned, and the codec in which they are sent.
@@ -315,7 +321,7 @@ using FactVariant = std::variant<
     FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
     TrainingBegan, BudgetDone, TargetMeasured, TargetReached, FinaleBegan, FinaleMissed, FinaleDone,
     CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan, GenerationEnded,
-    CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite, AlgorithmSwitched,
+    CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, ArraysDiffer, GradientNotFinite, AlgorithmSwitched,
     StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost, LaneRefused,
     LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable, KeyUsedTwice,
     FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined, EventsLost, AllowListRead,

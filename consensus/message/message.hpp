@@ -493,7 +493,8 @@ struct Complete {
   bool again = false;  ///< Answers a late Complete and needs no answer itself.
 };
 
-/// The fingerprint of the sender's parameters before this collective. All peers' should be equal.
+/// The fingerprint of the sender's parameters before this collective; where arrays are averaged,
+/// the length of its array. All peers' should be equal.
 struct Audit {
   GenerationId ballot;
   std::uint64_t step = 0;

@@ -32,7 +32,8 @@ struct TransferId {
   std::uint64_t session = 0;  ///< Of the owner's process, or the key of a generation.
   std::uint64_t number = 0;
   TransferKind kind = TransferKind::exchange;
-  std::uint32_t stage = 0;  ///< In a pipeline; otherwise 0.
+  /// In a pipeline; of a piece of an averaged array, that array's length; otherwise 0.
+  std::uint32_t stage = 0;
 
   friend auto operator<=>(const TransferId&, const TransferId&) = default;
 };

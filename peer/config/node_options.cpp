@@ -118,6 +118,7 @@ AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model
   const AllReduceConfig& allreduce = config.allreduce;
   AllReduceOptions options{.state_elements = state_elements(model),
                            .local = allreduce.local,
+                           .averages_arrays = model.is_arrays,
                            .algorithm = allreduce.algorithm,
                            .compression = allreduce.compression,
                            .places = {matrix_places(model.layout), model.dense},
@@ -190,9 +191,10 @@ ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
           .dense = std::move(dense)};
 }
 
-ModelFacts facts_of(const Learner& learner, const OptimizerSpec& optimizer) {
+ModelFacts facts_of(Learner& learner, const OptimizerSpec& optimizer) {
   ModelFacts model = facts_of(learner.layout(), optimizer, dense_places(learner.dense_weights()));
   model.optimizer_elements = learner.optimizer_size();
+  model.is_arrays = learner.arrays() != nullptr;
   return model;
 }
 

@@ -20,6 +20,7 @@ struct ModelFacts {
   Layout layout;
   /// Number of floats that the optimiser keeps besides the parameters.
   std::size_t optimizer_elements = 0;
+  bool is_arrays = false;     ///< There is no model, but arrays that are averaged one by one.
   bool has_momentum = false;  ///< True if the optimiser has a momentum, which a population varies.
   std::vector<DensePlace> dense;      ///< Layers whose gradients may be sent as sufficient factors.
   std::vector<StageSize> stages;      ///< The stages of a pipeline.
@@ -30,7 +31,7 @@ struct ModelFacts {
 ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
                     std::vector<DensePlace> dense = {});
 /// Facts of a model that any learner trains whole.
-ModelFacts facts_of(const Learner& learner, const OptimizerSpec& optimizer);
+ModelFacts facts_of(Learner& learner, const OptimizerSpec& optimizer);
 /// Facts of a model that is trained in stages.
 ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer);
 

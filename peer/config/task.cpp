@@ -273,10 +273,11 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
                              "only the built-in learner is measured on the test data",
                              "leave it out, and end your own loop when it has learned enough"});
   }
-  if (config.data.partition.kind == PartitionKind::leased) {
+  if (config.data.partition.kind == PartitionKind::leased && all_samples == 0) {
     task.problems.push_back({"data.partition",
-                             "the data of a learner that is not built in are its own",
-                             "write another partition"});
+                             "leased data are dealt by their number, and it is not known how many "
+                             "samples there are",
+                             "give the number of samples of all data, or write another partition"});
   }
   const bool is_shared_by_speed =
       config.run.mode == ModeKind::allreduce && config.allreduce.shares_by_speed;

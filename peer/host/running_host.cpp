@@ -99,6 +99,9 @@ void Host::tell_people(const Fact& fact) {
              std::holds_alternative<TrainingFailed>(fact)) {
     warn();
     exit_code_ = 1;
+  } else if (std::holds_alternative<ArraysDiffer>(fact)) {
+    warn();
+    exit_code_ = 2;
   } else if (const auto* other = std::get_if<HelloRefused>(&fact)) {
     if (is_newcomer() && with_other_settings_.insert(other->peer).second) warn();
     if (!heard_other_settings_at_) heard_other_settings_at_ = now();

@@ -52,6 +52,7 @@ struct UserLoop::Meeting {
   bool count(const Score& step) {
     score += step;
     ++made;
+    ++made_of_lease;
     if (made >= granted) return false;
     const std::lock_guard lock(mutex);
     return turn == Turn::user && !is_over && !has_left && !should_stop;
@@ -81,6 +82,7 @@ struct UserLoop::Meeting {
   double learning_rate = 0;
   double factor = 1;
   double progress = 0;
+  std::uint64_t position = 0;
 
   // The members below belong to the thread whose turn it is.
 
@@ -92,11 +94,14 @@ struct UserLoop::Meeting {
   Score score;                ///< The sum of the scores since the loop got its turn.
   std::uint64_t granted = 0;  ///< Steps that the loop may make in this turn.
   std::uint64_t made = 0;     ///< Steps that it has made in this turn.
-  UserGradient gradient;      ///< Gradient given to reduce().
-  Score reduced_score;        ///< Score given to reduce().
-  Reduced reduced;            ///< The next result of reduce().
-  bool must_reduce = false;   ///< The present step needs its gradient reduced.
-  bool has_reduced = false;   ///< The present step's gradient has been reduced.
+  /// With leased data: the first sample of the steps that the worker has asked for, and those made.
+  std::optional<std::uint64_t> leased_from;
+  std::uint64_t made_of_lease = 0;
+  UserGradient gradient;     ///< Gradient given to reduce().
+  Score reduced_score;       ///< Score given to reduce().
+  Reduced reduced;           ///< The next result of reduce().
+  bool must_reduce = false;  ///< The present step needs its gradient reduced.
+  bool has_reduced = false;  ///< The present step's gradient has been reduced.
   bool has_face = false;
 };
 
@@ -178,6 +183,13 @@ class UserLoop::Face final : public Learner {
     is_stale_ = waits_for_sum_;
   }
 
+  void read_from(std::uint64_t position) override {
+    // A gradient of samples that are another peer's part by now is useless.
+    if (waits_for_sum_ && own_->leased_from != position) is_stale_ = true;
+    own_->leased_from = position;
+    own_->made_of_lease = 0;
+  }
+
   void adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
                    std::uint64_t step, std::uint64_t /*updates*/) override {
     adopt(parameters, step);
@@ -189,6 +201,7 @@ class UserLoop::Face final : public Learner {
   }
   OptimizerState optimizer_state() const override {
     OptimizerState state = Learner::optimizer_state();
+    state.position = own_->read(own_->position);
     if (own_->model.state_size == 0) return state;
     std::vector<float> values(own_->model.state_size);
     copy_optimizer(values);
@@ -206,7 +219,9 @@ class UserLoop::Face final : public Learner {
     }
     const std::string problem =
         Learner::restore(parameters, {.vectors = {}, .step = state.step, .updates = state.updates});
-    if (problem.empty() && saved > 0) own_->model.write_state(named->second);
+    if (!problem.empty()) return problem;
+    if (saved > 0) own_->model.write_state(named->second);
+    own_->tell([&] { own_->position = state.position.value_or(0); });
     return problem;
   }
 
@@ -331,6 +346,17 @@ auto UserLoop::wait(Duration patience) -> Waited {
 Reduced UserLoop::take_reduced() {
   meeting_->has_reduced = !meeting_->reduced.again;
   return meeting_->reduced;
+}
+
+void UserLoop::set_position(std::uint64_t position) {
+  meeting_->tell([&] { meeting_->position = position; });
+}
+
+std::uint64_t UserLoop::position() const { return meeting_->read(meeting_->position); }
+
+std::optional<std::uint64_t> UserLoop::leased_position(std::uint64_t batch) const {
+  if (!meeting_->leased_from) return std::nullopt;
+  return *meeting_->leased_from + meeting_->made_of_lease * batch;
 }
 
 void UserLoop::set_learning_rate(double learning_rate) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -109,6 +111,14 @@ class UserLoop {
   Waited wait(Duration patience);
   /// The result of reduce(), once the wait after give_gradient() is over.
   Reduced take_reduced();
+
+  /// Sets the loop's position in its data after the step under way. Checkpoints keep it.
+  void set_position(std::uint64_t position);
+  /// The position that was set last, or that of the checkpoint from which the peer goes on.
+  std::uint64_t position() const;
+  /// With leased data: the first sample of the next step, of `batch` samples, in the order that all
+  /// peers share. nullopt if data are not leased.
+  std::optional<std::uint64_t> leased_position(std::uint64_t batch) const;
 
   /// Sets the learning rate of the next step, which some mixing rules need.
   void set_learning_rate(double learning_rate);

@@ -20,13 +20,17 @@
 #include "peer/host/peer_arguments.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/library/buffer_problems.hpp"
+#include "peer/library/joined_means.hpp"
 #include "peer/library/joined_peer.hpp"
 #include "peer/library/merged_config.hpp"
 
 struct gv_peer {
   ::pid_t process = 0;  ///< The process that has joined.
   gv::Duration patience{};
-  std::unique_ptr<gv::JoinedPeer> joined;
+  std::unique_ptr<gv::JoinedPeer> joined;  ///< Null if it has no model.
+  std::unique_ptr<gv::JoinedMeans> means;  ///< Null if it has one.
+
+  gv::GuestHost& host() const { return means ? means->host() : joined->host(); }
 };
 
 namespace gv {
@@ -71,8 +75,8 @@ std::string text_or(const char* text, std::string otherwise) {
   return text != nullptr ? text : std::move(otherwise);
 }
 
-UserTensor tensor_of(const gv_tensor& given) {
-  UserTensor tensor{.name = text_or(given.name, ""),
+UserTensor tensor_of(const gv_tensor& given, const char* unnamed = "") {
+  UserTensor tensor{.name = text_or(given.name, unnamed),
                     .data = static_cast<std::byte*>(given.data),
                     .shape = {},
                     .elements = given.elements,
@@ -180,9 +184,8 @@ std::string joined_text(const Problems& problems) {
   return text;
 }
 
-gv_result join(const gv_options& given, UserTensors model, UserTensors state, bool has_buffers,
-               gv_peer& peer) {
-  Problems problems;
+/// The options of the host, and what is wrong with them.
+HostOptions options_of(const gv_options& given, Problems& problems) {
   const PeerArguments arguments = arguments_of(given, problems);
   HostOptions options = arguments.host;
   const std::string settings = text_or(given.settings, "");
@@ -190,27 +193,71 @@ gv_result join(const gv_options& given, UserTensors model, UserTensors state, bo
       prepare(arguments, options, [&](const std::string& path, const ConfigOverrides& overrides) {
         return merged_config(path, settings, overrides);
       });
+  problems.insert(problems.end(), more.begin(), more.end());
+  return options;
+}
+
+/// A handle without a peer.
+std::unique_ptr<gv_peer> handle_of(const gv_options& given) {
+  auto made = std::make_unique<gv_peer>();
+  made->process = ::getpid();
+  made->patience = given.patience_s > 0 ? from_seconds(given.patience_s) : Duration::max();
+  return made;
+}
+
+gv_result join(const gv_options& given, UserTensors model, UserTensors state, bool has_buffers,
+               gv_peer& peer) {
+  Problems problems;
+  HostOptions options = options_of(given, problems);
   // A loop takes batches of its own size.
   options.config.allreduce.shares_by_speed = false;
-  problems.insert(problems.end(), more.begin(), more.end());
   if (problems.empty() && has_buffers) problems = buffer_problems(options.config);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
-  peer.process = ::getpid();
-  peer.patience = given.patience_s > 0 ? from_seconds(given.patience_s) : Duration::max();
   peer.joined = std::make_unique<JoinedPeer>(std::move(options), std::move(model), std::move(state),
                                              std::max<std::uint64_t>(1, given.samples));
   return GV_OK;
 }
 
-/// The handle's peer. Throws if it cannot be used.
-JoinedPeer& used(gv_peer* peer) {
+gv_result join_without_model(const gv_options& given, gv_peer& peer) {
+  Problems problems;
+  HostOptions options = options_of(given, problems);
+  if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
+  options.config = without_model(std::move(options.config));
+  options.resume = false;  // There is nothing to go on from.
+  peer.means = std::make_unique<JoinedMeans>(std::move(options));
+  return GV_OK;
+}
+
+/// Throws if the handle cannot be used.
+void check_handle(const gv_peer* peer) {
   if (peer == nullptr) throw std::invalid_argument("the peer is NULL: call gv_join() first");
   if (peer->process != ::getpid()) {
     throw std::logic_error(
         "this process is a copy of the one that joined, made by fork(): only that "
         "one may use its peer");
   }
+}
+
+/// The handle's peer with a model. Throws if there is none.
+JoinedPeer& used(gv_peer* peer) {
+  check_handle(peer);
+  if (!peer->joined) {
+    throw std::logic_error("this peer has no model: it takes part in gv_mean() alone");
+  }
   return *peer->joined;
+}
+
+/// The handle's peer without a model, for a call that begins or ends one with an array.
+JoinedMeans& used_for_means(gv_peer* peer) {
+  check_handle(peer);
+  if (!peer->means) {
+    throw std::logic_error("this peer has a model: means of arrays need gv_join_collective()");
+  }
+  if (peer->means->has_left()) throw std::logic_error("this peer has left: join again");
+  if (peer->means->pending()) {
+    throw std::logic_error("another call is still pending: call gv_wait() until it is done");
+  }
+  return *peer->means;
 }
 
 /// The same for a call that begins something.
@@ -235,17 +282,46 @@ bool is_within(Duration patience, Wait wait) {
 }
 
 /// The result of a host that has ended.
-gv_result ended(const JoinedPeer& joined) {
-  switch (joined.exit_code()) {
+gv_result ended(const GuestHost& host) {
+  switch (host.exit_code()) {
     case 0:
       return fail_with(GV_OVER, "training is over");
     case 2:
-      return fail_with(GV_REFUSED, joined.said());
+      return fail_with(GV_REFUSED, host.said());
     case unreachable_code:
-      return fail_with(GV_UNREACHABLE, joined.said());
+      return fail_with(GV_UNREACHABLE, host.said());
     default:
-      return fail_with(GV_FAILED, joined.said());
+      return fail_with(GV_FAILED, host.said());
   }
+}
+
+/// Waits until the host of a peer that trains no more has ended, which is just after its loop's
+/// side, and returns why.
+gv_result wait_for_end(const gv_peer& peer) {
+  GuestHost& host = peer.host();
+  const bool has_ended =
+      is_within(peer.patience, [&](Duration piece) { return host.has_ended(piece); });
+  return has_ended ? ended(host) : GV_PENDING;
+}
+
+/// Writes what a loop should know, if it asks. `part`: samples of an epoch.
+void tell_of_loop(JoinedPeer& joined, std::uint64_t part, gv_info* info) {
+  if (info == nullptr) return;
+  known(info, "gv_info");
+  const auto& rule = joined.index_rule();
+  const bool is_leased = rule && rule->part == IndexRule::Part::common;
+  gv_info found{.size = info->size,
+                .steps = joined.steps(),
+                .samples = joined.reduced().samples,
+                .progress = joined.loop().progress(),
+                .factor = joined.loop().update_factor(),
+                .again = joined.reduced().again ? 1U : 0U,
+                .needs_gradient = joined.loop().needs_gradient() ? 1U : 0U,
+                .position = joined.position(),
+                .batch = joined.batch(),
+                .part = part,
+                .is_leased = is_leased ? 1U : 0U};
+  std::memcpy(info, &found, std::min(info->size, sizeof found));
 }
 
 gv_result wait_for(gv_peer& peer, gv_info* info) {
@@ -256,24 +332,68 @@ gv_result wait_for(gv_peer& peer, gv_info* info) {
     });
     if (!is_done) return GV_PENDING;
   }
-  if (info != nullptr) {
-    known(info, "gv_info");
-    gv_info found{.size = info->size,
-                  .steps = joined.steps(),
-                  .samples = joined.reduced().samples,
-                  .progress = joined.loop().progress(),
-                  .factor = joined.loop().update_factor(),
-                  .again = joined.reduced().again ? 1U : 0U,
-                  .needs_gradient = joined.loop().needs_gradient() ? 1U : 0U};
-    std::memcpy(info, &found, std::min(info->size, sizeof found));
-  }
+  tell_of_loop(joined, 0, info);
   if (!joined.is_over() && !joined.has_left()) return GV_OK;
-  // The loop's side ends just before the host does.
-  const bool has_ended =
-      is_within(peer.patience, [&](Duration piece) { return joined.has_ended(piece); });
-  if (!has_ended) return GV_PENDING;
-  const gv_result result = ended(joined);
+  const gv_result result = wait_for_end(peer);
   return result == GV_OVER && joined.has_left() ? GV_OK : result;
+}
+
+void tell_of_mean(const JoinedMeans& means, gv_info* info) {
+  if (info == nullptr) return;
+  known(info, "gv_info");
+  gv_info found{.size = info->size,
+                .steps = means.mean().number > 0 ? means.mean().number : means.common_calls(),
+                .samples = means.mean().peers,
+                .progress = 0,
+                .factor = 1,
+                .again = 0,
+                .needs_gradient = 0,
+                .position = 0,
+                .batch = 0,
+                .part = 0,
+                .is_leased = 0};
+  std::memcpy(info, &found, std::min(info->size, sizeof found));
+}
+
+/// Waits for the end of a call with an array, or with 0 for that of joining.
+gv_result wait_for_mean(gv_peer& peer, std::uint64_t call, Duration patience, gv_info* info) {
+  JoinedMeans& means = *peer.means;
+  MeanCalls::Waited waited = MeanCalls::Waited::is_late;
+  const bool is_done = is_within(patience, [&](Duration piece) {
+    waited = means.wait(call, piece);
+    return waited != MeanCalls::Waited::is_late;
+  });
+  if (!is_done) return GV_PENDING;
+  tell_of_mean(means, info);
+  if (waited == MeanCalls::Waited::is_over) return wait_for_end(peer);
+  if (!means.mean().is_missed) return GV_OK;
+  return fail_with(GV_MISSED,
+                   fmt::format("the other peers have made {} calls without this one meanwhile, so "
+                               "its array is as it was; the next call meets theirs",
+                               means.common_calls()));
+}
+
+/// Waits for the function that is pending, if one is.
+gv_result wait_for_pending_mean(gv_peer& peer, gv_info* info) {
+  JoinedMeans& means = *peer.means;
+  if (means.has_left()) {
+    const gv_result result = wait_for_end(peer);
+    return result == GV_OVER ? GV_OK : result;
+  }
+  if (!means.pending()) {
+    tell_of_mean(means, info);
+    return GV_OK;
+  }
+  return wait_for_mean(peer, *means.pending(), peer.patience, info);
+}
+
+/// The array of a call. Throws if it is unsuitable.
+UserTensors array_of(const gv_tensor* given) {
+  const gv_tensor array = known(given, "gv_tensor");
+  if (array.type == GV_I64) throw std::invalid_argument("integers have no mean: give floats");
+  UserTensors tensors;
+  tensors.add(tensor_of(array, "array"));
+  return tensors;
 }
 
 Score score_of(std::uint64_t samples, double loss) {
@@ -298,13 +418,54 @@ gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t co
     UserTensors model = tensors_of(tensors, count, Part::model);
     UserTensors state = tensors_of(tensors, count, Part::state);
     if (model.size() == 0) throw std::invalid_argument("a model has at least one GV_MEAN tensor");
-    auto made = std::make_unique<gv_peer>();
+    std::unique_ptr<gv_peer> made = handle_of(given);
     const bool has_buffers = has_role(tensors, count, GV_BUFFER);
     const gv_result result = join(given, std::move(model), std::move(state), has_buffers, *made);
     if (result != GV_OK) return result;
     const gv_result waited = wait_for(*made, nullptr);
     if (waited == GV_OK || waited == GV_PENDING || waited == GV_OVER) *peer = made.release();
     return waited;
+  });
+}
+
+gv_result gv_join_collective(const gv_options* options, gv_peer** peer) {
+  return guarded([&]() -> gv_result {
+    if (peer == nullptr) throw std::invalid_argument("gv_join_collective: `peer` is NULL");
+    *peer = nullptr;
+    const gv_options given = known(options, "gv_options");
+    std::unique_ptr<gv_peer> made = handle_of(given);
+    const gv_result result = join_without_model(given, *made);
+    if (result != GV_OK) return result;
+    const gv_result waited = wait_for_pending_mean(*made, nullptr);
+    if (waited == GV_OK || waited == GV_PENDING) *peer = made.release();
+    return waited;
+  });
+}
+
+gv_result gv_mean(gv_peer* peer, const gv_tensor* array, double weight, gv_info* info) {
+  return guarded([&]() -> gv_result {
+    JoinedMeans& means = used_for_means(peer);
+    means.set_pending(means.begin(array_of(array), weight));
+    return wait_for_pending_mean(*peer, info);
+  });
+}
+
+gv_result gv_mean_begin(gv_peer* peer, const gv_tensor* array, double weight, uint64_t* call) {
+  return guarded([&]() -> gv_result {
+    JoinedMeans& means = used_for_means(peer);
+    if (call == nullptr) throw std::invalid_argument("gv_mean_begin: `call` is NULL");
+    *call = means.begin(array_of(array), weight);
+    return GV_OK;
+  });
+}
+
+gv_result gv_mean_end(gv_peer* peer, uint64_t call, double patience_s, gv_info* info) {
+  return guarded([&]() -> gv_result {
+    if (!used_for_means(peer).is_open(call)) {
+      throw std::invalid_argument("gv_mean_end: this call was not begun, or has been ended");
+    }
+    const Duration patience = patience_s < 0 ? peer->patience : from_seconds(patience_s);
+    return wait_for_mean(*peer, call, patience, info);
   });
 }
 
@@ -337,8 +498,8 @@ gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count, uint
 
 gv_result gv_wait(gv_peer* peer, gv_info* info) {
   return guarded([&]() -> gv_result {
-    used(peer);
-    return wait_for(*peer, info);
+    check_handle(peer);
+    return peer->means ? wait_for_pending_mean(*peer, info) : wait_for(*peer, info);
   });
 }
 
@@ -349,11 +510,35 @@ gv_result gv_set_learning_rate(gv_peer* peer, double learning_rate) {
   });
 }
 
+gv_result gv_indices(gv_peer* peer, uint64_t samples, uint64_t position, uint64_t* indices,
+                     size_t count, gv_info* info) {
+  return guarded([&]() -> gv_result {
+    JoinedPeer& joined = free_of_calls(peer);
+    if (indices == nullptr && count > 0) {
+      throw std::invalid_argument("gv_indices: `indices` is NULL");
+    }
+    constexpr std::uint64_t most = std::uint64_t{1} << 62;
+    if (samples == 0 || samples > most || position > most) {
+      throw std::invalid_argument("gv_indices: there are no samples, or more than 2^62");
+    }
+    const std::uint64_t part = joined.find_indices(samples, position, {indices, count});
+    tell_of_loop(joined, part, info);
+    return GV_OK;
+  });
+}
+
+gv_result gv_set_position(gv_peer* peer, uint64_t position) {
+  return guarded([&]() -> gv_result {
+    free_of_calls(peer).loop().set_position(position);
+    return GV_OK;
+  });
+}
+
 gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes) {
   return guarded([&]() -> gv_result {
-    const JoinedPeer& joined = used(peer);
+    check_handle(peer);
     if (bytes == nullptr) throw std::invalid_argument("gv_status_json: `bytes` is NULL");
-    const std::optional<std::string> document = ask_peer(joined.folder(), "");
+    const std::optional<std::string> document = ask_peer(peer->host().folder(), "");
     if (!document) return fail_with(GV_OVER, "the peer has ended, and says no status any more");
     const std::size_t room = std::exchange(*bytes, document->size() + 1);
     if (text == nullptr || room < *bytes) {
@@ -366,12 +551,13 @@ gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes) {
 
 gv_result gv_leave(gv_peer* peer) {
   return guarded([&]() -> gv_result {
-    JoinedPeer& joined = used(peer);
-    joined.leave();
-    const bool has_ended =
-        is_within(peer->patience, [&](Duration piece) { return joined.has_ended(piece); });
-    if (!has_ended) return GV_PENDING;
-    const gv_result result = ended(joined);
+    check_handle(peer);
+    if (peer->means) {
+      peer->means->leave();
+    } else {
+      peer->joined->leave();
+    }
+    const gv_result result = wait_for_end(*peer);
     return result == GV_OVER ? GV_OK : result;
   });
 }

@@ -39,7 +39,8 @@ enum {
   GV_WRONG_ARGUMENT = 3, /* The call is wrong. Nothing has changed. */
   GV_REFUSED = 4,        /* The operator must fix a file, a setting or an argument. */
   GV_UNREACHABLE = 5,    /* No authorised peer answered. */
-  GV_FAILED = 6          /* The machine or the peer failed. */
+  GV_FAILED = 6,         /* The machine or the peer failed. */
+  GV_MISSED = 7          /* The others have gone on without this peer. The array is as it was. */
 };
 
 enum { GV_F32 = 0, GV_F16 = 1, GV_BF16 = 2, GV_F64 = 3, GV_I64 = 4 };
@@ -99,13 +100,21 @@ typedef struct gv_options {
 /* What a call has found out. */
 typedef struct gv_info {
   size_t size; /* sizeof(gv_info) */
-  uint64_t steps;    /* Steps made by this handle. */
-  uint64_t samples;  /* After gv_reduce(): samples in the mean; 0: the gradient is your own. */
+  uint64_t steps;    /* Steps made by this handle. Without a model: the number of the call that has
+                        ended, as all peers count them, or of their last before this one joined. */
+  uint64_t samples;  /* After gv_reduce(): samples in the mean; 0: the gradient is your own. After
+                        gv_mean(): peers in the mean; 0: all weights were 0. */
   double progress;   /* Of the swarm's budget, from 0 to 1; 0 where each peer has its own. */
   double factor;     /* Multiply the next change of the parameters by this. Usually 1. */
   uint32_t again;    /* After gv_reduce(), not 0: the model was replaced. Compute the gradient anew
                         and call gv_reduce() again. */
   uint32_t needs_gradient; /* Not 0: the next step's gradient must pass through gv_reduce(). */
+  uint64_t position; /* Of the next step's samples: with leased data as the swarm has dealt them,
+                        otherwise as gv_set_position() or the checkpoint says. */
+  uint64_t batch;    /* Samples of a step, as the config says (train.batch). */
+  uint64_t part;     /* After gv_indices(): samples of an epoch of this peer. */
+  uint32_t is_leased; /* Not 0: data are leased. Each step must then take `batch` samples from
+                         `position` on, and ask for their indices. */
 } gv_info;
 
 /* The GV_ABI that the library was built with. */
@@ -131,11 +140,43 @@ GV_API gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* 
 GV_API gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count,
                            uint64_t samples, double loss, gv_info* info);
 
+/* Starts a peer without a model, for the functions below, and waits until it works together with
+ * the others. All peers of a swarm must join in this way. Of the config only the sections `run`
+ * (without its budget), `membership` and `network` count. Sets *peer also with GV_PENDING. */
+GV_API gv_result gv_join_collective(const gv_options* options, gv_peer** peer);
+
+/* Replaces `array` by the mean over all peers, each with its weight, and waits for that. The n-th
+ * call of each peer meets the n-th of the others, and a newcomer's first their next. All peers end
+ * with equal bits, or none has a mean; a peer that dies is left out. Arrays are float tensors, whose
+ * name, shape and role do not matter, and travel as 32-bit floats. Their length may differ from call
+ * to call, but must be the same at all peers: otherwise all leave, and the result is GV_REFUSED.
+ * Values must be finite and below 1e35, also times the weight, which is 0 or from 1e-9 to 1e9. */
+GV_API gv_result gv_mean(gv_peer* peer, const gv_tensor* array, double weight, gv_info* info);
+
+/* Begins the same and does not wait. `array` must stay there, and may not be used, until the call
+ * has ended. Several calls may be under way. */
+GV_API gv_result gv_mean_begin(gv_peer* peer, const gv_tensor* array, double weight,
+                               uint64_t* call);
+
+/* Waits for that call for `patience_s` at most (negative: as long as the options say), and ends it
+ * unless the result is GV_PENDING. Every call must be ended, once. */
+GV_API gv_result gv_mean_end(gv_peer* peer, uint64_t call, double patience_s, gv_info* info);
+
 /* Goes on waiting for the call that has returned GV_PENDING, and returns what it would have. */
 GV_API gv_result gv_wait(gv_peer* peer, gv_info* info);
 
 /* Tells the learning rate of the next step, which some rules of mode `mixing` need. */
 GV_API gv_result gv_set_learning_rate(gv_peer* peer, double learning_rate);
+
+/* Writes the indices of `count` samples from `position` on, in a data set of `samples` of which each
+ * peer reads its part (data.partition iid, shared or leased). A position counts samples over all
+ * epochs, and each epoch has an order of its own: a pure function of run.seed, the shard and the
+ * position. `count` may be 0, to learn the `part`. */
+GV_API gv_result gv_indices(gv_peer* peer, uint64_t samples, uint64_t position, uint64_t* indices,
+                            size_t count, gv_info* info);
+
+/* Says before gv_step() at which position the samples after this step begin. Checkpoints keep it. */
+GV_API gv_result gv_set_position(gv_peer* peer, uint64_t position);
 
 /* Writes the peer's status as JSON and a zero byte to `text`. `*bytes` is the room there, and
  * becomes what is needed; with too little room the result is GV_WRONG_ARGUMENT. */

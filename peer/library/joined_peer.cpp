@@ -1,15 +1,12 @@
-// Starts the host, and passes calls of the program to its loop.
+// Passes calls of the program to its loop.
 #include "peer/library/joined_peer.hpp"
 
-#include <algorithm>
-#include <chrono>
+#include <span>
+#include <stdexcept>
 #include <utility>
 
 namespace gv {
 namespace {
-
-/// More lines of a long run are not kept.
-constexpr std::size_t lines_kept = 8;
 
 UserModel model_in(const UserTensors& model, const UserTensors& state) {
   return {.read = [&model](std::span<float> to) { model.read(to); },
@@ -19,36 +16,66 @@ UserModel model_in(const UserTensors& model, const UserTensors& state) {
           .write_state = [&state](std::span<const float> from) { state.write(from); }};
 }
 
+std::optional<IndexRule> rule_of(const HostOptions& options) {
+  IndexRule rule{
+      .seed = options.config.run.seed, .peer = options.shard, .peers = options.config.run.peers};
+  switch (options.config.data.partition.kind) {
+    case PartitionKind::iid:
+      return rule;
+    case PartitionKind::shared:
+      rule.part = IndexRule::Part::all;
+      return rule;
+    case PartitionKind::leased:
+      rule.part = IndexRule::Part::common;
+      return rule;
+    case PartitionKind::dirichlet:
+    case PartitionKind::by_label:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 JoinedPeer::JoinedPeer(HostOptions options, UserTensors model, UserTensors state,
                        std::size_t samples)
     : model_(std::move(model)),
       state_(std::move(state)),
-      folder_(options.folder),
-      loop_(model_.layout(), model_in(model_, state_), samples) {
-  options.guest_says = [this](const std::string& line) {
-    const std::lock_guard lock(mutex_);
-    said_.push_back(line);
-    if (said_.size() > lines_kept) said_.pop_front();
-  };
-  host_ = std::thread([this, options = std::move(options)]() mutable { run(std::move(options)); });
+      loop_(model_.layout(), model_in(model_, state_), samples),
+      index_rule_(rule_of(options)),
+      batch_(options.config.train.batch),
+      host_(std::move(options), loop_.learner()) {}
+
+JoinedPeer::~JoinedPeer() { leave(); }
+
+std::uint64_t JoinedPeer::find_indices(std::uint64_t samples, std::uint64_t position,
+                                       std::span<std::uint64_t> indices) {
+  if (!index_rule_) {
+    throw std::invalid_argument(
+        "data.partition deals samples by their labels, which only the built-in data have: write "
+        "iid, shared or leased");
+  }
+  if (!order_ || order_->samples() != samples) order_.emplace(samples, *index_rule_);
+  if (order_->part() == 0) {
+    throw std::invalid_argument("there are fewer samples than peers, and none for this one");
+  }
+  for (std::uint64_t& index : indices) index = order_->at(position++);
+  has_asked_ = has_asked_ || !indices.empty();
+  return order_->part();
 }
 
-JoinedPeer::~JoinedPeer() {
-  leave();
-  host_.join();
-}
-
-void JoinedPeer::run(HostOptions options) {
-  const int code = run_peer(options, loop_.learner());
-  const std::lock_guard lock(mutex_);
-  exit_code_ = code;
-  has_ended_ = true;
-  ended_.notify_all();
+std::uint64_t JoinedPeer::position() const {
+  return loop_.leased_position(batch_).value_or(loop_.position());
 }
 
 void JoinedPeer::step(const Score& score) {
+  const bool is_leased = index_rule_ && index_rule_->part == IndexRule::Part::common;
+  if (is_leased && !has_asked_) {
+    throw std::logic_error(
+        "data are leased, and this step has not asked for its samples: take them from "
+        "gv_indices() at gv_info's `position`, or in Python from a sampler");
+  }
+  has_asked_ = false;
   loop_.give_step(score);
   pending_ = Call::step;
 }
@@ -76,23 +103,6 @@ UserLoop::Waited JoinedPeer::wait(Duration patience) {
 void JoinedPeer::leave() {
   has_left_ = true;
   loop_.leave();
-}
-
-bool JoinedPeer::has_ended(Duration patience) {
-  std::unique_lock lock(mutex_);
-  return ended_.wait_for(lock, patience, [this] { return has_ended_; });
-}
-
-int JoinedPeer::exit_code() const {
-  const std::lock_guard lock(mutex_);
-  return exit_code_;
-}
-
-std::string JoinedPeer::said() const {
-  const std::lock_guard lock(mutex_);
-  std::string text;
-  for (const std::string& line : said_) text += (text.empty() ? "" : "\n") + line;
-  return text;
 }
 
 }  // namespace gv

@@ -1,20 +1,16 @@
-// A peer that is a part of another program: a host on a thread of its own, and the loop that
-// trains.
+// A peer that is a part of another program: its host, and the loop that trains.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <filesystem>
-#include <mutex>
-#include <string>
-#include <thread>
+#include <optional>
+#include <span>
 
 #include "base/time.hpp"
-#include "peer/host/host.hpp"
 #include "peer/host/user_loop.hpp"
+#include "peer/library/guest_host.hpp"
 #include "peer/library/user_tensors.hpp"
+#include "train/data/index_order.hpp"
 
 namespace gv {
 
@@ -44,39 +40,41 @@ class JoinedPeer {
   UserLoop::Waited wait(Duration patience);
   const Reduced& reduced() const { return reduced_; }
 
-  /// Begins to leave; has_ended() follows.
+  /// Begins to leave; the host's end follows.
   void leave();
-  /// True once the host has ended. Waits for that for `patience` at most.
-  bool has_ended(Duration patience);
-  /// The host's exit code, once it has ended.
-  int exit_code() const;
-  /// What the host has said that a person should read, newest last.
-  std::string said() const;
+
+  /// Writes the indices of the peer's samples from a position on, in a data set of `samples`.
+  /// Throws std::invalid_argument if the run's settings do not say which they are. Returns how many
+  /// of an epoch are the peer's.
+  std::uint64_t find_indices(std::uint64_t samples, std::uint64_t position,
+                             std::span<std::uint64_t> indices);
+  std::uint64_t batch() const { return batch_; }
+  /// Where the next step's samples begin: with leased data as the swarm has dealt them, otherwise
+  /// where the loop has said.
+  std::uint64_t position() const;
+  /// The rule by which samples are dealt to peers.
+  const std::optional<IndexRule>& index_rule() const { return index_rule_; }
 
   const UserTensors& model() const { return model_; }
   UserLoop& loop() { return loop_; }
   std::uint64_t steps() const { return steps_; }
-  const std::filesystem::path& folder() const { return folder_; }
+  GuestHost& host() { return host_; }
 
  private:
-  void run(HostOptions options);
-
   UserTensors model_;
   UserTensors state_;
   UserTensors gradient_;
-  std::filesystem::path folder_;
   UserLoop loop_;
   Call pending_ = Call::begin;
   bool is_over_ = false;
   bool has_left_ = false;
   Reduced reduced_;
   std::uint64_t steps_ = 0;
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  bool has_ended_ = false;
-  int exit_code_ = 0;
-  std::deque<std::string> said_;
-  std::thread host_;
+  std::optional<IndexRule> index_rule_;  ///< Empty: it depends on what samples are.
+  std::uint64_t batch_;
+  std::optional<IndexOrder> order_;
+  bool has_asked_ = false;  ///< For indices of the step under way.
+  GuestHost host_;          ///< Last member: it uses the others until it has ended.
 };
 
 }  // namespace gv

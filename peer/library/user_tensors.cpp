@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/halves.hpp"
+#include "base/magnitude.hpp"
 
 namespace gv {
 namespace {
@@ -61,6 +62,44 @@ void write_integers(std::span<const float> from, std::byte* to) {
   }
 }
 
+/// Converted values are looked at in pieces that stay in a processor's cache.
+constexpr std::size_t piece_elements = 4096;
+
+std::size_t bytes_of(TensorType type) {
+  switch (type) {
+    case TensorType::f16:
+    case TensorType::bf16:
+      return 2;
+    case TensorType::f32:
+      return 4;
+    case TensorType::f64:
+    case TensorType::i64:
+      break;
+  }
+  return 8;
+}
+
+void read_part(const UserTensor& tensor, std::size_t begin, std::span<float> part) {
+  const std::byte* const from = tensor.data + begin * bytes_of(tensor.type);
+  switch (tensor.type) {
+    case TensorType::f32:
+      std::memcpy(part.data(), from, part.size_bytes());
+      break;
+    case TensorType::f16:
+      decode_fp16({from, 2 * part.size()}, part);
+      break;
+    case TensorType::bf16:
+      decode_bf16({from, 2 * part.size()}, part);
+      break;
+    case TensorType::f64:
+      read_doubles(from, part);
+      break;
+    case TensorType::i64:
+      read_integers(from, part);
+      break;
+  }
+}
+
 }  // namespace
 
 std::size_t UserTensor::floats() const {
@@ -76,6 +115,23 @@ bool UserTensors::contains(const std::string& name) const {
   return std::ranges::find(all_, name, &UserTensor::name) != all_.end();
 }
 
+float UserTensors::largest_magnitude() const {
+  float largest = 0;
+  std::vector<float> values(piece_elements);
+  for (const UserTensor& tensor : all_) {
+    for (std::size_t begin = 0; begin < tensor.elements; begin += piece_elements) {
+      const std::size_t count = std::min(piece_elements, tensor.elements - begin);
+      const std::span<float> part(values.data(), count);
+      read_part(tensor, begin, part);
+      const float here = gv::largest_magnitude(part);
+      // NaN is not larger than anything, but must be found.
+      if (!(here <= largest)) largest = here;
+      if (std::isnan(largest)) return largest;
+    }
+  }
+  return largest;
+}
+
 Layout UserTensors::layout() const {
   Layout layout;
   for (const UserTensor& tensor : all_) layout.add(tensor.name, tensor.shape);
@@ -86,23 +142,7 @@ void UserTensors::read(std::span<float> to) const {
   for (const UserTensor& tensor : all_) {
     const std::span<float> part = to.first(tensor.floats());
     to = to.subspan(part.size());
-    switch (tensor.type) {
-      case TensorType::f32:
-        std::memcpy(part.data(), tensor.data, part.size_bytes());
-        break;
-      case TensorType::f16:
-        decode_fp16({tensor.data, 2 * part.size()}, part);
-        break;
-      case TensorType::bf16:
-        decode_bf16({tensor.data, 2 * part.size()}, part);
-        break;
-      case TensorType::f64:
-        read_doubles(tensor.data, part);
-        break;
-      case TensorType::i64:
-        read_integers(tensor.data, part);
-        break;
-    }
+    read_part(tensor, 0, part);
   }
 }
 

@@ -39,6 +39,8 @@ class UserTensors {
 
   /// Copies the tensors to `to`, which has size() floats.
   void read(std::span<float> to) const;
+  /// The largest magnitude of a value, as read() gives it; infinite or NaN if one is.
+  float largest_magnitude() const;
   /// Copies size() floats to the tensors.
   void write(std::span<const float> from) const;
 

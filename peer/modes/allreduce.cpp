@@ -2,7 +2,6 @@
 #include "peer/modes/allreduce.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -15,12 +14,16 @@
 namespace gv {
 namespace {
 
+/// The length of arrays for which sums are planned, because their own lengths are not known: there
+/// both latency and bandwidth count.
+constexpr std::size_t usual_array = 1 << 18;
+
 ReplicaPlanner::Options planner_options(const CourseOptions& course,
                                         const AllReduceOptions& options) {
   const auto compressor = options.compressor(course.elements);
   return {.batch = options.batch,
           .batch_max = std::max(options.batch, options.batch_max),
-          .elements = compressor->longest(),
+          .elements = options.averages_arrays ? usual_array : compressor->longest(),
           .algorithm = compressor->wire().is_plain() ? options.algorithm : ReduceAlgorithm::ring};
 }
 
@@ -38,6 +41,7 @@ constexpr Duration end_asked_every = std::chrono::seconds(1);
 
 /// The bytes of a sum, as a number of floats. Sparse sums vary in size; dense ones are the largest.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
+  if (options.averages_arrays) return usual_array;
   const auto compressor = options.compressor(course.elements);
   return encoded_size(compressor->wire().codec, compressor->longest()) / sizeof(float);
 }
@@ -59,70 +63,17 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
       options_(options),
       operation_(self, course.elements, options),
       survey_(self, carried_as_floats(course, options)),
-      states_(self,
-              {.layout_hash = course.layout_hash,
-               .elements = options.state_elements,
-               .compared = options.state_elements,
-               .memory = options.memory},
-              draws) {}
+      draws_(draws),
+      states_(transfer_of(options.state_elements)) {}
 
-AllReduceCounts AllReduceMode::counts() const {
-  AllReduceCounts counts = counts_;
-  counts.operations = generations_.operations();
-  counts.generations = generations_.count();
-  counts.losses = generations_.recoveries().losses();
-  counts.reduced_bytes = operation_.bytes_sent();
-  return counts;
-}
-
-ModeReport AllReduceMode::report(const Membership& members) const {
-  using enum ReportMetric::Kind;
-  const Generation* generation = generations_.current();
-  const std::vector<std::string> order =
-      generation != nullptr ? names_of(generation->order, members) : std::vector<std::string>();
-  const AllReduceCounts all = counts();
-  ReportSection section{.name = "allreduce",
-                        .figures = {{"algorithm", std::string(to_string(algorithm()))},
-                                    {"order", order},
-                                    {"operations", all.operations},
-                                    {"generations", all.generations},
-                                    {"losses", all.losses},
-                                    {"states_sent", all.states_sent},
-                                    {"states_adopted", all.states_adopted},
-                                    {"reduced_bytes", all.reduced_bytes}}};
-  generations_.add_to(section, course_, members);
-  ModeReport report{
-      .sections = {std::move(section)},
-      .metrics = {{"lockstep_peers", gauge, "Peers in lockstep with this one, itself included.",
-                   static_cast<double>(order.size())},
-                  {"operations_total", counter, "Sums that this peer finished.",
-                   static_cast<double>(all.operations)},
-                  {"models_fetched_total", counter, "Whole models downloaded.",
-                   static_cast<double>(all.states_adopted)}},
-      .columns = {{"together", std::to_string(order.size())},
-                  {"losses", std::to_string(all.losses)},
-                  {"models sent", std::to_string(all.states_sent)}},
-      .line = fmt::format("in lockstep {}  losses {}", order.size(), all.losses),
-      .details = {fmt::format(
-          "sums by {}, in the order {}", to_string(algorithm()),
-          order.empty() ? "that is being agreed on" : fmt::format("{}", fmt::join(order, " ")))}};
-  generations_.add_to(report.metrics);
-  if (work_.is_on()) work_.add_to(members, report);
-  // The link that sums wait for, once it is measured.
-  if (generation != nullptr && generation->slowest.bytes_per_second > 0) {
-    const std::string from = name_of(generation->slowest_from, members);
-    const std::string to = name_of(generation->slowest.to, members);
-    const double latency_s = generation->slowest.latency_s;
-    const double bytes_per_second = generation->slowest.bytes_per_second;
-    report.sections.push_back({.name = "slowest_link",
-                               .figures = {{"from", from},
-                                           {"to", to},
-                                           {"latency_s", latency_s},
-                                           {"bytes_per_second", bytes_per_second}}});
-    report.details.push_back(fmt::format("slowest link {} to {}: {:.4g} MB/s, {:.3g} ms", from, to,
-                                         1e-6 * bytes_per_second, 1e3 * latency_s));
-  }
-  return report;
+/// Transfers states of so many floats.
+StateTransfer AllReduceMode::transfer_of(std::size_t elements) const {
+  return {self_,
+          {.layout_hash = course_.options().layout_hash,
+           .elements = elements,
+           .compared = elements,
+           .memory = options_.memory},
+          draws_};
 }
 
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
@@ -172,6 +123,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
   }
   generations_.join(now, course_, out);
   follow_end(now, members, out);
+  if (options_.averages_arrays) follow_calls(now, out);
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
   if (change.left) abandon();
@@ -186,11 +138,17 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
 }
 
 Time AllReduceMode::deadline() const {
-  const Time own = std::min(states_.deadline(), operation_.is_quiet() ? quiet_until() : never);
+  const Time quiet = operation_.is_quiet() ? quiet_until() : never;
+  const Time own = std::min({states_.deadline(), quiet, leaving_ ? leaving_->ask_at : never});
   return generations_.deadline(course_, operation_.is_waiting(), own);
 }
 
 void AllReduceMode::leave(Time now, Effects& out) {
+  if (options_.averages_arrays && waits_for_others(now, out)) return;
+  leave_at_once(now, out);
+}
+
+void AllReduceMode::leave_at_once(Time now, Effects& out) {
   course_.leave();
   generations_.leave_for_good(now, course_.phase(), out);
   abandon();
@@ -204,7 +162,13 @@ void AllReduceMode::look_after_generation(Time now, Effects& out) {
     generations_.end(now, {}, out);
     abandon();
   }
-  if (const auto silent = states_.tick(now, out)) disturb(now, {*silent}, out);
+  if (const auto silent = states_.tick(now, out)) {
+    if (options_.averages_arrays) {
+      miss_call(now, out);
+    } else {
+      disturb(now, {*silent}, out);
+    }
+  }
   const auto lost =
       generations_.find_lost(now, operation_.is_waiting(), operation_.progress(), out);
   if (lost) disturb(now, *lost, out);
@@ -217,6 +181,7 @@ void AllReduceMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects
 }
 
 void AllReduceMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  if (leaving_) leaving_->behind.erase(peer);
   if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
 }
 
@@ -250,7 +215,9 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
   survey_.begin(generation.order, generations_.key());
   const auto rank = std::ranges::find(generation.order, self_) - generation.order.begin();
   const PeerId source = generation.sources[static_cast<std::size_t>(rank)];
-  if (source != self_) {
+  if (options_.averages_arrays) {
+    begin_calls(now, generation, source, out);
+  } else if (source != self_) {
     states_.fetch(now, generation, source, is_common(generation), out);
   } else {
     states_.need_nothing();
@@ -315,10 +282,12 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     generations_.agreement().set_version(
         after_operation(before, generations_.key(), operation_.samples(), operation_.steps()));
     if (options_.averages_models) result_->becomes_model_at = step();
+    if (options_.averages_arrays) last_mean_ = {*result_, step()};
     work_.count_samples(now, operation_.steps() * operation_.share());
     follow_budget(now);
     audit_due_.reset();
-    if (options_.averages_models || ModelAudit::is_due(before.step, step())) {
+    const bool is_due = options_.averages_models || ModelAudit::is_due(before.step, step());
+    if (is_due && !options_.averages_arrays) {
       audit_due_ = {generations_.key(), step()};
     }
     states_.forget_debts();
@@ -333,6 +302,9 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
 void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                             Effects& out) {
   if (!course_.is_started() || !members.view().contains(from)) return;
+  if (const auto* reply = std::get_if<StatusReply>(&message); reply != nullptr && leaving_) {
+    if (reply->step >= step()) leaving_->behind.erase(from);
+  }
   switch (
       generations_.receive(now, from, message, is_busy(), !course_.is_leaving(), planner_, out)) {
     case Generations::Heard::other:
@@ -360,6 +332,10 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, E
     if (has_state && states_.may_ask(*generation, from, sketch->id)) {
       states_.owe(from, *sketch, out);
     }
+  } else if (const auto* said = std::get_if<Audit>(&message);
+             said != nullptr && options_.averages_arrays) {
+    lengths_.note(from, said->step, said->fingerprint);
+    compare_arrays(out);
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
     const bool is_near = audit->step <= step() + 2 * ModelAudit::every;
     if (generation == nullptr || audit->ballot != generation->id || !is_near) return;
@@ -383,6 +359,8 @@ void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Eff
     case TransferKind::piece:
       if (operation_.receive(from, block, out)) {
         finish_operations(now, out);
+      } else if (operation_.has_unlike_arrays()) {
+        compare_arrays(out);
       } else if (block.id.session == key_of(generations_.agreement().promised()) &&
                  block.offset == 0) {
         operation_.keep(from, block);
@@ -448,7 +426,12 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     counts_.states_sent += states_.send(*generation, state->values, is_common(*generation), out);
   }
   done.job.tasks.clear();  // The next sums may use their vectors.
-  if (gradient != nullptr) gradient_ready(now, done.job.number, 0, out);
+  if (gradient != nullptr && options_.averages_arrays) {
+    if (operation_.receive_array(done.job.number, gradient->array, out)) compare_arrays(out);
+    finish_operations(now, out);
+  } else if (gradient != nullptr) {
+    gradient_ready(now, done.job.number, 0, out);
+  }
   if (const auto* fingerprint = first_of<result::Fingerprint>(done.results)) {
     audited(now, fingerprint->value, out);
   }
@@ -506,14 +489,25 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
 void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (course_.jobs_under_way() > 0 || course_.is_last_job_asked()) return;
   Job job;
-  if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
+  if (auto state = states_.take()) {
+    if (options_.averages_arrays) {
+      adopt_mean(now, *std::move(state), out);
+    } else {
+      adopt(now, *std::move(state), job, out);
+    }
+  }
   if (result_) {
     job.add(*std::exchange(result_, std::nullopt));
+  }
+  if (moves_to_) {
+    job.add(task::LoadState{.values = std::make_shared<Floats>(course_.options().elements),
+                            .step = *std::exchange(moves_to_, std::nullopt),
+                            .model_only = true});
   }
   const bool changes = !job.tasks.empty();
   auditing_ = std::exchange(audit_due_, std::nullopt);
   if (auditing_) job.add(task::TakeFingerprint{});
-  if (states_.owes_any()) {
+  if (states_.owes_any() && !options_.averages_arrays) {
     job.add(task::ExportState{states_.blank(generations_.agreement().version())});
   }
   const bool saves = course_.is_leaving() || course_.is_save_due(step());

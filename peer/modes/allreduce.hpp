@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "consensus/generation/link_survey.hpp"
 #include "consensus/generation/model_audit.hpp"
 #include "peer/modes/allreduce_options.hpp"
+#include "peer/modes/array_lengths.hpp"
 #include "peer/modes/collective.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/mode.hpp"
@@ -35,6 +37,10 @@ struct AllReduceCounts {
 /// The others agree on the next one and rerun the collective from their untouched gradients. A peer
 /// without the others' state downloads it. Where the budget is the swarm's, progress and the end
 /// follow from the version that all agree on, and all end with the same model.
+///
+/// Or there is no model (AllReduceOptions::averages_arrays): a collective is one call of each
+/// peer's program, and its array becomes the mean. Then nothing is downloaded but the mean of the
+/// call under way, and a newcomer begins with the next call of the others.
 class AllReduceMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
@@ -61,6 +67,7 @@ class AllReduceMode final : public Mode {
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
 
+  bool is_settling() const override { return leaving_.has_value(); }
   bool is_idle() const override { return !result_ && !states_.owes_any(); }
   const Course& course() const override { return course_; }
   ModeReport report(const Membership& members) const override;
@@ -92,6 +99,7 @@ class AllReduceMode final : public Mode {
   bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
   bool is_common(const Generation& generation) const;
+  StateTransfer transfer_of(std::size_t elements) const;
   void begin_operation(Time now, Effects& out);
   Time quiet_until() const;
   void finish_operations(Time now, Effects& out);
@@ -101,6 +109,28 @@ class AllReduceMode final : public Mode {
   void audited(Time now, std::uint64_t fingerprint, Effects& out);
   void compare(Time now, PeerId from, std::uint64_t operation, std::uint64_t fingerprint,
                Effects& out);
+  void leave_at_once(Time now, Effects& out);
+
+  // Without a model.
+
+  void begin_calls(Time now, const Generation& generation, PeerId source, Effects& out);
+  void miss_call(Time now, Effects& out);
+  void adopt_mean(Time now, ArrivedState state, Effects& out);
+  void follow_calls(Time now, Effects& out);
+  bool waits_for_others(Time now, Effects& out);
+  void compare_arrays(Effects& out);
+
+  /// The mean of the call before the present one, for peers that lack it.
+  struct LastMean {
+    task::ApplyUpdate sum;
+    std::uint64_t step = 0;
+  };
+  /// We are about to leave.
+  struct Leaving {
+    std::set<PeerId> behind;  ///< Peers that may lack the newest mean.
+    Time ask_at{};
+    Time until{};
+  };
 
   PeerId self_;
   std::uint64_t session_;
@@ -115,11 +145,16 @@ class AllReduceMode final : public Mode {
   Time settled_at_{};         ///< All peers have the previous sum by then.
   bool on_one_host_ = false;  ///< All peers of the generation are on this host.
   LinkSurvey survey_;
+  Rng draws_;
   StateTransfer states_;
   ModelAudit audit_;
   /// Compares the models of peers that have the state when others lack it, because a newcomer takes
   /// no state that two peers disagree about.
   ModelAudit first_audit_;
+  ArrayLengths lengths_;
+  std::optional<std::uint64_t> moves_to_;  ///< The next job lets the replica go on there.
+  LastMean last_mean_;
+  std::optional<Leaving> leaving_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
   std::optional<task::ApplyUpdate> result_;  ///< Sum that the next job applies.
   /// Generation key and step of a model audit that is due once `result_`, if there is one, is

@@ -21,6 +21,9 @@ struct AllReduceOptions {
   LocalSteps local;
   /// A collective averages the peers' models instead of gradients, and ends with the common mean.
   bool averages_models = false;
+  /// There is no model: a collective is the weighted mean of one array of each peer. Its length is
+  /// known once the program has given it.
+  bool averages_arrays = false;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   CompressorOptions compression;
   GradientPlaces places;                  ///< For compressors that need them: see gradient_places.

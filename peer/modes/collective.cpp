@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -17,6 +18,8 @@ namespace {
 constexpr std::size_t lanes = 4;
 /// Room for the bookkeeping of early blocks, besides the bytes of two whole vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
+/// Room for early blocks of arrays. Blocks beyond it are lost, and the sum begins again.
+constexpr std::size_t held_of_arrays = std::size_t{1} << 28;
 /// Upper bound of a checksum's numbers, so that their sums are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;
 
@@ -33,7 +36,9 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
     : self_(self),
       options_(options),
       compressor_(options.compressor(elements)),
-      held_(held_room + 2 * sizeof(float) * (compressor_->longest() + lanes)),
+      held_(held_room + (options_.averages_arrays
+                             ? held_of_arrays
+                             : 2 * sizeof(float) * (compressor_->longest() + lanes))),
       gradients_(compressor_->longest() + lanes, options.memory),
       works_(compressor_->longest() + lanes, options.memory) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
@@ -48,7 +53,7 @@ void Collective::cut() {
   shape_.unweighted_from = plan_.elements;
   shape_.buckets.clear();
   // Longer vectors are cut into larger buckets, so that every piece has a name.
-  const std::size_t total = plan_.elements + lanes;
+  const std::size_t total = checksum_at() + lanes;
   const std::size_t most = PieceName::buckets_max - (gathered > 0 ? 1 : 0);
   const std::size_t bucket = std::max(options_.bucket_elements, total / most + 1);
   for (std::size_t end = total; end > gathered;) {
@@ -84,6 +89,7 @@ void Collective::enter(const Generation& generation) {
 }
 
 void Collective::leave(std::uint64_t next_key) {
+  awaits_array_ = false;
   if (reduce_) bytes_sent_ += reduce_->bytes_sent();
   reduce_.reset();
   held_.keep_only(next_key);
@@ -91,6 +97,7 @@ void Collective::leave(std::uint64_t next_key) {
 
 void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   steps_ = steps;
+  has_unlike_ = false;
   sum_.step = step;
   sum_.local = options_.local.is_local(step);
   plan_ = compressor_->plan(sum_);
@@ -107,32 +114,60 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
                  .samples = share_,
                  .steps = steps_,
                  .first = first_sample(),
-                 .begin = plan_.elements + lanes,
+                 .begin = std::numeric_limits<std::size_t>::max(),
                  .job = 0,
                  .valid = true};
   }
+  awaits_array_ = options_.averages_arrays && gradient_.array == 0;
+  if (!awaits_array_) open(out);
+}
+
+bool Collective::receive_array(std::uint64_t job, std::size_t length, Effects& out) {
+  if (!gradient_.valid || gradient_.job != job || length == 0) return false;
+  gradient_.array = length;
+  gradient_.begin = 0;
+  if (std::exchange(awaits_array_, false)) open(out);
+  return true;
+}
+
+/// Begins the sum, with what is there of our gradient.
+void Collective::open(Effects& out) {
+  if (options_.averages_arrays) {
+    plan_.elements = gradient_.array;
+    shape_.stage = static_cast<std::uint32_t>(gradient_.array);
+    cut();
+  }
+  const std::uint64_t step = sum_.step;
   std::ranges::copy(contribution_checksum(self_, step),
-                    gradient_.values->begin() + static_cast<std::ptrdiff_t>(plan_.elements));
-  reduce_.emplace(shape_, self_, step, weight_, gradient_.values, works_.blank());
+                    gradient_.values->begin() + static_cast<std::ptrdiff_t>(checksum_at()));
+  Vector work = works_.blank();
+  if (work->size() < gradient_.values->size()) {
+    work->clear();
+    work->resize(gradient_.values->size());
+  }
+  reduce_.emplace(shape_, self_, step, weight_, gradient_.values, std::move(work));
   offered_.assign(shape_.buckets.size(), false);
   offer_buckets(out);
   for (const EarlyBlocks::Held& piece : held_.take()) {
     const Block& block = piece.block;
     if (block.id.session != shape_.generation || reduce_->receive(piece.from, block, out)) continue;
-    const std::uint64_t next = (step + steps) % PieceName::operations;
-    if (piece_named(block.id)->operation == next) held_.keep(piece.from, block);
+    const std::uint64_t next = (step + steps_) % PieceName::operations;
+    const std::optional<PieceName> named = piece_named(block.id);
+    if (named->operation == next) held_.keep(piece.from, block);
+    note_length(piece.from, block);
   }
 }
 
 std::optional<task::ComputeGradient> Collective::order(std::uint64_t job) {
-  if (!reduce_ || !gradient_.valid || gradient_.job != 0) return std::nullopt;
+  if ((!reduce_ && !awaits_array_) || !gradient_.valid || gradient_.job != 0) return std::nullopt;
   gradient_.job = job;
   task::ComputeGradient order{.samples = gradient_.samples,
                               .local_steps = sum_.local ? steps_ : 0,
                               .of_model = options_.averages_models,
                               .compressor = compressor_,
                               .plan = plan_,
-                              .values = gradient_.values};
+                              .values = gradient_.values,
+                              .behind_array = options_.averages_arrays ? 1 + lanes : 0};
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);
   return order;
 }
@@ -163,7 +198,19 @@ std::span<std::byte> Collective::place(PeerId from, const TransferId& id, std::u
 }
 
 bool Collective::receive(PeerId from, const Block& block, Effects& out) {
-  return reduce_ && reduce_->receive(from, block, out);
+  if (!reduce_) return false;
+  if (reduce_->receive(from, block, out)) return true;
+  note_length(from, block);
+  return false;
+}
+
+/// The name of an array's piece also has the array's length, so pieces of unlike arrays never meet.
+void Collective::note_length(PeerId from, const Block& block) {
+  const std::optional<PieceName> named = piece_named(block.id);
+  const bool is_of_this = options_.averages_arrays && named && block.id.owner == from &&
+                          block.id.session == shape_.generation &&
+                          named->operation == sum_.step % PieceName::operations;
+  if (is_of_this && block.id.stage != shape_.stage) has_unlike_ = true;
 }
 
 Collective::Vector Collective::finish() {
@@ -174,11 +221,12 @@ Collective::Vector Collective::finish() {
   }
   Vector sum = reduce_->result();
   for (std::size_t i = 0; i < lanes; ++i) {
-    if (static_cast<double>((*sum)[plan_.elements + i]) != wanted[i]) return nullptr;
+    if (static_cast<double>((*sum)[checksum_at() + i]) != wanted[i]) return nullptr;
   }
   bytes_sent_ += reduce_->bytes_sent();
   reduce_.reset();
   gradient_.valid = false;
+  gradient_.array = 0;
   ++sum_.number;
   return sum;
 }

@@ -20,7 +20,10 @@ namespace gv {
 
 /// Keeps our own gradient (or the change by our local steps) until its sum is finished, however
 /// often that sum has to begin again. Also keeps blocks of other peers that arrive before we are
-/// ready for them. Pure.
+/// ready for them.
+///
+/// Where arrays are averaged, a collective waits for our array, which says how long it is. The
+/// pieces of others that come before are kept. Pure.
 class Collective {
  public:
   using Vector = VectorPool::Vector;
@@ -43,6 +46,13 @@ class Collective {
   std::optional<task::ComputeGradient> order(std::uint64_t job);
   /// The gradient that the job computes is final from element `begin` on.
   void ready(std::uint64_t job, std::size_t begin, Effects& out);
+  /// The program has given the array for which that job has waited, of so many floats. True if it
+  /// is the one of the collective under way, or of the next.
+  bool receive_array(std::uint64_t job, std::size_t length, Effects& out);
+  /// The floats of our array; 0 before it is given.
+  std::size_t array() const { return gradient_.valid ? gradient_.array : 0; }
+  /// True if a peer has sent a piece of an array of another length.
+  bool has_unlike_arrays() const { return has_unlike_; }
   /// Drops our gradient because the replica was replaced.
   void forget_gradient() { gradient_.valid = false; }
 
@@ -99,10 +109,15 @@ class Collective {
     std::uint64_t first = 0;  ///< As first_sample().
     std::size_t begin = 0;    ///< Values are final from this element on.
     std::uint64_t job = 0;    ///< Job that computes it; 0: not asked for yet.
+    std::size_t array = 0;    ///< Floats of the array to average; 0: not known yet.
     bool valid = false;       ///< Belongs to the current model.
   };
 
   void cut();
+  void open(Effects& out);
+  void note_length(PeerId from, const Block& block);
+  /// Where the contribution checksum begins: behind an array is its weight.
+  std::size_t checksum_at() const { return plan_.elements + (options_.averages_arrays ? 1 : 0); }
   void offer_buckets(Effects& out);
 
   PeerId self_;
@@ -119,6 +134,8 @@ class Collective {
   Gradient gradient_;
   std::optional<AllReduce> reduce_;
   bool quiet_ = false;
+  bool awaits_array_ = false;  ///< The collective has begun, and its length is not known yet.
+  bool has_unlike_ = false;
   std::vector<bool> offered_;  ///< True for buckets whose input `reduce_` has.
   EarlyBlocks held_;           ///< Blocks of a collective that we have not begun yet.
   VectorPool gradients_;       ///< Two: a collective may begin before the last job is done.

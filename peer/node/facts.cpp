@@ -283,6 +283,15 @@ FactText text(const SumRefused&) {
           "Some contribution is missing from it, in it twice, or not finite. The step is repeated.",
           ""}};
 }
+FactText text(const ArraysDiffer& f) {
+  return {.info = {"arrays_differ", "{peer} has given {detail}; so this peer leaves",
+                   "The programs make unlike calls, so no mean can be right any more.",
+                   "make the same calls, with arrays of the same lengths, in the programs of all "
+                   "peers"},
+          .detail = fmt::format("an array of {} numbers to call {}, and this peer one of {}",
+                                f.theirs, f.call, f.ours),
+          .numbers = numbers("call", f.call, "theirs", f.theirs, "ours", f.ours)};
+}
 FactText text(const GradientNotFinite& f) {
   return {.info = {"gradient_not_finite", "step {step}: {detail}; it leaves the others",
                    "Its contribution would have destroyed the model of every peer. `detail` names "

@@ -143,6 +143,9 @@ struct ComputeGradient {
   CompressionPlan plan;  ///< The form in which the values travel.
   /// Memory for the result, as long as the layout or as the values that travel, or longer.
   std::shared_ptr<Floats> values;
+  /// Where arrays are averaged, `values` becomes as long as the array and this many floats more:
+  /// the array's weight, and numbers that the replica leaves alone.
+  std::size_t behind_array = 0;
   /// Elements of a gradient, in falling order. Report when it is final from each of them on.
   std::vector<std::size_t> marks;
 
@@ -280,7 +283,8 @@ struct StateRefused {
 /// Of ComputeGradient.
 struct Gradient {
   std::size_t samples = 0;
-  bool is_sound = true;  ///< All values are finite, also in the form in which they travel.
+  bool is_sound = true;   ///< All values are finite, also in the form in which they travel.
+  std::size_t array = 0;  ///< Floats of the array to average; 0: there is none.
 };
 
 /// Of Validate.

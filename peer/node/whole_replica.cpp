@@ -186,6 +186,21 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   return score;
 }
 
+/// Waits for the next array, and returns its number of floats; 0 if none will come.
+std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
+  ArraySource& arrays = *learner_->arrays();
+  const std::size_t length = arrays.await().value_or(0);
+  if (length == 0) return 0;
+  Floats& values = *task.values;
+  // A vector never shrinks, so that its memory is written to once. What it held is not copied.
+  if (values.size() < length + task.behind_array) {
+    values.clear();
+    values.resize(length + task.behind_array);
+  }
+  values[length] = arrays.read(std::span(values).first(length));
+  return length;
+}
+
 /// Takes over the whole replica in a population, and the model alone otherwise.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
@@ -247,6 +262,12 @@ void WholeReplica::export_state(std::span<float> state) const {
 }
 
 void WholeReplica::update(const task::ApplyUpdate& update) {
+  if (ArraySource* arrays = learner_->arrays(); arrays != nullptr) {
+    const std::size_t length = update.plan.elements;
+    arrays->write(std::span(*update.values).first(length), (*update.values)[length],
+                  update.samples);
+    return;
+  }
   const std::size_t size = learner_->layout().size();
   const auto mean = compressor_->decode(update.plan, *update.values).first(size);
   if (update.becomes_model_at) {
@@ -345,6 +366,11 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
       [&](const task::ComputeGradient& task) {
         result::Gradient gradient{.samples = task.all_samples()};
+        if (learner_->arrays() != nullptr) {
+          gradient.array = take_array(task);
+          done.results.emplace_back(gradient);
+          return;
+        }
         at_pace(std::max<std::uint64_t>(1, task.local_steps),
                 [&] { done.score = compute(task, done.job.number, gradient.is_sound); });
         done.results.emplace_back(gradient);

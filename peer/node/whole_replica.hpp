@@ -61,6 +61,7 @@ class WholeReplica final : public Replica {
   void add(const Force& force);
   void fill(const task::TakeSnapshot& task) const;
   Score compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound);
+  std::size_t take_array(const task::ComputeGradient& task);
   void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
   Score take_steps(const task::TakeSteps& task);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;

@@ -12,10 +12,25 @@
         vine.step(loss)
 
 `join` takes a PyTorch module, or arrays with memory of their own: NumPy arrays, `array.array`,
-anything with the buffer protocol. PyTorch and NumPy are not needed to import this package.
+anything with the buffer protocol. Without a model, `join(mode="collective").mean(array)` replaces
+an array by its mean over all peers. PyTorch and NumPy are not needed to import this package.
 """
 
-from ._library import Failed, Problem, Refused, Unreachable
+from ._collective import Collective, Mean
+from ._library import Failed, Missed, Problem, Refused, Unreachable
+from ._sampler import Sampler
 from ._vine import Reduced, Vine, join
 
-__all__ = ["Failed", "Problem", "Reduced", "Refused", "Unreachable", "Vine", "join"]
+__all__ = [
+    "Collective",
+    "Failed",
+    "Mean",
+    "Missed",
+    "Problem",
+    "Reduced",
+    "Refused",
+    "Sampler",
+    "Unreachable",
+    "Vine",
+    "join",
+]

@@ -11,7 +11,7 @@ from typing import Optional
 
 ABI = 1
 
-OK, OVER, PENDING, WRONG_ARGUMENT, REFUSED, UNREACHABLE, FAILED = range(7)
+OK, OVER, PENDING, WRONG_ARGUMENT, REFUSED, UNREACHABLE, FAILED, MISSED = range(8)
 F32, F16, BF16, F64, I64 = range(5)
 MEAN, STATE, BUFFER = range(3)
 
@@ -30,6 +30,13 @@ class Unreachable(Problem):
 
 class Failed(Problem):
     """The machine or the peer failed."""
+
+
+class Missed(Problem):
+    """The other peers have gone on without this one, so its array is in no mean.
+
+    The array is as it was, and the next call meets the next call of the others.
+    """
 
 
 class Tensor(ctypes.Structure):
@@ -81,6 +88,10 @@ class Info(ctypes.Structure):
         ("factor", c_double),
         ("again", c_uint32),
         ("needs_gradient", c_uint32),
+        ("position", c_uint64),
+        ("batch", c_uint64),
+        ("part", c_uint64),
+        ("is_leased", c_uint32),
     ]
 
 
@@ -125,8 +136,13 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "gv_join": [POINTER(Options), tensors, c_size_t, POINTER(c_void_p)],
         "gv_step": [c_void_p, c_uint64, c_double, info],
         "gv_reduce": [c_void_p, tensors, c_size_t, c_uint64, c_double, info],
+        "gv_join_collective": [POINTER(Options), POINTER(c_void_p)],
+        "gv_mean_begin": [c_void_p, tensors, c_double, POINTER(c_uint64)],
+        "gv_mean_end": [c_void_p, c_uint64, c_double, info],
         "gv_wait": [c_void_p, info],
         "gv_set_learning_rate": [c_void_p, c_double],
+        "gv_indices": [c_void_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t, info],
+        "gv_set_position": [c_void_p, c_uint64],
         "gv_status_json": [c_void_p, c_char_p, POINTER(c_size_t)],
         "gv_leave": [c_void_p],
     }
@@ -158,4 +174,5 @@ def checked(result: int) -> int:
     text = library().gv_problem().decode(errors="replace")
     if result == WRONG_ARGUMENT:
         raise ValueError(text)
-    raise {REFUSED: Refused, UNREACHABLE: Unreachable}.get(result, Failed)(text)
+    kinds = {REFUSED: Refused, UNREACHABLE: Unreachable, MISSED: Missed}
+    raise kinds.get(result, Failed)(text)

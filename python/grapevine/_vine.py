@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import json
 import os
-import sys
-from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Type, Union
+from typing import (
+    Any,
+    Iterable,
+    Iterator,
+    Literal,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+    overload,
+)
 
 from . import _library as c
-from ._memory import Memory, TensorList, is_torch, memory_of
+from ._collective import Collective
+from ._memory import Memory, TensorList, memory_of
+from ._peer import Peer
+from ._sampler import Sampler
 
 # A waiting call returns to Python this often, so that Ctrl-C and signal handlers are not kept waiting.
 _PATIENCE_S = 0.2
@@ -102,24 +113,24 @@ def _path(value: Union[str, os.PathLike[str], None]) -> Optional[bytes]:
     return None if value is None else os.fspath(value).encode()
 
 
-class Vine:
-    """One peer in this process. Made by `join`; used by one thread at a time.
+class Vine(Peer):
+    """One peer in this process, with a model. Made by `join`; used by one thread at a time.
 
     Also a context manager, which leaves at the end of its block.
     """
 
     def __init__(self, handle: ctypes.c_void_p, model: Any, tensors: TensorList) -> None:
-        self._handle = handle
+        super().__init__(handle)
         self._model = model
         self._tensors = tensors
-        self._info = c.Info(size=ctypes.sizeof(c.Info), factor=1.0)
-        self._is_over = False
-        self._has_left = False
         self._is_pending = True
         self._gradient: Optional[TensorList] = None
         self._steps_to_check = 1
-        self._pid = os.getpid()
-        _all.add(self)
+        self._sampler: Optional[Sampler] = None
+        # Batches that until_over() has given since the last step.
+        self._given = 0
+        # Grows when the loop may ask for a batch: for another step, or again for the same.
+        self._turn = 0
 
     # ---- The loop ----
 
@@ -139,6 +150,12 @@ class Vine:
         rate = self._model.learning_rate()
         if rate is not None:
             self.set_learning_rate(rate)
+        if self._sampler is not None:
+            # A loop without until_over() takes one batch for each step.
+            position = self._sampler._advance(self._given or 1)
+            c.checked(c.library().gv_set_position(self._handle, position))
+        self._given = 0
+        self._turn += 1
         self._model.give()
         self._is_pending = True
         result = c.library().gv_step(self._handle, samples, float(loss), ctypes.byref(self._info))
@@ -167,12 +184,27 @@ class Vine:
         self._wait(result)
         self._gradient = None
         again = bool(self._info.again)
+        self._turn += again
         if again or self._is_over:
             self._model.take()
         self._model.took(self._is_over)
         if self._is_over:
             return Reduced(0, False)
         return Reduced(int(self._info.samples), again)
+
+    def sampler(self, dataset: Any, batch: int) -> Sampler:
+        """Batches of indices of this peer's part of a data set, or of so many samples.
+
+        All peers have the same data set, and each its part by `data.partition`: iid, shared or
+        leased. The order depends on `run.seed` and the shard alone. After a restart with
+        `resume=True` it goes on where the checkpoint was made: with `until_over(loader)` each step
+        uses up the batches that the loop has been given, and otherwise one.
+        """
+        if self._sampler is not None:
+            raise ValueError("a peer has one sampler, because it has one position in its data")
+        samples = dataset if isinstance(dataset, int) else len(dataset)
+        self._sampler = Sampler(self, samples, batch)
+        return self._sampler
 
     def set_learning_rate(self, rate: float) -> None:
         """Tells the rate of the next step, which some rules of mixing need.
@@ -187,43 +219,14 @@ class Vine:
             is_empty = True
             for batch in loader:
                 is_empty = False
+                self._given += 1
                 yield batch
                 if self._is_over:
                     return
             if is_empty:
                 raise ValueError("until_over(loader): the loader has no batch")
 
-    def leave(self) -> None:
-        """Leaves the swarm: saves, tells the others, and ends. Called again, it does nothing."""
-        if self._has_left or os.getpid() != self._pid:
-            return
-        self._is_over = True
-        while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
-            pass
-        self._free()
-
-    def _free(self) -> None:
-        self._has_left = True
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        c.library().gv_free(handle)
-        _all.discard(self)
-
-    def _leave_quietly(self) -> None:
-        """Leaves while an error is under way, which must not be hidden by another."""
-        try:
-            self.leave()
-        except c.Problem:
-            self._free()
-
     # ---- What is known ----
-
-    @property
-    def is_over(self) -> bool:
-        """True once training is over, or this peer has left.
-
-        At the end of a budget of the swarm the model is then the common final one.
-        """
-        return self._is_over
 
     @property
     def steps(self) -> int:
@@ -243,36 +246,6 @@ class Vine:
         """
         return float(self._info.factor)
 
-    @property
-    def status(self) -> dict[str, Any]:
-        """The peer's status, as `grapevine status --json` prints it; empty once it has ended."""
-        if self._has_left:
-            return {}
-        size = ctypes.c_size_t(1 << 16)
-        while True:
-            text = ctypes.create_string_buffer(size.value)
-            room = size.value
-            result = c.library().gv_status_json(self._handle, text, ctypes.byref(size))
-            if result == c.WRONG_ARGUMENT and size.value > room:
-                continue
-            if c.checked(result) == c.OVER:
-                return {}
-            return json.loads(text.value)
-
-    def __enter__(self) -> Vine:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        if error is None:
-            self.leave()
-        else:
-            self._leave_quietly()
-
     def _finish(self) -> None:
         """Waits for the end of a call that Ctrl-C has interrupted."""
         if self._is_pending and not self._is_over:
@@ -288,24 +261,32 @@ class Vine:
         return not self._is_over
 
 
-# Peers that have not left yet. They leave when the interpreter ends.
-_all: set[Vine] = set()
+@overload
+def join(
+    config: Union[str, os.PathLike[str], None] = ...,
+    tensors: None = ...,
+    optimizer: None = ...,
+    *,
+    mode: Literal["collective"],
+    **named: Any,
+) -> Collective: ...
 
 
-@atexit.register
-def _leave_all() -> None:
-    for vine in list(_all):
-        try:
-            vine.leave()
-        except Exception as problem:  # The interpreter ends; the others must leave, too.
-            print(f"grapevine: {problem}", file=sys.stderr)
-
-
+@overload
 def join(
     config: Union[str, os.PathLike[str], None],
     tensors: Any,
+    optimizer: Any = ...,
+    **named: Any,
+) -> Vine: ...
+
+
+def join(
+    config: Union[str, os.PathLike[str], None] = None,
+    tensors: Any = None,
     optimizer: Any = None,
     *,
+    mode: Optional[str] = None,
     algorithm: Optional[str] = None,
     key: Union[str, os.PathLike[str], None] = None,
     authorized: Union[str, os.PathLike[str], None] = None,
@@ -325,7 +306,7 @@ def join(
     resume: bool = False,
     state: Any = None,
     **settings: Any,
-) -> Vine:
+) -> Union[Vine, Collective]:
     """Joins a swarm with a model, and returns when the first step may be made.
 
     `config` is the run's TOML file, or None for what the launcher gave or the built-in one.
@@ -338,12 +319,14 @@ def join(
     `cohort`, the file of a cohort's secret, `rank` and `ranks` are as torchrun, Slurm, MPI or
     Kubernetes say where they are not given.
 
+    With `mode="collective"` there is no model and nothing but means of arrays: returns a
+    Collective once this peer works together with the others.
+
     Raises Refused, Unreachable or Failed, whose texts say what to do.
     """
     if cohort is None and (rank is not None or ranks or rendezvous is not None):
         raise TypeError("join() takes rank, ranks and rendezvous only together with cohort")
-    model = _model_of(tensors, optimizer, state)
-    given = TensorList(model.mean, model.buffers, model.state)
+    is_collective = _is_collective(mode, tensors, optimizer, state)
     addresses = (ctypes.c_char_p * max(1, len(join)))(*[one.encode() for one in join])
     options = c.Options(
         size=ctypes.sizeof(c.Options),
@@ -369,6 +352,25 @@ def join(
         ranks=ranks,
         rendezvous=_path(rendezvous),
     )
+    if is_collective:
+        return Collective._join(options)
+    return _join_with_model(options, _model_of(tensors, optimizer, state))
+
+
+def _is_collective(mode: Optional[str], tensors: Any, optimizer: Any, state: Any) -> bool:
+    if mode is None:
+        if tensors is None:
+            raise TypeError('join() needs a model, or mode="collective" to do without one')
+        return False
+    if mode != "collective":
+        raise TypeError(f"join(mode={mode!r}): write run__mode={mode!r} for a mode that trains")
+    if tensors is not None or optimizer is not None or state is not None:
+        raise TypeError('join(mode="collective") takes no model, and averages arrays by mean()')
+    return True
+
+
+def _join_with_model(options: c.Options, model: Any) -> Vine:
+    given = TensorList(model.mean, model.buffers, model.state)
     handle = ctypes.c_void_p()
     vine = None
     try:

@@ -44,6 +44,22 @@ class Tunable {
   virtual double validation_loss() = 0;
 };
 
+/// The additional interface of a learner without a model, whose program gives one array after
+/// another to be averaged. Called on the thread that runs the learner's tasks.
+class ArraySource {
+ public:
+  virtual ~ArraySource() = default;
+
+  /// Waits for the program's next array and returns its number of floats. Returns nullopt if none
+  /// will come.
+  virtual std::optional<std::size_t> await() = 0;
+  /// Copies that array to all of `out`, multiplied by its weight, which it returns.
+  virtual float read(std::span<float> out) = 0;
+  /// Ends the call with the array: `mean` is the mean over `peers` peers of what they have read,
+  /// and `weights` the sum of their weights.
+  virtual void write(std::span<const float> mean, float weights, std::size_t peers) = 0;
+};
+
 /// One copy of a model that learns. Its owner gives it tasks and changes its parameters between
 /// them; it knows nothing of other peers.
 ///
@@ -148,6 +164,8 @@ class Learner {
   /// Measures the model on the test data: the accuracy, or R2 of data with targets. A learner
   /// without test data has none.
   virtual double test_merit() { return 0; }
+  /// The ArraySource interface. Null if it has a model.
+  virtual ArraySource* arrays() { return nullptr; }
 
   // ---- What it is told ----
 

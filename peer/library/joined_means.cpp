@@ -1,0 +1,90 @@
+// Checks arrays, and passes them to the queue of calls.
+#include "peer/library/joined_means.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+namespace gv {
+namespace {
+
+/// The longest array. The names of its pieces hold its length.
+constexpr std::uint64_t array_max = std::numeric_limits<std::uint32_t>::max();
+/// Weights other than 0 are between these, so that their sums are exact enough.
+constexpr double weight_min = 1e-9;
+constexpr double weight_max = 1e9;
+/// Weighted values are at most this large: the sum over all peers of a swarm must be finite.
+constexpr double value_max = 1e35;
+/// No program makes nearly as many calls.
+constexpr std::uint64_t calls_max = 1'000'000'000'000;
+
+}  // namespace
+
+Config without_model(Config config) {
+  config.run.mode = ModeKind::allreduce;
+  config.run.algorithm.clear();
+  config.run.budget = BudgetKind::peer;
+  config.run.epochs = 0;
+  config.run.steps = calls_max;
+  config.run.wall = {};
+  config.run.linger = {};
+  config.allreduce = AllReduceConfig{.algorithm = config.allreduce.algorithm};
+  config.allreduce.shares_by_speed = false;
+  config.allreduce.bucket_elements = std::size_t{4} << 20;
+  config.population = {};
+  config.data.partition = {};
+  config.train.batch = 1;
+  config.train.threads = 1;
+  config.checkpoint.every_steps = 0;
+  return config;
+}
+
+JoinedMeans::JoinedMeans(HostOptions options) : host_(std::move(options), calls_.learner()) {}
+
+JoinedMeans::~JoinedMeans() { leave(); }
+
+std::uint64_t JoinedMeans::begin(UserTensors array, double weight) {
+  if (array.size() > array_max) throw std::invalid_argument("the array has 2^32 elements or more");
+  const bool is_weight = weight == 0 || (weight >= weight_min && weight <= weight_max);
+  if (!is_weight) {
+    throw std::invalid_argument(fmt::format("a weight is 0, or from {:g} to {:g}; this one is {}",
+                                            weight_min, weight_max, weight));
+  }
+  const double largest = array.largest_magnitude();
+  // NaN is not less than anything either.
+  if (!(largest * std::max(weight, 1.0) < value_max)) {
+    throw std::invalid_argument(
+        fmt::format("the array's largest value is {:g}: values must be finite, and times the "
+                    "weight below {:g}",
+                    largest, value_max));
+  }
+  const auto shared = std::make_shared<const UserTensors>(std::move(array));
+  const std::uint64_t call =
+      calls_.give({.floats = shared->size(),
+                   .read = [shared](std::span<float> to) { shared->read(to); },
+                   .write = [shared](std::span<const float> from) { shared->write(from); }},
+                  static_cast<float>(weight));
+  open_.insert(call);
+  return call;
+}
+
+MeanCalls::Waited JoinedMeans::wait(std::uint64_t call, Duration patience) {
+  const MeanCalls::Waited waited = calls_.wait(call, patience);
+  if (waited == MeanCalls::Waited::is_late) return waited;
+  if (pending_ == call) pending_.reset();
+  open_.erase(call);
+  mean_ = {};
+  if (waited == MeanCalls::Waited::is_done && call > 0) mean_ = calls_.take(call);
+  return waited;
+}
+
+void JoinedMeans::leave() {
+  has_left_ = true;
+  calls_.leave();
+}
+
+}  // namespace gv

@@ -1,0 +1,128 @@
+// Mode `allreduce` without a model: calls of programs, each the mean of one array of every peer.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "peer/modes/allreduce.hpp"
+
+namespace gv {
+namespace {
+
+/// A leaving peer asks the others again after this time whether they have the last mean.
+constexpr Duration asks_every = std::chrono::milliseconds(20);
+/// It waits no longer for peers that do not answer.
+constexpr Duration waits_for_others_max = std::chrono::seconds(5);
+
+/// Behind the sum of an array and that of the weights, a mean that is sent has its number of peers.
+constexpr std::size_t behind_mean = 2;
+
+}  // namespace
+
+/// Every peer goes on at the newest call. One that is in the call before takes over its mean, for
+/// its array may be in it. One that was away longer has missed calls, and a newcomer needs none.
+void AllReduceMode::begin_calls(Time now, const Generation& generation, PeerId source,
+                                Effects& out) {
+  if (source == self_) {
+    if (last_mean_.sum.values) states_ = transfer_of(last_mean_.sum.plan.elements + behind_mean);
+    states_.need_nothing();
+    begin_operation(now, out);
+  } else if (operation_.array() > 0 && step() + 1 == generation.version.step) {
+    states_ = transfer_of(operation_.array() + behind_mean);
+    states_.fetch(now, generation, source, true, out);
+  } else {
+    states_.need_nothing();
+    miss_call(now, out);
+  }
+}
+
+/// Goes on at the generation's call. An array that was given to an earlier one, or is about to be
+/// given, is in no mean.
+void AllReduceMode::miss_call(Time now, Effects& out) {
+  const ModelVersion& version = generations_.current()->version;
+  states_.leave_generation();
+  generations_.agreement().set_version(version);
+  course_.go_back_to(version.step);
+  operation_.forget_gradient();
+  moves_to_ = version.step;
+  begin_operation(now, out);
+}
+
+/// The mean of the call that we are in has come from a peer that has it.
+void AllReduceMode::adopt_mean(Time now, ArrivedState state, Effects& out) {
+  const std::size_t length = state.values->size() - behind_mean;
+  CompressionPlan plan;
+  plan.elements = length;
+  const float peers = state.values->back();
+  result_ = {.values = std::move(state.values),
+             .plan = std::move(plan),
+             .samples = peers >= 1 && peers < 1e6F ? static_cast<std::size_t>(peers) : 1,
+             .local_steps = 0,
+             .becomes_model_at = {}};
+  last_mean_ = {*result_, state.version.step};
+  generations_.agreement().set_version(state.version);
+  course_.go_back_to(state.version.step);
+  operation_.forget_gradient();
+  ++counts_.states_adopted;
+  out.tell(StateAdopted{.peer = state.from, .step = state.version.step});
+  begin_operation(now, out);
+}
+
+/// Sends the newest mean to peers that lack it, and leaves once all have it.
+void AllReduceMode::follow_calls(Time now, Effects& out) {
+  const Generation* generation = generations_.current();
+  if (generation != nullptr && states_.owes_any() && last_mean_.sum.values &&
+      last_mean_.step == generation->version.step) {
+    const std::size_t floats = last_mean_.sum.plan.elements + 1;
+    const VectorPool::Vector copy = states_.blank(generation->version);
+    std::copy_n(last_mean_.sum.values->begin(), floats, copy->begin());
+    copy->back() = static_cast<float>(last_mean_.sum.samples);
+    counts_.states_sent += states_.send(*generation, copy, true, out);
+  }
+  if (!leaving_ || now < leaving_->ask_at) return;
+  if (leaving_->behind.empty() || now >= leaving_->until) {
+    leaving_.reset();
+    leave_at_once(now, out);
+    return;
+  }
+  const GenerationId& ballot = generations_.agreement().promised();
+  for (const PeerId peer : leaving_->behind) out.send(peer, StatusRequest{ballot});
+  leaving_->ask_at = now + asks_every;
+}
+
+/// True if we have to stay because another peer may still lack the newest mean: it could not get
+/// that any more, and would make another without us.
+bool AllReduceMode::waits_for_others(Time now, Effects& out) {
+  const Generation* generation = generations_.current();
+  if (leaving_) return true;
+  if (generation == nullptr || course_.has_failed() || step() == generation->version.step) {
+    return false;
+  }
+  leaving_ = Leaving{.behind = {generation->order.begin(), generation->order.end()},
+                     .ask_at = now,
+                     .until = now + waits_for_others_max};
+  leaving_->behind.erase(self_);
+  follow_calls(now, out);
+  return true;
+}
+
+/// Ends us if a peer has given an array of another length to the present call: then the programs
+/// have gone apart, and no later call would be the same either.
+void AllReduceMode::compare_arrays(Effects& out) {
+  const std::size_t ours = operation_.array();
+  if (ours == 0 || course_.is_leaving()) return;
+  if (lengths_.must_tell(step(), operation_.has_unlike_arrays())) {
+    for (const PeerId peer : generations_.candidates()) {
+      if (peer != self_) {
+        out.send(peer, Audit{generations_.agreement().promised(), step(), ours});
+      }
+    }
+  }
+  if (const auto unlike = lengths_.unlike(step(), ours)) {
+    course_.fail();
+    out.tell(ArraysDiffer{
+        .peer = unlike->peer, .call = step() + 1, .theirs = unlike->length, .ours = ours});
+  }
+}
+
+}  // namespace gv

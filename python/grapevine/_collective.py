@@ -1,0 +1,143 @@
+"""Means of arrays without a model and without a master."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+from . import _library as c
+from ._memory import TensorList, memory_of
+from ._peer import Peer
+
+# Waits as long as the options say, and not longer.
+_AS_JOINED = -1.0
+
+
+class Mean:
+    """A mean that is under way. The array may not be used before it is done."""
+
+    def __init__(self, collective: Collective, call: int, array: Any, tensors: TensorList) -> None:
+        self._collective = collective
+        self._call = call
+        self._array = array
+        self._tensors = tensors
+        self._info = c.Info(size=ctypes.sizeof(c.Info))
+        self._is_done = False
+        self._problem: Optional[Exception] = None
+
+    def done(self) -> bool:
+        """True if `wait` will not wait."""
+        return self._poll(0.0)
+
+    def wait(self) -> Any:
+        """Waits until the array is the mean, and returns it.
+
+        Raises Missed if the others have made the call without this peer, and another Problem if
+        the peer has ended; then the array is as it was.
+        """
+        while not self._poll(_AS_JOINED):
+            pass
+        if self._problem is not None:
+            raise self._problem
+        return self._array
+
+    @property
+    def call(self) -> int:
+        """The number of this mean, from 1, as all peers count them, once it is done."""
+        return int(self._info.steps)
+
+    @property
+    def peers(self) -> int:
+        """Peers in the mean, once it is done; 0 if all their weights are 0."""
+        return int(self._info.samples)
+
+    def _poll(self, patience_s: float) -> bool:
+        if self._is_done:
+            return True
+        if self._collective._has_left:
+            self._end(c.Failed("this peer has left before the mean was made; join again"))
+            return True
+        result = c.library().gv_mean_end(
+            self._collective._handle, self._call, patience_s, ctypes.byref(self._info)
+        )
+        try:
+            if c.checked(result) == c.PENDING:
+                return False
+        except c.Problem as problem:
+            self._end(problem)
+            return True
+        is_over = result == c.OVER
+        self._end(c.Failed("this peer has ended before the mean was made") if is_over else None)
+        return True
+
+    def _end(self, problem: Optional[Exception]) -> None:
+        self._problem = problem
+        self._is_done = True
+        self._collective._ended(self)
+
+
+class Collective(Peer):
+    """One peer without a model. Made by `join(mode="collective")`; used by one thread at a time.
+
+    The n-th mean of each peer meets the n-th of the others, and a newcomer's first meets their
+    next. Also a context manager, which leaves at the end of its block.
+    """
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        super().__init__(handle)
+        # Arrays must stay where they are until their means are done.
+        self._open: set[Mean] = set()
+
+    def mean(self, array: Any, weight: float = 1.0) -> Any:
+        """Replaces the array by its weighted mean over all peers, and returns it.
+
+        `array` is a NumPy array, a PyTorch tensor on the CPU, or anything with the buffer
+        protocol, of 16, 32 or 64-bit floats, which travel as 32-bit ones. At all peers it must be
+        equally long; otherwise all of them leave, and Refused names the peer that differs. All
+        peers get equal bits; one that dies meanwhile is left out.
+        """
+        return self.mean_async(array, weight).wait()
+
+    def mean_async(self, array: Any, weight: float = 1.0) -> Mean:
+        """Begins such a mean and returns at once. Several may be under way."""
+        if self._has_left:
+            raise ValueError("this peer has left; join again")
+        tensors = TensorList([memory_of("array", array)])
+        call = ctypes.c_uint64()
+        result = c.library().gv_mean_begin(self._handle, tensors.array, weight, ctypes.byref(call))
+        c.checked(result)
+        mean = Mean(self, call.value, array, tensors)
+        self._open.add(mean)
+        return mean
+
+    @property
+    def calls(self) -> int:
+        """Means that all peers have made until this peer's last one, or until it joined."""
+        return int(self._info.steps)
+
+    def _ended(self, mean: Mean) -> None:
+        self._open.discard(mean)
+        self._info.steps = max(self._info.steps, mean._info.steps)
+
+    def _free(self) -> None:
+        super()._free()
+        self._open.clear()
+
+    @classmethod
+    def _join(cls, options: c.Options) -> Collective:
+        handle = ctypes.c_void_p()
+        collective = None
+        try:
+            c.checked(c.library().gv_join_collective(ctypes.byref(options), ctypes.byref(handle)))
+            collective = cls(handle)
+            # Also without a wait, to learn how many calls the others have made.
+            result = c.PENDING
+            while c.checked(result) == c.PENDING:
+                result = c.library().gv_wait(handle, ctypes.byref(collective._info))
+            return collective
+        except BaseException:
+            if collective is not None:
+                collective._leave_quietly()
+            elif handle:
+                c.library().gv_free(handle)
+            raise

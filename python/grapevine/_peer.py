@@ -1,0 +1,103 @@
+"""A peer in this process, whatever it shares: its handle, its status and its end."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import sys
+from types import TracebackType
+from typing import Any, Optional, Type, TypeVar
+
+from . import _library as c
+
+_Self = TypeVar("_Self", bound="Peer")
+
+
+class Peer:
+    """Owns a handle of the C interface.
+
+    Also a context manager, which leaves at the end of its block.
+    """
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+        self._info = c.Info(size=ctypes.sizeof(c.Info), factor=1.0)
+        self._is_over = False
+        self._has_left = False
+        self._pid = os.getpid()
+        _all.add(self)
+
+    def leave(self) -> None:
+        """Leaves the swarm: saves, tells the others, and ends. Called again, it does nothing."""
+        if self._has_left or os.getpid() != self._pid:
+            return
+        self._is_over = True
+        while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
+            pass
+        self._free()
+
+    def _free(self) -> None:
+        self._has_left = True
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        c.library().gv_free(handle)
+        _all.discard(self)
+
+    def _leave_quietly(self) -> None:
+        """Leaves while an error is under way, which must not be hidden by another."""
+        try:
+            self.leave()
+        except c.Problem:
+            self._free()
+
+    @property
+    def is_over(self) -> bool:
+        """True once training is over, or this peer has left.
+
+        At the end of a budget of the swarm the model is then the common final one.
+        """
+        return self._is_over
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The peer's status, as `grapevine status --json` prints it; empty once it has ended."""
+        if self._has_left:
+            return {}
+        size = ctypes.c_size_t(1 << 16)
+        while True:
+            text = ctypes.create_string_buffer(size.value)
+            room = size.value
+            result = c.library().gv_status_json(self._handle, text, ctypes.byref(size))
+            if result == c.WRONG_ARGUMENT and size.value > room:
+                continue
+            if c.checked(result) == c.OVER:
+                return {}
+            return json.loads(text.value)
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if error is None:
+            self.leave()
+        else:
+            self._leave_quietly()
+
+
+# Peers that have not left yet. They leave when the interpreter ends.
+_all: set[Peer] = set()
+
+
+@atexit.register
+def _leave_all() -> None:
+    for vine in list(_all):
+        try:
+            vine.leave()
+        except Exception as problem:  # The interpreter ends; the others must leave, too.
+            print(f"grapevine: {problem}", file=sys.stderr)
