@@ -464,7 +464,9 @@ gv_result gv_mean_end(gv_peer* peer, uint64_t call, double patience_s, gv_info* 
     if (!used_for_means(peer).is_open(call)) {
       throw std::invalid_argument("gv_mean_end: this call was not begun, or has been ended");
     }
-    const Duration patience = patience_s < 0 ? peer->patience : from_seconds(patience_s);
+    constexpr double longest_s = 1e9;
+    const Duration patience =
+        patience_s >= 0 ? from_seconds(std::min(patience_s, longest_s)) : peer->patience;
     return wait_for_mean(*peer, call, patience, info);
   });
 }

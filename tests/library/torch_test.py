@@ -69,6 +69,26 @@ class TorchAloneTest(FolderTest):
             **settings,
         )
 
+    def test_a_loader_with_workers_goes_on_exactly_after_a_restart(self):
+        data = torch.arange(40)
+        seen = []
+        for stop in (7, 12):
+            model = torch.nn.Linear(1, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            more = {"run__steps": 1000, "resume": stop > 7}
+            with self.join(model, optimizer, **more) as vine:
+                loader = torch.utils.data.DataLoader(
+                    data, batch_sampler=vine.sampler(data, batch=8), num_workers=2
+                )
+                for batch in vine.until_over(loader):
+                    seen += batch.tolist()
+                    vine.step(0.0)
+                    if len(seen) == 8 * stop:
+                        break
+        for epoch in (seen[:40], seen[40:80]):
+            self.assertEqual(sorted(epoch), data.tolist())
+        self.assertNotEqual(seen[:40], seen[40:80])
+
     def test_one_peer_alone_is_bit_equal_to_plain_pytorch(self):
         for mode in ("gossip", "allreduce", "mixing"):
             for name in ("momentum", "groups", "adam", "adamw", "nadam", "radam", "adamax",
