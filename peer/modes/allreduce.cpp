@@ -66,7 +66,7 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
       draws_(draws),
       states_(transfer_of(options.state_elements)) {}
 
-/// Transfers states of so many floats.
+/// Transfers states of that size.
 StateTransfer AllReduceMode::transfer_of(std::size_t elements) const {
   return {self_,
           {.layout_hash = course_.options().layout_hash,

@@ -46,7 +46,7 @@ class Collective {
   std::optional<task::ComputeGradient> order(std::uint64_t job);
   /// The gradient that the job computes is final from element `begin` on.
   void ready(std::uint64_t job, std::size_t begin, Effects& out);
-  /// The program has given the array for which that job has waited, of so many floats. True if it
+  /// The program has given the array for which that job has waited, of `length` floats. True if it
   /// is the one of the collective under way, or of the next.
   bool receive_array(std::uint64_t job, std::size_t length, Effects& out);
   /// The floats of our array; 0 before it is given.

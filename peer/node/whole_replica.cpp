@@ -148,7 +148,13 @@ void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& 
 }
 
 /// Computes and encodes our contribution. Once a value cannot be encoded, announces no more.
-Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound) {
+Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job,
+                            result::Gradient& found) {
+  if (learner_->arrays() != nullptr) {
+    found.array = take_array(task);
+    return {};
+  }
+  bool& is_sound = found.is_sound;
   compress_by(task.compressor);
   const CompressionPlan& plan = task.plan;
   const std::size_t size = learner_->layout().size();
@@ -366,13 +372,8 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
       [&](const task::ComputeGradient& task) {
         result::Gradient gradient{.samples = task.all_samples()};
-        if (learner_->arrays() != nullptr) {
-          gradient.array = take_array(task);
-          done.results.emplace_back(gradient);
-          return;
-        }
         at_pace(std::max<std::uint64_t>(1, task.local_steps),
-                [&] { done.score = compute(task, done.job.number, gradient.is_sound); });
+                [&] { done.score = compute(task, done.job.number, gradient); });
         done.results.emplace_back(gradient);
       },
       [&](const task::Validate&) {

@@ -60,7 +60,7 @@ class WholeReplica final : public Replica {
   void update(const task::ApplyUpdate& update);
   void add(const Force& force);
   void fill(const task::TakeSnapshot& task) const;
-  Score compute(const task::ComputeGradient& task, std::uint64_t job, bool& is_sound);
+  Score compute(const task::ComputeGradient& task, std::uint64_t job, result::Gradient& found);
   std::size_t take_array(const task::ComputeGradient& task);
   void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
   Score take_steps(const task::TakeSteps& task);

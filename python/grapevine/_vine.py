@@ -193,7 +193,7 @@ class Vine(Peer):
         return Reduced(int(self._info.samples), again)
 
     def sampler(self, dataset: Any, batch: int) -> Sampler:
-        """Batches of indices of this peer's part of a data set, or of so many samples.
+        """Batches of indices of this peer's part of a data set, or of its number of samples.
 
         All peers have the same data set, and each its part by `data.partition`: iid, shared or
         leased. The order depends on `run.seed` and the shard alone. After a restart with

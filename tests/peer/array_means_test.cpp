@@ -205,6 +205,23 @@ struct Swarm {
     }
   }
 
+  /// The others have lost the peer, which does not know.
+  void cut_off(std::uint64_t peer) {
+    at(peer).is_cut_off = true;
+    for (const auto& [id, other] : peers) {
+      if (id == PeerId{peer}) continue;
+      act(*other, [&](Effects& out) {
+        other->mode.lane_lost(now, PeerId{peer}, out);
+        other->mode.peer_gone(now, PeerId{peer}, out);
+      });
+    }
+  }
+  void let_back(std::uint64_t peer) {
+    at(peer).is_cut_off = false;
+    for (const auto& [id, other] : peers) introduce(*other, PeerId{peer});
+    settle();
+  }
+
   Time now{};
   std::vector<PeerId> all;
   std::map<PeerId, std::unique_ptr<Averager>> peers;
@@ -264,7 +281,7 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
   CHECK(swarm.at(2).arrays[2] == Array{7, 8});
 }
 
-TEST_CASE("a call waits for every peer and keeps the pieces of those that were early", "[unit]") {
+TEST_CASE("a call waits for every peer and keeps the pieces that were early", "[unit]") {
   Swarm swarm(3);
   swarm.at(1).give(array_of(1, 500));
   swarm.at(3).give(array_of(3, 500));
@@ -309,7 +326,7 @@ TEST_CASE("a mean that some have got reaches the others when a peer dies", "[uni
   CHECK_FALSE(late->is_missed);
   CHECK(late->peers == 3);
   CHECK(swarm.at(2).arrays == swarm.at(1).arrays);
-  // The next call is of those that are left.
+  // The next call is of the two others.
   for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give(array_of(peer, 4));
   swarm.settle();
   CHECK(swarm.at(2).ended(2)->peers == 2);
@@ -361,32 +378,42 @@ TEST_CASE("a peer that was away is told that its call was missed", "[unit]") {
   const bool had_given = GENERATE(true, false);
   if (had_given) swarm.at(3).give({1, 1, 1});
   swarm.settle();
-  swarm.at(3).is_cut_off = true;
-  for (std::uint64_t peer = 1; peer <= 2; ++peer) {
-    Averager& other = swarm.at(peer);
-    swarm.act(other, [&](Effects& out) {
-      other.mode.lane_lost(swarm.now, PeerId{3}, out);
-      other.mode.peer_gone(swarm.now, PeerId{3}, out);
-    });
+  swarm.cut_off(3);
+  for (int call = 0; call < 2; ++call) {
+    for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give({4, 8, 12});
   }
-  for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give({4, 8, 12});
   swarm.settle();
-  CHECK(swarm.at(1).ended(1)->peers == 2);
-  swarm.at(3).is_cut_off = false;
-  for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.introduce(swarm.at(peer), PeerId{3});
-  swarm.settle();
+  CHECK(swarm.at(1).ended(2)->peers == 2);
+  swarm.let_back(3);
   if (!had_given) swarm.at(3).give({1, 1, 1});
   swarm.settle();
   const auto missed = swarm.at(3).ended(1);
   REQUIRE(missed);
   CHECK(missed->is_missed);
   CHECK(swarm.at(3).arrays.back() == Array{1, 1, 1});
-  CHECK(swarm.at(3).calls.common_calls() == 1);
+  CHECK(swarm.at(3).calls.common_calls() == 2);
 
   for (std::uint64_t peer = 1; peer <= 3; ++peer) swarm.at(peer).give(array_of(peer, 20));
   swarm.settle();
   CHECK(swarm.at(3).ended(2)->peers == 3);
   CHECK(swarm.at(3).arrays.back() == swarm.at(1).arrays.back());
+}
+
+TEST_CASE("a peer that was away for its present call takes over the mean of the others", "[unit]") {
+  Swarm swarm(3);
+  const bool is_alike = GENERATE(true, false);
+  swarm.at(3).give(is_alike ? Array{1, 1, 1} : Array{1, 1});
+  swarm.settle();
+  swarm.cut_off(3);
+  for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give({4, 8, 12});
+  swarm.settle();
+  swarm.let_back(3);
+  const auto mean = swarm.at(3).ended(1);
+  REQUIRE(mean);
+  // A mean of another length is none of the call that it has made.
+  CHECK(mean->is_missed == !is_alike);
+  CHECK(swarm.at(3).arrays.back() == (is_alike ? Array{4, 8, 12} : Array{1, 1}));
+  CHECK(mean->peers == (is_alike ? 2 : 0));
 }
 
 TEST_CASE("peers with arrays of unlike lengths all end and say which differs", "[unit]") {
