@@ -91,7 +91,7 @@ typedef struct gv_options {
   double patience_s;       /* A call waits this long at most, then GV_PENDING; 0: for ever. */
   uint32_t resume;         /* Not 0: go on from the newest checkpoint in the folder. */
   uint32_t has_rank;       /* Not 0: `rank` is given. */
-  const char* cohort;      /* File with a cohort's secret, in place of `key` and `authorized`; NULL: none. */
+  const char* cohort;      /* A cohort's secret, in place of `key` and `authorized`; NULL: none. */
   uint64_t rank;           /* In the cohort, if `has_rank`; else as the environment says. */
   uint64_t ranks;          /* Their number; 0: as the environment says. */
   const char* rendezvous;  /* Folder where ranks find each other; NULL: beside the cohort's file. */

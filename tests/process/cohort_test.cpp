@@ -42,12 +42,11 @@ kind = "mlp"
 hidden = [32]
 [train]
 batch = 32
-[gossip]
-period_steps = 64
 [checkpoint]
 every_steps = 0
-)",
-                                           mode, wait_max_s, root().string());
+{})",
+                                           mode, wait_max_s, root().string(),
+                                           mode == "gossip" ? "[gossip]\nperiod_steps = 64\n" : "");
     REQUIRE(save_cohort_secret(secret(), generate_cohort_secret()).empty());
   }
 
