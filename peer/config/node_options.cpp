@@ -66,6 +66,7 @@ CourseOptions course_options(const Config& config, const Layout& layout, const P
           .wait_max = config.run.wait_max,
           .linger = config.run.linger,
           .layout_hash = layout.hash(),
+          .first_model = peer.first_model,
           .elements = layout.size(),
           .waits_for_dead = is_of_swarm};
 }

@@ -43,6 +43,8 @@ struct PeerFacts {
   std::uint64_t all_data = 0;   ///< Samples of all shards; 0: not known.
   std::uint64_t test_data = 0;  ///< Samples on which the peer can measure its model.
   SwarmNote swarm;              ///< What the checkpoint says about the swarm's work.
+  /// See CourseOptions.
+  std::uint64_t first_model = 0;
   /// Number of peers to wait for at the start. Counts if it is larger than the config's.
   std::size_t wait_for = 1;
   /// Number of processors of the machine; 0 means that sums never wait for one.

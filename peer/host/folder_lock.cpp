@@ -36,6 +36,10 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
   static_cast<void>(is_empty && ::pwrite(file_, own.data(), own.size(), 0) > 0);
 }
 
-FolderLock::~FolderLock() { ::close(file_); }
+FolderLock::~FolderLock() {
+  // Children made by fork() have copies of the descriptor, which would keep the lock.
+  if (!is_taken_) ::flock(file_, LOCK_UN);
+  ::close(file_);
+}
 
 }  // namespace gv

@@ -7,7 +7,8 @@
 namespace gv {
 
 /// Held by the only peer of a run folder. The system releases it when the process ends for any
-/// reason. On file systems without locks it has no effect.
+/// reason, but after a crash not before the children that it has made by fork(). On file systems
+/// without locks it has no effect.
 class FolderLock {
  public:
   /// Throws std::runtime_error if the lock's file cannot be written.

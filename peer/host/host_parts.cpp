@@ -107,6 +107,7 @@ void Host::make_node(StartingPoint& point) {
                  .all_data = task_.samples,
                  .test_data = task_.test ? task_.test->size() : 0,
                  .swarm = point.replica->swarm_note(),
+                 .first_model = first_model_,
                  .wait_for = options_.wait_for,
                  .processors = static_cast<unsigned>(processors_.count()),
                  .revision = revision_,

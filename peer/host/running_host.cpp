@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/fingerprint.hpp"
 #include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/modes/generations.hpp"
@@ -28,6 +29,11 @@ constexpr Duration join_deadline = std::chrono::seconds(30);
 
 /// After the first hello with other settings, other peers get this long to report theirs.
 constexpr Duration settings_wait = std::chrono::seconds(3);
+
+std::string in_words(const Layout& layout) {
+  return fmt::format("tensors {}, numbers {}, hash {:016x}", layout.slots().size(), layout.size(),
+                     layout.hash());
+}
 
 }  // namespace
 
@@ -265,10 +271,11 @@ std::string Host::save(const Replica& replica, const task::Save& how) const {
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
-/// What must be equal on all peers: settings, the swarm's budget in samples, which depends on the
-/// data, and the size of a learner's state.
+/// What must be equal on all peers: settings, the tensors of the model, the swarm's budget in
+/// samples, which depends on the data, and the size of a learner's state.
 std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   auto agreed = agreement(options_.config);
+  if (!layout_.empty()) agreed.emplace_back("layout of the model", layout_);
   const std::uint64_t budget = swarm_budget(options_.config, task_.samples);
   if (budget > 0) agreed.emplace_back("samples of the budget", std::to_string(budget));
   // In lockstep a newcomer takes over the state.
@@ -419,7 +426,9 @@ std::unique_ptr<Learner> Host::make_learner() {
 }
 
 int Host::run(std::unique_ptr<Learner> learner) {
+  if (learner) first_model_ = fingerprint(learner->parameters());
   if (!learner && !task_.stages) learner = make_learner();
+  if (learner) layout_ = in_words(learner->layout());
   samples_ = learner ? learner->samples() : task_.shard->size();
   state_ = learner ? learner->optimizer_size() : 0;
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",

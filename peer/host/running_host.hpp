@@ -135,6 +135,10 @@ class Host {
   std::size_t samples_ = 0;    ///< Samples that this peer trains on.
   std::size_t state_ = 0;      ///< Numbers of the optimiser's state.
   SettingsRevision revision_;  ///< The settings revision on disk.
+  /// See CourseOptions.
+  std::uint64_t first_model_ = 0;
+  /// The layout of the model in words; empty for stages.
+  std::string layout_;
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();

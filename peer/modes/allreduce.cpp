@@ -79,14 +79,16 @@ StateTransfer AllReduceMode::transfer_of(std::size_t elements) const {
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
-  // Equal versions must mean equal bits. Before the first collective all peers have the seed's
-  // model. After that only this process knows the bits of its checkpoint.
+  // Equal versions must mean equal bits. Before the first collective a peer has the seed's model or
+  // a user's. After that only this process knows the bits of its checkpoint.
+  const std::uint64_t begun_with =
+      step == 0 ? course_.options().first_model : hash_combine(step, session_);
   generations_.agreement().set_version(
       {.step = step,
        .samples = std::max(work_.options().resumed.samples, step * options_.batch),
        .lineage =
            hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
-                        step == 0 || options_.averages_models ? 0 : hash_combine(step, session_))});
+                        options_.averages_models ? 0 : begun_with)});
   follow_budget(now);
 }
 

@@ -45,6 +45,8 @@ struct CourseOptions {
   Duration wait_max = std::chrono::seconds(20);  ///< After this long begin with fewer peers, too.
   Duration linger = std::chrono::seconds(60);    ///< After the budget, serve others this long.
   std::uint64_t layout_hash = 0;
+  /// The fingerprint of a first model of the user's own; 0: it is the seed's, equal on all peers.
+  std::uint64_t first_model = 0;
   std::size_t elements = 0;  ///< Parameters of the model.
   /// Tell the other peers of our phases, and report them. Not so in a course within another one.
   bool tells = true;

@@ -102,8 +102,10 @@ def _names() -> list[str]:
         return [given]
     here = Path(__file__).resolve()
     file = "libgrapevine.so.0"
-    # Beside the package, or in the build of the checkout that the package is a part of.
-    places = [here.parent / file, here.parents[2] / "build" / "release" / file]
+    # Beside the package, in the build of the checkout that the package is a part of, or in the folder
+    # of libraries below which both are installed.
+    above = here.parent.parent.parent
+    places = [here.parent / file, above / "build" / "release" / file, above.parent / file]
     found = [str(place) for place in places if place.exists()]
     return found + [ctypes.util.find_library("grapevine") or file]
 

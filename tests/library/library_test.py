@@ -209,6 +209,30 @@ class AloneTest(FolderTest):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertTrue(vine.step())
 
+    def test_a_child_made_by_fork_does_not_keep_the_folder(self):
+        vine = self.join(array.array("f", [0.0] * 4))
+        ours, childs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(childs)
+            os.read(ours, 1)  # Until the parent closes its end.
+            os._exit(0)
+        os.close(ours)
+        try:
+            vine.leave()
+            self.join(array.array("f", [0.0] * 4)).leave()
+        finally:
+            os.close(childs)
+            os.waitpid(child, 0)
+
+    def test_models_of_other_shapes_are_refused_with_both_layouts(self):
+        with self.join(array.array("f", [0.0] * 4)) as first:
+            address = "peer-0@" + first.status["self"]["advertised"]
+            with self.assertRaisesRegex(grapevine.Refused, "layout of the model differs") as caught:
+                self.join(array.array("f", [0.0] * 5), 1, join=[address])
+            self.assertIn("numbers 4", str(caught.exception))
+            self.assertIn("numbers 5", str(caught.exception))
+
     def test_a_loop_goes_on_from_its_checkpoint_with_its_own_state(self):
         x = array.array("f", [0.0] * 4)
         momentum = array.array("f", [0.0] * 3)
@@ -285,6 +309,20 @@ class SwarmTest(FolderTest):
                 swarm = self.swarm(way)
                 swarm.start_all()
                 self.check_model(swarm, range(3))
+
+    def test_in_lockstep_all_begin_with_the_model_of_one(self):
+        for way in ("lockstep", "local steps"):
+            with self.subTest(way):
+                self.setUp()
+                # Fewer steps than lie between two comparisons of the models.
+                swarm = self.swarm(way, steps=20)
+                for number in range(3):
+                    swarm.start(number, "--start", str(0.25 * number))
+                models = [swarm.model(number) for number in range(3)]
+                self.assertEqual(models[1:], models[:1] * 2)
+                for number in range(3):
+                    events = (swarm.folder(number) / "events.jsonl").read_text()
+                    self.assertNotIn("models_differ", events)
 
     def test_a_killed_peer_is_done_without(self):
         for way in ("gossip", "lockstep", "mixing"):

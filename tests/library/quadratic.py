@@ -3,7 +3,7 @@
 Peer i of n sees the coordinates k with k mod n = i. So no peer alone finds the optimum, which is 1
 at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
 
-    python3 quadratic.py CONFIG [--steps-s SECONDS] [--fail-at STEP] [--cohort FILE]
+    python3 quadratic.py CONFIG [--start VALUE] [--step-s SECONDS] [--fail-at STEP] [--cohort FILE]
 """
 
 import argparse
@@ -25,6 +25,7 @@ def optimum(k):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("config")
+    parser.add_argument("--start", type=float, default=0.0)
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--cohort")
@@ -36,7 +37,7 @@ def main():
         part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
         given = {}
 
-    x = array.array("f", [0.0] * DIMENSION)
+    x = array.array("f", [arguments.start] * DIMENSION)
     gradient = array.array("f", [0.0] * DIMENSION)
     vine = grapevine.join(arguments.config, {"x": x}, **given)
 

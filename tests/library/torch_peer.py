@@ -1,6 +1,7 @@
 """A peer for tests: trains a module of PyTorch on data that all peers draw from one seed.
 
-    python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--settings JSON]
+    python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS]
+                          [--settings JSON]
 
 Prints its final model as JSON, and how often gradients were computed again.
 """
@@ -22,6 +23,7 @@ def main():
     parser.add_argument("optimizer")
     parser.add_argument("--attached", action="store_true")
     parser.add_argument("--step-s", type=float, default=0.0)
+    parser.add_argument("--overflow-every", type=int, default=0)
     parser.add_argument("--settings", type=json.loads, default={})
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -34,6 +36,11 @@ def main():
         optimizer.zero_grad()
         loss = CRITERION(model(x), y)
         loss.backward()
+        if arguments.overflow_every and vine.steps % arguments.overflow_every == part:
+            optimizer.param_groups[0]["params"][0].grad[0] = float("inf")
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        if not all(bool(gradient.isfinite().all()) for gradient in gradients):
+            optimizer.zero_grad(set_to_none=True)
         return loss
 
     def train():

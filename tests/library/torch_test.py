@@ -213,6 +213,17 @@ class SwarmTest(Swarms):
                         # Sums of 24 samples in another order: some units of the last place a step.
                         torch.testing.assert_close(ours, value, rtol=1e-4, atol=1e-5)
 
+    def test_a_gradient_that_overflows_is_left_out_without_harm(self):
+        for mode in ("allreduce", "gossip"):
+            with self.subTest(mode):
+                self.setUp()
+                swarm = self.swarm(mode, 3, 64, "mlp", "momentum", "--overflow-every", "7")
+                swarm.start_all()
+                models = [swarm.model(number) for number in range(3)]
+                self.assertEqual(models[1:], models[:1] * 2)
+                for values in models[0].values():
+                    self.assertTrue(torch.tensor(values).isfinite().all())
+
     def test_batch_norm_has_the_same_statistics_everywhere(self):
         for mode in ("allreduce", "gossip"):
             with self.subTest(mode):
@@ -310,6 +321,22 @@ class AlgorithmsTest(Swarms):
 
 
 class ExampleTest(FolderTest):
+    def test_the_gpt_learns_to_continue_the_text(self):
+        example = str(HERE.parents[1] / "examples" / "text_gpt.py")
+        config = (HERE.parents[1] / "examples" / "run.toml").read_text()
+        config = self.write("run.toml", config.replace("steps = 300", "steps = 60"))
+        for algorithm in ("elastic", "all_reduce"):
+            with self.subTest(algorithm):
+                ended = run(
+                    BINARY, "launch", "-n", "2", config, "--folder", str(self.folder / algorithm),
+                    "--", sys.executable, example, algorithm,
+                )  # fmt: skip
+                self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+                self.assertIn("one model    2 of 2 peers", ended.stdout)
+                log = (self.folder / algorithm / "peer-0" / "output.log").read_text()
+                # A guess takes 8 bits, and the frequencies of the bytes alone leave over 4.
+                self.assertLess(float(re.search(r"([\d.]+) bits a byte", log)[1]), 5, log)
+
     def test_the_network_learns_by_gossip_in_lockstep_and_by_diloco(self):
         example = str(HERE.parents[1] / "examples" / "fashion_cnn.py")
         config = str(HERE.parents[1] / "examples" / "run.toml")

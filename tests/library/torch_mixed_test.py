@@ -1,0 +1,146 @@
+"""Peers with a built-in model and peers with the same model in PyTorch, in one swarm."""
+
+import json
+import random
+import struct
+import subprocess
+import sys
+import unittest
+
+from support import BINARY, HERE, LIMIT_S, FolderTest, Peers, environment, eventually
+
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise unittest.SkipTest("PyTorch is not installed") from error
+
+PEER = str(HERE / "torch_mixed_peer.py")
+FEATURES = 4
+
+# Two peers of each kind. The rate is a power of two: a product with it rounds nothing, and so it is
+# no matter that PyTorch multiplies and adds in one rounding and the built-in optimiser in two.
+TOGETHER = """
+[run]
+mode = "{mode}"
+steps = 200
+peers = 4
+wait_for_peers = 4
+linger_s = 20.0
+[data]
+kind = "csv"
+folder = "."
+train_files = ["samples.csv"]
+test_files = ["samples.csv"]
+[model]
+kind = "mlp"
+hidden = [8]
+[train]
+batch = 16
+optimizer = "momentum"
+momentum = 0.9
+learning_rate = 0.03125
+schedule = "constant"
+warmup_steps = 0
+[membership]
+probe_period_s = 0.2
+probe_timeout_s = 0.1
+suspicion_min_s = 0.5
+suspicion_max_factor = 2
+{more}
+"""
+
+WAYS = {
+    "gossip": ("gossip", "[gossip]\nperiod_steps = 4\n"),
+    "lockstep": ("allreduce", '[allreduce]\nshares = "equal"\n'),
+    "local steps": ("allreduce", '[allreduce]\nshares = "equal"\nperiod = 8\n'),
+    "mixing": ("mixing", ""),
+}
+
+
+def samples():
+    """Points around a corner for each of three labels."""
+    draw = random.Random(5)
+    lines = []
+    for number in range(1200):
+        label = number % 3
+        point = [draw.gauss(2.0 if k == label else 0.0, 0.6) for k in range(FEATURES)]
+        lines.append(",".join([f"{value:.4f}" for value in point] + [str(label)]))
+    return "\n".join(lines) + "\n"
+
+
+def names_of(path):
+    """The names and shapes in a safetensors file."""
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+    return {name: one["shape"] for name, one in header.items() if name != "__metadata__"}
+
+
+class MixedPeers(Peers):
+    """Even peers are `grapevine peer`, and odd ones train with PyTorch."""
+
+    def start(self, number, *more, resume=False):
+        if number % 2 == 1:
+            super().start(number, *more, resume=resume)
+            return
+        join = ["--join", self.address] if self.address else []
+        folder = self.folder(number)
+        self.processes[number] = subprocess.Popen(
+            [BINARY, "peer", self.config, "--key", str(folder / "key"), *join,
+             "--authorized", self.authorized, "--name", f"peer-{number}", "--folder", str(folder),
+             "--listen", "127.0.0.1:0", "--shard", f"{number}/{self.number}"],
+            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        if self.address is None:
+            eventually(lambda: self.status(number))
+            self.address = f"peer-{number}@{self.status(number)['self']['advertised']}"
+
+
+class MixedTest(FolderTest):
+    def test_a_built_in_model_and_pytorch_train_together(self):
+        for way, (mode, more) in WAYS.items():
+            with self.subTest(way):
+                self.setUp()
+                self.write("samples.csv", samples())
+                swarm = MixedPeers(self, 4, TOGETHER.format(mode=mode, more=more), PEER)
+                swarm.start_all()
+                right = []
+                for number in range(4):
+                    code, out, err = swarm.end(number)
+                    self.assertEqual(code, 0, out + err)
+                    if number % 2 == 1:
+                        right.append(json.loads(out)["accuracy"])
+                files = [swarm.folder(number) / "final.safetensors" for number in range(4)]
+                self.assertEqual(len({file.read_bytes() for file in files}), 1)
+                self.assertEqual(
+                    names_of(files[0]),
+                    {"dense1.weight": [8, FEATURES], "dense1.bias": [8], "dense2.weight": [3, 8],
+                     "dense2.bias": [3]},
+                )  # fmt: skip
+                # In PyTorch the common model tells the corners apart, as it does where it is built in.
+                result = json.loads((swarm.folder(0) / "result.json").read_text())
+                self.assertGreater(min(right), 0.9)
+                self.assertAlmostEqual(result["accuracy"], right[0], delta=0.01)
+                for number in range(4):
+                    events = (swarm.folder(number) / "events.jsonl").read_text()
+                    self.assertNotIn("models_differ", events)
+
+    def test_settings_and_layouts_that_differ_are_named(self):
+        self.write("samples.csv", samples())
+        for more, text in (
+            ([], "allreduce.shares differs"),
+            (["--hidden", "9"], "layout of the model differs: tensors 4, numbers 75"),
+        ):
+            with self.subTest(text):
+                self.setUp()
+                self.write("samples.csv", samples())
+                config = TOGETHER.format(mode="allreduce", more="").replace("peers = 4", "peers = 2")
+                swarm = MixedPeers(self, 2, config, PEER)
+                swarm.start(0)
+                swarm.start(1, *more)
+                code, _, err = swarm.end(1)
+                self.assertNotEqual(code, 0)
+                self.assertIn(text, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
