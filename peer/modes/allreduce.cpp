@@ -141,7 +141,8 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
 
 Time AllReduceMode::deadline() const {
   const Time quiet = operation_.is_quiet() ? quiet_until() : never;
-  const Time own = std::min({states_.deadline(), quiet, leaving_ ? leaving_->ask_at : never});
+  const Time own = std::min(
+      {states_.deadline(), quiet, leaving_ ? leaving_->ask_at : never, fails_at_.value_or(never)});
   return generations_.deadline(course_, operation_.is_waiting(), own);
 }
 
@@ -337,7 +338,7 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, E
   } else if (const auto* said = std::get_if<Audit>(&message);
              said != nullptr && options_.averages_arrays) {
     lengths_.note(from, said->step, said->fingerprint);
-    compare_arrays(out);
+    compare_arrays(now, out);
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
     const bool is_near = audit->step <= step() + 2 * ModelAudit::every;
     if (generation == nullptr || audit->ballot != generation->id || !is_near) return;
@@ -362,7 +363,7 @@ void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Eff
       if (operation_.receive(from, block, out)) {
         finish_operations(now, out);
       } else if (operation_.has_unlike_arrays()) {
-        compare_arrays(out);
+        compare_arrays(now, out);
       } else if (block.id.session == key_of(generations_.agreement().promised()) &&
                  block.offset == 0) {
         operation_.keep(from, block);
@@ -429,7 +430,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
   }
   done.job.tasks.clear();  // The next sums may use their vectors.
   if (gradient != nullptr && options_.averages_arrays) {
-    if (operation_.receive_array(done.job.number, gradient->array, out)) compare_arrays(out);
+    if (operation_.receive_array(done.job.number, gradient->array, out)) compare_arrays(now, out);
     finish_operations(now, out);
   } else if (gradient != nullptr) {
     gradient_ready(now, done.job.number, 0, out);

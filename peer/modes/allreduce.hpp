@@ -118,7 +118,7 @@ class AllReduceMode final : public Mode {
   void adopt_mean(Time now, ArrivedState state, Effects& out);
   void follow_calls(Time now, Effects& out);
   bool waits_for_others(Time now, Effects& out);
-  void compare_arrays(Effects& out);
+  void compare_arrays(Time now, Effects& out);
 
   /// The mean of the call before the present one, for peers that lack it.
   struct LastMean {
@@ -155,6 +155,7 @@ class AllReduceMode final : public Mode {
   std::optional<std::uint64_t> moves_to_;  ///< The next job lets the replica go on there.
   LastMean last_mean_;
   std::optional<Leaving> leaving_;
+  std::optional<Time> fails_at_;             ///< The arrays differ, and all have heard it by then.
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
   std::optional<task::ApplyUpdate> result_;  ///< Sum that the next job applies.
   /// Generation key and step of a model audit that is due once `result_`, if there is one, is

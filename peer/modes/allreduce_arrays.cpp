@@ -14,6 +14,10 @@ constexpr Duration asks_every = std::chrono::milliseconds(20);
 /// It waits no longer for peers that do not answer.
 constexpr Duration waits_for_others_max = std::chrono::seconds(5);
 
+/// A peer whose array is of another length stays for so long after it has told the others. If they
+/// learned first that it has left, they would make the mean without it.
+constexpr Duration told_within = std::chrono::milliseconds(100);
+
 /// Behind the sum of an array and that of the weights, a mean that is sent has its number of peers.
 constexpr std::size_t behind_mean = 2;
 
@@ -79,6 +83,10 @@ void AllReduceMode::follow_calls(Time now, Effects& out) {
     copy->back() = static_cast<float>(last_mean_.sum.samples);
     counts_.states_sent += states_.send(*generation, copy, true, out);
   }
+  if (fails_at_ && now >= *fails_at_) {
+    fails_at_.reset();
+    course_.fail();
+  }
   if (!leaving_ || now < leaving_->ask_at) return;
   if (leaving_->behind.empty() || now >= leaving_->until) {
     leaving_.reset();
@@ -108,9 +116,9 @@ bool AllReduceMode::waits_for_others(Time now, Effects& out) {
 
 /// Ends us if a peer has given an array of another length to the present call: then the programs
 /// have gone apart, and no later call would be the same either.
-void AllReduceMode::compare_arrays(Effects& out) {
+void AllReduceMode::compare_arrays(Time now, Effects& out) {
   const std::size_t ours = operation_.array();
-  if (ours == 0 || course_.is_leaving()) return;
+  if (ours == 0 || course_.is_leaving() || fails_at_) return;
   if (lengths_.must_tell(step(), operation_.has_unlike_arrays())) {
     for (const PeerId peer : generations_.candidates()) {
       if (peer != self_) {
@@ -119,7 +127,7 @@ void AllReduceMode::compare_arrays(Effects& out) {
     }
   }
   if (const auto unlike = lengths_.unlike(step(), ours)) {
-    course_.fail();
+    fails_at_ = now + told_within;
     out.tell(ArraysDiffer{
         .peer = unlike->peer, .call = step() + 1, .theirs = unlike->length, .ours = ours});
   }
