@@ -78,8 +78,8 @@ TEST_CASE("the files listed for an addition are those of the example that exists
     CHECK(wrong.empty());
   }
   CHECK(kinds == std::set<std::string>{"all-reduce algorithm", "command", "compressor of gradients",
-                                       "layer", "message", "mixing rule", "mode", "optimiser",
-                                       "setting"});
+                                       "engine that starts peers", "layer", "message",
+                                       "mixing rule", "mode", "optimiser", "setting"});
 }
 
 }  // namespace gv::tidy
