@@ -192,8 +192,12 @@ FactText text(const TargetMeasured& f) {
 }
 FactText text(const TargetReached& f) {
   return {
-      .info = {"target_reached",
-               "training ends: {votes} of {peers} peers have measured the target accuracy", "", ""},
+      .info =
+          {"target_reached",
+           "training ends: {votes} of {peers} peers have measured the target accuracy",
+           "All peers stop, and the mean of their models is the common final one. In lockstep it "
+           "is the one that they have.",
+           ""},
       .numbers = numbers("votes", f.votes, "peers", f.peers)};
 }
 FactText text(const FinaleBegan& f) {

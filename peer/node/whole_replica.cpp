@@ -54,6 +54,13 @@ Named take(std::string_view prefix, OptimizerState& state) {
   return taken;
 }
 
+/// Measures the model of a member of a population on the validation data.
+void validate(Tunable* tunable, JobDone& done) {
+  if (tunable == nullptr) return;
+  const double loss = tunable->validation_loss();
+  done.results.emplace_back(result::Validation{loss, tunable->hyperparameters()});
+}
+
 }  // namespace
 
 WholeReplica::WholeReplica(std::unique_ptr<Learner> learner, std::uint64_t peer,
@@ -376,12 +383,7 @@ JobDone WholeReplica::run(Job job) {
                 [&] { done.score = compute(task, done.job.number, gradient); });
         done.results.emplace_back(gradient);
       },
-      [&](const task::Validate&) {
-        Tunable* tunable = learner_->tunable();
-        if (tunable == nullptr) return;
-        const double loss = tunable->validation_loss();
-        done.results.emplace_back(result::Validation{loss, tunable->hyperparameters()});
-      },
+      [&](const task::Validate&) { validate(learner_->tunable(), done); },
       [&](const task::Measure&) {
         done.results.emplace_back(result::Measured{learner_->test_merit()});
       },

@@ -37,7 +37,7 @@ class Trace : public Watcher {
 
   std::function<void(const std::string&)> line_;
   Detail detail_;
-  std::string pending_;  ///< An input that is shown only once it has effects.
+  std::string pending_;                        ///< An input that is shown only once it has effects.
   std::map<PeerNumber, LedgerEntry> ledgers_;  ///< What each peer has told of chunks last.
 };
 
