@@ -183,7 +183,7 @@ TEST_CASE("two creators with one cohort become one swarm", "[process]") {
     } else {
       std::ifstream in(run.folder(0) / "events.jsonl");
       const std::string events{std::istreambuf_iterator<char>(in), {}};
-      CHECK(has(events, "\"peers\":2"));
+      CHECK(has(events, "\"peers\":2.0"));
     }
   }
 }
