@@ -20,6 +20,7 @@ steps = 60
 peers = 2
 wait_for_peers = 2
 linger_s = 20.0
+wait_max_s = 60.0
 [train]
 batch = 32
 """
