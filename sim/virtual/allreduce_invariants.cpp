@@ -117,6 +117,11 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
   if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
   if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
+  if (first_of<result::StateRefused>(done.results) != nullptr) {
+    mine.refuses = true;
+    mine.gradient.reset();  // It was not computed, and the model is that of the version before.
+    return;
+  }
   const Replica& work = *world.peer(peer).work;
   // "equal versions are equal bits".
   const ModelVersion& version = mine.job_version;
@@ -189,6 +194,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   const ModelVersion version = agreement.version();
   const ModelVersion before = std::exchange(mine.version, version);
   if (!std::exchange(mine.seen, true) || version == before) return;
+  if (std::exchange(mine.refuses, false) && version == mine.replaced) return;
   const bool at_once = was_in == 0 || version.lineage == after_operation(before, key, 0).lineage;
   const std::uint64_t worked_in = at_once ? key : was_in;
   if (worked_in == 0) {
@@ -199,6 +205,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   }
   const Generation& in = generations_.at(worked_in);
   if (version == in.version) {  // It has downloaded the state, which is never an older one.
+    mine.replaced = before;
     if (version.samples < before.samples) {
       fail(
           world, "one result of an operation",

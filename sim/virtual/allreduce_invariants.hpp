@@ -43,9 +43,11 @@ class AllReduceInvariants : public Checker {
     GenerationId answered;  ///< The newest ballot it answered in this incarnation.
     bool seen = false;
     ModelVersion version;
-    std::uint64_t generation = 0;                            ///< Key of its generation; 0: none.
-    std::set<std::uint64_t> left;                            ///< Keys of earlier ones.
-    ModelVersion job_version;                                ///< Version that its job leads to.
+    ModelVersion replaced;         ///< Version that the newest downloaded state took the place of.
+    bool refuses = false;          ///< Its last job has refused that state.
+    std::uint64_t generation = 0;  ///< Key of its generation; 0: none.
+    std::set<std::uint64_t> left;  ///< Keys of earlier ones.
+    ModelVersion job_version;      ///< Version that its job leads to.
     std::shared_ptr<Floats> gradient;                        ///< The gradient it computes.
     std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest gradients, by lineage.
   };

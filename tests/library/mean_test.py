@@ -1,6 +1,7 @@
 """Means of arrays without a model, between real processes."""
 
 import array
+import ctypes
 import json
 import os
 import signal
@@ -101,7 +102,9 @@ class MeanAloneTest(FolderTest):
         ) as vine:
             with self.assertRaisesRegex(ValueError, "has a model"):
                 grapevine._library.checked(
-                    grapevine._library.library().gv_mean(vine._handle, None, 1.0, None)
+                    grapevine._library.library().gv_mean(
+                        vine._handle, None, ctypes.c_double(1.0), None
+                    )
                 )
 
     def test_a_mean_that_is_under_way_ends_with_its_peer(self):

@@ -35,7 +35,7 @@ chunk_samples = 16
 
 
 class SamplerTest(FolderTest):
-    def join(self, partition="iid", shard="0/1", **more):
+    def join(self, partition="iid", shard="0/1", folder="run", **more):
         if not hasattr(self, "authorized"):
             self.authorized = self.make_keys(1)
         return grapevine.join(
@@ -43,7 +43,7 @@ class SamplerTest(FolderTest):
             {"x": array.array("f", [0.0])},
             key=self.folder / "peer-0" / "key",
             authorized=self.authorized,
-            folder=self.folder / "run",
+            folder=self.folder / folder,
             listen="127.0.0.1:0",
             shard=shard,
             **more,
@@ -76,7 +76,7 @@ class SamplerTest(FolderTest):
         for stops in ((4, 7), (1, 2, 3, 9)):
             seen = []
             for at, stop in enumerate((*stops, 11)):
-                with self.join(resume=at > 0) as vine:
+                with self.join(resume=at > 0, folder=f"run-{len(stops)}") as vine:
                     for batch in vine.until_over(vine.sampler(20, batch=8)):
                         seen.append(batch)
                         vine.step()
