@@ -16,7 +16,7 @@ constexpr std::size_t judges_count = 3;
 /// Counts of samples lag, so that others may be this many sittings before or behind us.
 constexpr std::uint64_t apart_max = 4;
 /// Reports are looked at this often, because that takes a pass over all members.
-constexpr Duration hears_every = std::chrono::milliseconds(50);
+constexpr Duration reads_every = std::chrono::milliseconds(50);
 
 bool has_vote(const Member& member) {
   // A suspected peer has its say, or a hostile one could take it from all others.
@@ -27,7 +27,7 @@ bool has_vote(const Member& member) {
 }  // namespace
 
 void Judges::hear(Time now, std::uint64_t counted, const Membership& members) {
-  if (!is_on() || (heard_ && now < *heard_ + hears_every)) return;
+  if (!is_on() || (heard_ && now < *heard_ + reads_every)) return;
   heard_ = now;
   sitting_ = counted / options_.every;
   std::vector<Voter> all{{self_, verdict_}};

@@ -345,31 +345,6 @@ void draw_switches(Rng rng, Config config, Scenario& scenario) {
 
 }  // namespace
 
-DrawnWorld as_leased(DrawnWorld world) {
-  Rng rng = Rng(world.seed).fork("leased");
-  Scenario& scenario = world.scenario;
-  scenario.peers = 4 + rng.below(5);
-  scenario.work = WorkKind::time;
-  scenario.dimension = 1 + rng.below(64);
-  scenario.stage_work.clear();
-  scenario.faults.clear();
-  scenario.links.clear();
-  scenario.step = 100ms;
-  scenario.until = 60s;
-  scenario.speeds = {{{.ranges = {{0, 0}}}, rounded(between(rng, 0.04, 0.1))}};
-  RunConfig& run = world.config.run;
-  run.mode = ModeKind::gossip;
-  run.budget = BudgetKind::swarm;
-  run.steps = 100 + rng.below(300);
-  run.wall = {};
-  run.target = 0;
-  world.config.data.partition.kind = PartitionKind::leased;
-  world.config.data.chunk_samples = world.config.train.batch * (8 + rng.below(13));
-  world.config.gossip.period_steps = 4 + rng.below(12);
-  const bool is_hostile = !scenario.saboteurs.ranges.empty();
-  return is_hostile ? as_hostile(std::move(world)) : world;
-}
-
 DrawnWorld as_mixing(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
   world.config.run.mode = ModeKind::mixing;

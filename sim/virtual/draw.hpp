@@ -44,10 +44,6 @@ DrawnWorld as_pipeline(DrawnWorld world);
 /// Returns the world in mode `mixing`, with a drawn legal rule.
 DrawnWorld as_mixing(DrawnWorld world);
 
-/// The world turned into a quiet one in which the peers of a gossip share leased data, and one of
-/// them is slow. Hostile peers stay hostile.
-DrawnWorld as_leased(DrawnWorld world);
-
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each
 /// stage is such a vector and only costs time, with relative times from scenario.stage_work, or all
 /// equal.

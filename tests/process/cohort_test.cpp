@@ -181,9 +181,13 @@ TEST_CASE("two creators with one cohort become one swarm", "[process]") {
     if (mode == "gossip") {
       CHECK(eventually([&] { return run.exchanges(0) > 5; }, 30s));
     } else {
-      std::ifstream in(run.folder(0) / "events.jsonl");
-      const std::string events{std::istreambuf_iterator<char>(in), {}};
-      CHECK(has(events, "\"peers\":2.0"));
+      CHECK(eventually(
+          [&] {
+            std::ifstream in(run.folder(0) / "events.jsonl");
+            const std::string events{std::istreambuf_iterator<char>(in), {}};
+            return has(events, "\"peers\":2.0");
+          },
+          60s));
     }
   }
 }

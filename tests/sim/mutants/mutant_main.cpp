@@ -22,7 +22,6 @@ std::optional<gv::DrawnWorld> draw(std::uint64_t seed, int kinds, char** kind) {
     if (which == "gossip" && world.config.run.mode != gv::ModeKind::gossip) return std::nullopt;
     if (which == "pipelines") world = gv::as_pipeline(world);
     if (which == "rounds") world = gv::as_mixing(world);
-    if (which == "leased") world = gv::as_leased(world);
     if (which == "hostile") world = gv::as_hostile(world);
   }
   return world;
