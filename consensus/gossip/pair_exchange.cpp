@@ -75,6 +75,9 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   const bool receiving = mine != nullptr && (mine->stage == State::Stage::offered ||
                                              mine->stage == State::Stage::receiving);
   if (!receiving) return;
+  // After a sleep of ours blocks may come before the tick that asks for them. The sleep is no
+  // measure of how fast models travel.
+  if (mine->accepted && now >= mine->deadline) mine->asked_at = now;
   const std::uint64_t begin = mine->blocks.received();
   const BlockFit fit = mine->blocks.take(block);
   if (fit == BlockFit::bad_length) {

@@ -112,12 +112,15 @@ TEST_CASE("a partner that is silent at first does not prolong the wait for its r
   REQUIRE(exchange.start(now, peer(1), 0, out));
   const TransferId id = std::get<Offer>(out.messages.at(0).message).id;
   exchange.receive(now, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
-  for (int resume = 0; resume < 3; ++resume) {
+  // Either the partner was silent, or we have slept and not noticed yet.
+  const int resumes = GENERATE(3, 0);
+  for (int resume = 0; resume < resumes; ++resume) {
     now = exchange.deadline();
     exchange.tick(now, out);
   }
-  REQUIRE(count_of<ExchangeResumed>(out.facts, Reason::timed_out) == 3);
-  now += 1s;
+  REQUIRE(count_of<ExchangeResumed>(out.facts, Reason::timed_out) ==
+          static_cast<std::size_t>(resumes));
+  now += resumes > 0 ? Duration(1s) : Duration(60s);
   const std::vector<float> model(width, 2);
   exchange.receive_block(now, peer(1), {.id = id, .bytes = std::as_bytes(std::span(model))}, out);
   CHECK(exchange.deadline() == now + 2 * options.progress_deadline);
