@@ -102,7 +102,9 @@ void AllReduceMode::follow_end(Time now, const Membership& members, Effects& out
   const Judges& judges = work_.judges();
   generations_.agreement().set_ends(work_.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work_.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
-  if (is_over && now >= end_asked_at_ + end_asked_every) {
+  // A ballot may take longer than the time between two of them. What it has decided comes first.
+  const bool may_ask = generations_.is_in_one() && !ended_at_;
+  if (is_over && may_ask && now >= end_asked_at_ + end_asked_every) {
     end_asked_at_ = now;
     generations_.renew();
   }
