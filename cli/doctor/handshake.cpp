@@ -88,9 +88,10 @@ Handshake shake_hands(const std::string& address, const KeyPair& identity,
   Handshake found{.address = address, .tried = others.size()};
   // The peers that our list has at this address come first, so that others are rarely tried.
   std::vector<AuthorizedPeer> order = others;
-  const auto unlisted = std::ranges::stable_partition(
-      order, [&](const AuthorizedPeer& peer) { return peer.address == address; });
-  const auto listed = static_cast<std::size_t>(unlisted.begin() - order.begin());
+  const auto unlisted =
+      std::stable_partition(order.begin(), order.end(),
+                            [&](const AuthorizedPeer& peer) { return peer.address == address; });
+  const auto listed = static_cast<std::size_t>(unlisted - order.begin());
   const CurveKeyPair own = curve_keys(identity);
   zmq::context_t context;
   const auto until = Clock::now() + patience;
