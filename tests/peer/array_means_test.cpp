@@ -122,8 +122,9 @@ struct Swarm {
   void settle(const std::function<bool()>& is_enough = [] { return false; }) {
     for (int round = 0; round < 400 && !is_enough(); ++round) {
       now += std::chrono::milliseconds(5);
-      for (const auto& [id, peer] : peers) {
-        act(*peer, [&](Effects& out) { peer->mode.tick(now, peer->members, out, posted); });
+      for (const auto& entry : peers) {
+        Averager& peer = *entry.second;
+        act(peer, [&](Effects& out) { peer.mode.tick(now, peer.members, out, posted); });
       }
       while (!is_enough() && deliver()) {
       }
@@ -167,7 +168,8 @@ struct Swarm {
   /// Delivers one message or block. Those to the `slow` peer come after all others.
   bool deliver() {
     if (!messages.empty()) {
-      auto [from, sent] = std::move(messages.front());
+      const PeerId from = messages.front().first;
+      const Outgoing sent = std::move(messages.front().second);
       messages.pop_front();
       if (!reaches(from, sent.to)) return true;
       Averager& to = *peers.at(sent.to);
@@ -178,7 +180,8 @@ struct Swarm {
     auto next =
         std::ranges::find_if(transfers, [this](const auto& one) { return one.second.to != slow; });
     if (next == transfers.end()) next = transfers.begin();
-    auto [from, sent] = std::move(*next);
+    const PeerId from = next->first;
+    const Transfer sent = std::move(next->second);
     transfers.erase(next);
     if (!reaches(from, sent.to)) return true;
     Averager& to = *peers.at(sent.to);
@@ -194,27 +197,27 @@ struct Swarm {
            !sender->second->is_cut_off;
   }
 
+  void tell_others_of_loss(PeerId lost) {
+    for (const auto& entry : peers) {
+      if (entry.first == lost) continue;
+      Averager& other = *entry.second;
+      act(other, [&](Effects& out) {
+        other.mode.lane_lost(now, lost, out);
+        other.mode.peer_gone(now, lost, out);
+      });
+    }
+  }
+
   /// The peer has died, and all have found out.
   void kill(std::uint64_t peer) {
     peers.erase(PeerId{peer});
-    for (const auto& [id, other] : peers) {
-      act(*other, [&](Effects& out) {
-        other->mode.lane_lost(now, PeerId{peer}, out);
-        other->mode.peer_gone(now, PeerId{peer}, out);
-      });
-    }
+    tell_others_of_loss(PeerId{peer});
   }
 
   /// The others have lost the peer, which does not know.
   void cut_off(std::uint64_t peer) {
     at(peer).is_cut_off = true;
-    for (const auto& [id, other] : peers) {
-      if (id == PeerId{peer}) continue;
-      act(*other, [&](Effects& out) {
-        other->mode.lane_lost(now, PeerId{peer}, out);
-        other->mode.peer_gone(now, PeerId{peer}, out);
-      });
-    }
+    tell_others_of_loss(PeerId{peer});
   }
   void let_back(std::uint64_t peer) {
     at(peer).is_cut_off = false;
