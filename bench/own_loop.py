@@ -2,7 +2,9 @@
 """What being a peer costs a program's own loop: two processes train dense networks with NumPy.
 
     bench/own_loop.py [--grapevine BINARY] [--library FILE] [--seconds S] [--parameters M,...]
+                      [--turns N] [--device DEVICE]
 
+With a device, such as `cuda`, they train with PyTorch there, and each step waits for its end.
 For each size in millions of parameters, the same loop runs alone twice at once (the unsynchronised
 sum), then as two peers by gossip with an exchange every 16 steps, in turns. It prints the steps a
 second of both, their ratio (wanted: at least 0.95), and the part of a step that `vine.step` takes
@@ -20,19 +22,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 32
-TURNS = 3
 
-LOOP = """
-import json, sys, time
+NUMPY = """
 import numpy as np
-width, layers, seconds, joins = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "1"
 random = np.random.default_rng(1)
 weights = [random.normal(0, width ** -0.5, (width, width)).astype(np.float32) for _ in range(layers)]
-x0 = random.normal(size=(%d, width)).astype(np.float32)
-vine = None
-if joins:
-    import grapevine
-    vine = grapevine.join(None, weights, run__steps=1000000000, gossip__period_steps=16)
+x0 = random.normal(size=(BATCH, width)).astype(np.float32)
+joined = [weights]
 def step():
     inputs = [x0]
     for w in weights:
@@ -43,6 +39,29 @@ def step():
         gradient = inputs[at].T @ d
         d = d @ weights[at].T
         weights[at] -= 1e-6 * gradient
+"""
+
+PYTORCH = """
+import torch
+torch.manual_seed(1)
+parts = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.ReLU())]
+model = torch.nn.Sequential(*parts).to(DEVICE)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+x0 = torch.randn(BATCH, width, device=DEVICE)
+joined = [model, optimizer]
+def step():
+    optimizer.zero_grad()
+    (model(x0) - 0.5).square().mean().backward()
+    optimizer.step()
+    if DEVICE != "cpu":
+        torch.cuda.synchronize()
+"""
+
+LOOP = """
+vine = None
+if joins:
+    import grapevine
+    vine = grapevine.join(None, *joined, run__steps=1000000000, gossip__period_steps=16)
 for _ in range(3):
     step()
 steps, inside, began = 0, 0.0, time.perf_counter()
@@ -51,14 +70,24 @@ while time.perf_counter() - began < seconds:
     steps += 1
     if vine is not None:
         before = time.perf_counter()
-        vine.step(0.0, %d)
+        vine.step(0.0, BATCH)
         inside += time.perf_counter() - before
 wall = time.perf_counter() - began
 exchanges = vine.status.get("exchanges", {}).get("committed", 0) if vine is not None else 0
 if vine is not None:
     vine.leave()
 print("RESULT " + json.dumps({"rate": steps / wall, "inside": inside / wall, "exchanges": exchanges}))
-""" % (BATCH, BATCH)
+"""
+
+
+def program(device):
+    """The loop's text, for NumPy or for a device of PyTorch."""
+    given = f"""
+import json, sys, time
+BATCH, DEVICE = {BATCH}, {device!r}
+width, layers, seconds, joins = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "1"
+"""
+    return given + (PYTORCH if device else NUMPY) + LOOP
 
 
 def results(outputs):
@@ -96,6 +125,8 @@ def main():
     parser.add_argument("--library", default=str(ROOT / "build/release/libgrapevine.so.0"))
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--parameters", default="0.2,10")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--device")
     arguments = parser.parse_args()
     environment = {
         **os.environ,
@@ -108,9 +139,10 @@ def main():
     for millions in map(float, arguments.parameters.split(",")):
         layers = 2
         width = round((millions * 1e6 / layers) ** 0.5)
-        words = ["/usr/bin/python3", "-c", LOOP, str(width), str(layers), str(arguments.seconds)]
+        text = program(arguments.device)
+        words = [sys.executable, "-c", text, str(width), str(layers), str(arguments.seconds)]
         rates, ratios, inside, exchanges = [], [], [], []
-        for _ in range(TURNS):
+        for _ in range(arguments.turns):
             apart = sum(one["rate"] for one in alone(words, environment))
             with tempfile.TemporaryDirectory() as folder:
                 peers = together(arguments.grapevine, words, environment, Path(folder))

@@ -214,6 +214,7 @@ gv_result join(const gv_options& given, UserTensors model, UserTensors state, bo
   if (problems.empty() && has_buffers) problems = buffer_problems(options.config);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   peer.joined = std::make_unique<JoinedPeer>(std::move(options), std::move(model), std::move(state),
+                                             copies_by(given.copy, given.copy_context),
                                              std::max<std::uint64_t>(1, given.samples));
   return GV_OK;
 }
@@ -304,6 +305,12 @@ gv_result wait_for_end(const gv_peer& peer) {
   return has_ended ? ended(host) : GV_PENDING;
 }
 
+gv_result fail_to_copy() {
+  return fail_with(GV_FAILED,
+                   "gv_options: `copy` has failed, so the program's tensors are not those of the "
+                   "peer: see why it did, and join again with resume");
+}
+
 /// Writes what a loop should know, if it asks. `part`: samples of an epoch.
 void tell_of_loop(JoinedPeer& joined, std::uint64_t part, gv_info* info) {
   if (info == nullptr) return;
@@ -333,8 +340,10 @@ gv_result wait_for(gv_peer& peer, gv_info* info) {
     if (!is_done) return GV_PENDING;
   }
   tell_of_loop(joined, 0, info);
+  if (joined.has_failed_to_copy()) return fail_to_copy();
   if (!joined.is_over() && !joined.has_left()) return GV_OK;
   const gv_result result = wait_for_end(peer);
+  if (result == GV_OVER && joined.has_failed_to_copy()) return fail_to_copy();
   return result == GV_OVER && joined.has_left() ? GV_OK : result;
 }
 
@@ -560,6 +569,9 @@ gv_result gv_leave(gv_peer* peer) {
       peer->joined->leave();
     }
     const gv_result result = wait_for_end(*peer);
+    if (result == GV_OVER && peer->joined && peer->joined->has_failed_to_copy()) {
+      return fail_to_copy();
+    }
     return result == GV_OVER ? GV_OK : result;
   });
 }

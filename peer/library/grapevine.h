@@ -68,6 +68,16 @@ typedef struct gv_tensor {
   uint32_t role;
 } gv_tensor;
 
+/* Copies tensors that are where the library cannot read them, such as on a GPU, to the memory that
+ * gv_tensor names for them, or back. `role` says which: GV_MEAN the model with its GV_BUFFER tensors,
+ * or GV_STATE. Returns 0, or another number if that has failed; then the peer ends with GV_FAILED.
+ * A thread of the library calls it, while the program waits in a call or after it has left. */
+typedef int32_t (*gv_copy)(void* context, uint32_t role, uint32_t direction);
+enum {
+  GV_COPY_OUT = 0, /* The library reads next: the memory must hold the present values. */
+  GV_COPY_IN = 1   /* The library has written other values to the memory. */
+};
+
 /* Text may be NULL where a default is named. The command `grapevine peer --help` says more about
  * each. Set everything to zero first, and then `size`. What is not given is taken from the
  * environment variable GRAPEVINE_PEER, in which `grapevine launch -n N -- PROGRAM` puts what each
@@ -95,6 +105,8 @@ typedef struct gv_options {
   uint64_t rank;           /* In the cohort, if `has_rank`; else as the environment says. */
   uint64_t ranks;          /* Their number; 0: as the environment says. */
   const char* rendezvous;  /* Folder where ranks find each other; NULL: beside the cohort's file. */
+  gv_copy copy;            /* NULL: the tensors are where gv_tensor says. */
+  void* copy_context;      /* Given to `copy`. */
 } gv_options;
 
 /* What a call has found out. */

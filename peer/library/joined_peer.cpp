@@ -8,14 +8,6 @@
 namespace gv {
 namespace {
 
-UserModel model_in(const UserTensors& model, const UserTensors& state) {
-  return {.read = [&model](std::span<float> to) { model.read(to); },
-          .write = [&model](std::span<const float> from) { model.write(from); },
-          .state_size = state.size(),
-          .read_state = [&state](std::span<float> to) { state.read(to); },
-          .write_state = [&state](std::span<const float> from) { state.write(from); }};
-}
-
 std::optional<IndexRule> rule_of(const HostOptions& options) {
   IndexRule rule{
       .seed = options.config.run.seed, .peer = options.shard, .peers = options.config.run.peers};
@@ -38,15 +30,48 @@ std::optional<IndexRule> rule_of(const HostOptions& options) {
 }  // namespace
 
 JoinedPeer::JoinedPeer(HostOptions options, UserTensors model, UserTensors state,
-                       std::size_t samples)
+                       TensorCopies copies, std::size_t samples)
     : model_(std::move(model)),
       state_(std::move(state)),
-      loop_(model_.layout(), model_in(model_, state_), samples),
+      copies_(std::move(copies)),
+      loop_(model_.layout(), user_model(), samples),
       index_rule_(rule_of(options)),
       batch_(options.config.train.batch),
       host_(std::move(options), loop_.learner()) {}
 
 JoinedPeer::~JoinedPeer() { leave(); }
+
+UserModel JoinedPeer::user_model() {
+  using enum TensorCopies::Part;
+  const auto read = [this](TensorCopies::Part part, const UserTensors& tensors) {
+    return [this, part, &tensors](std::span<float> to) {
+      copy_out(part);
+      tensors.read(to);
+    };
+  };
+  const auto write = [this](TensorCopies::Part part, const UserTensors& tensors) {
+    return [this, part, &tensors](std::span<const float> from) {
+      tensors.write(from);
+      copy_in(part);
+    };
+  };
+  return {.read = read(model, model_),
+          .write = write(model, model_),
+          .state_size = state_.size(),
+          .read_state = read(state, state_),
+          .write_state = write(state, state_)};
+}
+
+void JoinedPeer::copy_out(TensorCopies::Part part) {
+  if (!copies_.out || copies_.out(part)) return;
+  has_failed_to_copy_ = true;
+  throw std::runtime_error("the program could not copy its tensors for the peer");
+}
+
+/// Throws nothing, because the last model is copied while the peer ends.
+void JoinedPeer::copy_in(TensorCopies::Part part) {
+  if (copies_.in && !copies_.in(part)) has_failed_to_copy_ = true;
+}
 
 std::uint64_t JoinedPeer::find_indices(std::uint64_t samples, std::uint64_t position,
                                        std::span<std::uint64_t> indices) {

@@ -1,6 +1,7 @@
 // A peer that is a part of another program: its host, and the loop that trains.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "base/time.hpp"
 #include "peer/host/user_loop.hpp"
 #include "peer/library/guest_host.hpp"
+#include "peer/library/tensor_copies.hpp"
 #include "peer/library/user_tensors.hpp"
 #include "train/data/index_order.hpp"
 
@@ -19,7 +21,8 @@ namespace gv {
 class JoinedPeer {
  public:
   /// `model` is what peers share, `state` what else goes into checkpoints.
-  JoinedPeer(HostOptions options, UserTensors model, UserTensors state, std::size_t samples);
+  JoinedPeer(HostOptions options, UserTensors model, UserTensors state, TensorCopies copies,
+             std::size_t samples);
   JoinedPeer(const JoinedPeer&) = delete;
   JoinedPeer& operator=(const JoinedPeer&) = delete;
   /// Leaves, and waits until the host has ended.
@@ -31,6 +34,8 @@ class JoinedPeer {
   /// True once a wait has found that training is over.
   bool is_over() const { return is_over_; }
   bool has_left() const { return has_left_; }
+  /// True once one of the TensorCopies has failed: the program's model is not the peer's.
+  bool has_failed_to_copy() const { return has_failed_to_copy_; }
 
   /// Begin these calls; wait() then goes on with them. Each throws std::logic_error where
   /// UserLoop's does.
@@ -61,8 +66,14 @@ class JoinedPeer {
   GuestHost& host() { return host_; }
 
  private:
+  UserModel user_model();
+  void copy_out(TensorCopies::Part part);
+  void copy_in(TensorCopies::Part part);
+
   UserTensors model_;
   UserTensors state_;
+  TensorCopies copies_;
+  std::atomic<bool> has_failed_to_copy_ = false;
   UserTensors gradient_;
   UserLoop loop_;
   Call pending_ = Call::begin;

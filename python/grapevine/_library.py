@@ -14,6 +14,10 @@ ABI = 1
 OK, OVER, PENDING, WRONG_ARGUMENT, REFUSED, UNREACHABLE, FAILED, MISSED = range(8)
 F32, F16, BF16, F64, I64 = range(5)
 MEAN, STATE, BUFFER = range(3)
+COPY_OUT, COPY_IN = range(2)
+
+# Copies tensors that are on a GPU: (context, role, direction).
+Copy = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint32, c_uint32)
 
 
 class Problem(Exception):
@@ -76,6 +80,8 @@ class Options(ctypes.Structure):
         ("rank", c_uint64),
         ("ranks", c_uint64),
         ("rendezvous", c_char_p),
+        ("copy", Copy),
+        ("copy_context", c_void_p),
     ]
 
 

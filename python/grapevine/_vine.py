@@ -77,6 +77,7 @@ class _ArrayModel:
         self.mean = [memory_of(name, value) for name, value in _named(tensors)]
         self.buffers: list[Memory] = []
         self.state = [memory_of(name, value) for name, value in _named(state)] if state else []
+        self.is_staged = False
 
     def gradient(self, given: Any) -> Sequence[Memory]:
         if given is None:
@@ -89,8 +90,11 @@ class _ArrayModel:
     def take(self) -> None:
         """nor after it."""
 
-    def took(self, is_over: bool) -> None:
+    def took(self, is_over: bool, again: bool) -> None:
         """The mean is in the gradient's own arrays."""
+
+    def loss(self, loss: Any) -> float:
+        return float(loss)
 
     def check(self) -> None:
         """Arrays keep their memory."""
@@ -109,6 +113,24 @@ def _model_of(tensors: Any, optimizer: Any, state: Any) -> Any:
     return _ArrayModel(tensors, state)
 
 
+class _Copies:
+    """Copies a model's tensors that are on GPUs for the peer, whose thread calls it."""
+
+    def __init__(self, model: Any) -> None:
+        #: Why a copy has failed.
+        self.problem: Optional[BaseException] = None
+
+        def copy(_: Any, role: int, direction: int) -> int:
+            try:
+                model.copy(role, direction)
+            except BaseException as problem:  # None may go into the library.
+                self.problem = problem
+                return 1
+            return 0
+
+        self.function = c.Copy(copy) if model.is_staged else c.Copy()
+
+
 def _path(value: Union[str, os.PathLike[str], None]) -> Optional[bytes]:
     return None if value is None else os.fspath(value).encode()
 
@@ -119,10 +141,13 @@ class Vine(Peer):
     Also a context manager, which leaves at the end of its block.
     """
 
-    def __init__(self, handle: ctypes.c_void_p, model: Any, tensors: TensorList) -> None:
+    def __init__(
+        self, handle: ctypes.c_void_p, model: Any, tensors: TensorList, copies: _Copies
+    ) -> None:
         super().__init__(handle)
         self._model = model
         self._tensors = tensors
+        self._copies = copies
         self._is_pending = True
         self._gradient: Optional[TensorList] = None
         self._steps_to_check = 1
@@ -137,8 +162,9 @@ class Vine(Peer):
     def step(self, loss: Any = 0.0, samples: int = 1) -> bool:
         """Reports that an optimiser step is over. Returns False once training is over.
 
-        `loss` is the step's mean loss, a number or a tensor with one. In gossip no other peer is
-        waited for.
+        `loss` is the step's mean loss, a number or a tensor with one. That of a tensor on a GPU is
+        told one step late, so that nothing waits for the GPU. In gossip no other peer is waited
+        for.
         """
         self._finish()
         if self._is_over:
@@ -156,9 +182,10 @@ class Vine(Peer):
             c.checked(c.library().gv_set_position(self._handle, position))
         self._given = 0
         self._turn += 1
+        number = self._model.loss(loss)
         self._model.give()
         self._is_pending = True
-        result = c.library().gv_step(self._handle, samples, float(loss), ctypes.byref(self._info))
+        result = c.library().gv_step(self._handle, samples, number, ctypes.byref(self._info))
         goes_on = self._wait(result)
         self._model.take()
         return goes_on
@@ -187,7 +214,7 @@ class Vine(Peer):
         self._turn += again
         if again or self._is_over:
             self._model.take()
-        self._model.took(self._is_over)
+        self._model.took(self._is_over, again)
         if self._is_over:
             return Reduced(0, False)
         return Reduced(int(self._info.samples), again)
@@ -254,11 +281,17 @@ class Vine(Peer):
 
     def _wait(self, result: int) -> bool:
         """Waits until a call is no longer pending. Returns False if training is over."""
-        while c.checked(result) == c.PENDING:
+        while self._checked(result) == c.PENDING:
             result = c.library().gv_wait(self._handle, ctypes.byref(self._info))
         self._is_pending = False
         self._is_over = self._is_over or result == c.OVER
         return not self._is_over
+
+    def _checked(self, result: int) -> int:
+        try:
+            return c.checked(result)
+        except c.Failed as failed:
+            raise failed from self._copies.problem
 
 
 @overload
@@ -371,6 +404,8 @@ def _is_collective(mode: Optional[str], tensors: Any, optimizer: Any, state: Any
 
 def _join_with_model(options: c.Options, model: Any) -> Vine:
     given = TensorList(model.mean, model.buffers, model.state)
+    copies = _Copies(model)
+    options.copy = copies.function
     handle = ctypes.c_void_p()
     vine = None
     try:
@@ -378,7 +413,7 @@ def _join_with_model(options: c.Options, model: Any) -> Vine:
             ctypes.byref(options), given.array, given.count, ctypes.byref(handle)
         )
         c.checked(result)
-        vine = Vine(handle, model, given)
+        vine = Vine(handle, model, given, copies)
         # Also without a wait, to learn what the first step needs.
         vine._wait(c.PENDING)
         model.take()

@@ -6,14 +6,16 @@ Works with PyTorch 1.13 and later.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import torch
 
-from ._memory import Memory, memory_of
+from . import _library as c
+from ._memory import Memory, is_torch, memory_of
+from ._staging import LateLoss, Stage, is_staged, note_loops
 from ._vine import Vine, _named
 
-# Optimisers whose state can be made before the first step, by a step with a gradient and a rate of 0.
+# Optimisers whose state can be made before the first step, by a step with a gradient of zeros.
 _KNOWN_OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adadelta")
 # What such a step leaves in a state and a fresh state has not.
 _FRESH_VALUES = {"step": 0.0, "mu_product": 1.0}
@@ -32,18 +34,19 @@ def _prepare_state(optimizer: torch.optim.Optimizer) -> None:
         return
     parameters = [p for group in groups for p in group["params"] if p.requires_grad]
     gradients = [p.grad for p in parameters]
-    rates = [group["lr"] for group in groups]
+    decays = [group["weight_decay"] for group in groups]
     try:
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
         for group in groups:
-            group["lr"] = 0.0
+            # A rate of 0 would do, too, but a capturable optimiser divides by it.
+            group["weight_decay"] = 0.0
         optimizer.step()
     finally:
         for parameter, gradient in zip(parameters, gradients):
             parameter.grad = gradient
-        for group, rate in zip(groups, rates):
-            group["lr"] = rate
+        for group, decay in zip(groups, decays):
+            group["weight_decay"] = decay
     for state in optimizer.state.values():
         for name, value in state.items():
             if torch.is_tensor(value):
@@ -52,16 +55,42 @@ def _prepare_state(optimizer: torch.optim.Optimizer) -> None:
                 state[name] = type(value)(_FRESH_VALUES[name])
 
 
-def _state_memory(optimizer: torch.optim.Optimizer) -> list[Memory]:
-    memory = []
+def _state_of(optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
+    found = []
     at = 0
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             for name, value in sorted(optimizer.state.get(parameter, {}).items()):
                 if torch.is_tensor(value) and value.numel() > 0:
-                    memory.append(memory_of(f"optimizer.{at}.{name}", value))
+                    found.append((f"optimizer.{at}.{name}", value))
             at += 1
-    return memory
+    return found
+
+
+def _named_alike(named: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, Any]]:
+    """Names as of the module that torch.compile() was given, so that peers may compile or not."""
+    return [(name.replace("_orig_mod.", ""), tensor) for name, tensor in named]
+
+
+class _Part:
+    """Tensors of one role, of which those on GPUs are staged."""
+
+    def __init__(self, named: Sequence[tuple[str, Any]]) -> None:
+        self._staged = [tensor for _, tensor in named if is_torch(tensor) and is_staged(tensor)]
+        self._stage = Stage(self._staged)
+        hosts = iter(self._stage.hosts)
+        self.is_staged = bool(self._staged)
+        self.memory = [
+            memory_of(name, next(hosts) if is_torch(one) and is_staged(one) else one)
+            for name, one in named
+        ]
+
+    def copy(self, direction: int) -> None:
+        tensors = [tensor.detach() for tensor in self._staged]
+        if direction == c.COPY_OUT:
+            self._stage.out(tensors)
+        else:
+            self._stage.into(tensors)
 
 
 class ModuleModel:
@@ -70,59 +99,99 @@ class ModuleModel:
     def __init__(
         self, module: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer], state: Any
     ) -> None:
-        self._parameters = list(module.named_parameters())
+        self._parameters = _named_alike(module.named_parameters())
         self._optimizer = optimizer
         if not self._parameters:
             raise ValueError("the module has no parameters")
         for _, parameter in self._parameters:
-            if not parameter.is_contiguous():
+            if not is_staged(parameter) and not parameter.is_contiguous():
                 parameter.data = parameter.data.contiguous()
-        buffers = [(n, b) for n, b in module.named_buffers() if b.numel() > 0]
+        buffers = [(n, b) for n, b in _named_alike(module.named_buffers()) if b.numel() > 0]
         self._averaged = [(n, b) for n, b in buffers if b.is_floating_point()]
         # Forward passes change buffers at any time. The peer has copies, as of the last step.
-        self._copies = [(n, b.detach().clone().contiguous()) for n, b in self._averaged]
-        copied = [memory_of(n, b) for n, b in buffers if b.dtype == torch.int64]
-        self.mean = [memory_of(name, parameter.data) for name, parameter in self._parameters]
-        self.buffers = [memory_of(name, copy) for name, copy in self._copies]
-        self.state = copied
+        self._copies = [
+            (n, b if is_staged(b) else b.detach().clone().contiguous()) for n, b in self._averaged
+        ]
+        model = _Part(self._parameters + self._copies)
+        self.mean = model.memory[: len(self._parameters)]
+        self.buffers = model.memory[len(self._parameters) :]
+        kept = [(n, b) for n, b in buffers if b.dtype == torch.int64]
         if optimizer is not None:
             _prepare_state(optimizer)
-            self.state = copied + _state_memory(optimizer)
-        if state:
-            self.state = self.state + [memory_of(name, value) for name, value in _named(state)]
+            kept += _state_of(optimizer)
+        other = _Part(kept + (_named(state) if state else []))
+        self.state = other.memory
+        self.is_staged = model.is_staged or other.is_staged
+        self._parts = {c.MEAN: model, c.STATE: other}
+        self._places = self._addresses()
+        self._gradients: Optional[Stage] = None
+        self._late_loss = LateLoss()
         self._zeros: dict[str, torch.Tensor] = {}
+        # Parameters without a gradient, and where their mean will be.
         self._without: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+
+    def copy(self, role: int, direction: int) -> None:
+        """Copies the model or the state from GPUs to the memory that the peer sees, or back."""
+        self._parts[role].copy(direction)
 
     def gradient(self, given: Any) -> Sequence[Memory]:
         """The gradients, and in place of those of buffers the buffers, which are averaged too."""
         if given is not None:
             raise TypeError("reduce() takes the gradients of the module's parameters itself")
+        for name, parameter in self._parameters:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                raise ValueError(f"'{name}': its gradient is sparse; use a layer with a dense one")
+        staged = iter(self._staged_gradients())
         memory = []
         self._without = []
         for name, parameter in self._parameters:
             gradient = parameter.grad
+            if is_staged(parameter):
+                host = next(staged)
+            elif gradient is None:
+                host = self._zeros.setdefault(name, torch.zeros_like(parameter.data)).zero_()
+            else:
+                host = parameter.grad = gradient.contiguous()
             if gradient is None:
-                gradient = self._zeros.setdefault(name, torch.zeros_like(parameter.data)).zero_()
-                self._without.append((parameter, gradient))
-            elif gradient.is_sparse:
-                raise ValueError(f"'{name}': its gradient is sparse; use a layer with a dense one")
-            elif not gradient.is_contiguous():
-                parameter.grad = gradient = gradient.contiguous()
-            memory.append(memory_of(name, gradient))
-        return memory + [memory_of(name, buffer) for name, buffer in self._averaged]
+                self._without.append((parameter, host))
+            memory.append(memory_of(name, host))
+        return memory + [
+            memory_of(name, next(staged) if is_staged(buffer) else buffer)
+            for name, buffer in self._averaged
+        ]
+
+    def _staged_gradients(self) -> Sequence[torch.Tensor]:
+        """Copies gradients on GPUs to the host, and buffers there with them."""
+        if not self.is_staged:
+            return ()
+        note_loops()
+        if self._gradients is None:
+            tensors = [parameter.detach() for _, parameter in self._parameters]
+            tensors += [buffer for _, buffer in self._averaged]
+            self._gradients = Stage([tensor for tensor in tensors if is_staged(tensor)])
+        self._gradients.out(self._on_gpus())
+        return self._gradients.hosts
+
+    def _on_gpus(self) -> list[Optional[torch.Tensor]]:
+        gradients = [parameter.grad for _, parameter in self._parameters if is_staged(parameter)]
+        return gradients + [buffer for _, buffer in self._averaged if is_staged(buffer)]
 
     def give(self) -> None:
         """Copies the buffers for the peer."""
+        if self.is_staged:
+            note_loops()
         for (_, buffer), (_, copy) in zip(self._averaged, self._copies):
-            copy.copy_(buffer)
+            if copy is not buffer:
+                copy.copy_(buffer)
 
     def take(self) -> None:
         """Takes over the buffers that the peer may have changed."""
         with torch.no_grad():
             for (_, buffer), (_, copy) in zip(self._averaged, self._copies):
-                buffer.copy_(copy)
+                if copy is not buffer:
+                    buffer.copy_(copy)
 
-    def took(self, is_over: bool) -> None:
+    def took(self, is_over: bool, again: bool) -> None:
         """A parameter without a gradient gets the mean, unless no other peer had one either.
 
         At the end there is no mean, and no gradient may change the final model any more.
@@ -131,21 +200,33 @@ class ModuleModel:
             for _, parameter in self._parameters:
                 parameter.grad = None
             return
-        for parameter, gradient in self._without:
-            if parameter.requires_grad and bool(gradient.any()):
-                parameter.grad = gradient.clone()
+        # The buffers of a model that was replaced are those of the new one.
+        if self._gradients is not None and not again:
+            self._gradients.into(self._on_gpus())
+        for parameter, mean in self._without:
+            if parameter.requires_grad and bool(mean.any()):
+                parameter.grad = mean.to(parameter.device, copy=True)
+
+    def loss(self, loss: Any) -> float:
+        if torch.is_tensor(loss) and is_staged(loss):
+            return self._late_loss(loss)
+        return float(loss)
 
     def check(self) -> None:
         """Raises if a tensor has moved, because the peer would no longer train with it."""
-        now = {f"{name}": parameter.data_ptr() for name, parameter in self._parameters}
-        if self._optimizer is not None:
-            now.update((one.name, one.address) for one in _state_memory(self._optimizer))
-        for memory in list(self.mean) + list(self.state):
-            if now.get(memory.name, memory.address) != memory.address:
+        now = self._addresses()
+        for name, address in self._places.items():
+            if now.get(name, address) != address:
                 raise RuntimeError(
-                    f"'{memory.name}' was given other memory after join(); change tensors in "
+                    f"'{name}' was given other memory after join(); change tensors in "
                     "place, and move, convert or load them before the module joins"
                 )
+
+    def _addresses(self) -> dict[str, int]:
+        tensors = list(self._parameters)
+        if self._optimizer is not None:
+            tensors += _state_of(self._optimizer)
+        return {name: tensor.data_ptr() for name, tensor in tensors}
 
     def learning_rate(self) -> Optional[float]:
         return None if self._optimizer is None else float(self._optimizer.param_groups[0]["lr"])

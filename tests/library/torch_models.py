@@ -57,6 +57,8 @@ def make_optimizer(name, model):
             lr=0.05,
             momentum=0.9,
         )
+    if name in ("capturable", "fused"):
+        return torch.optim.AdamW(parameters, lr=0.01, **{name: True})
     return {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,

@@ -1,9 +1,10 @@
 """A peer for tests: trains a module of PyTorch on data that all peers draw from one seed.
 
     python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS]
-                          [--settings JSON]
+                          [--settings JSON] [--device DEVICE]
 
-Prints its final model as JSON, and how often gradients were computed again.
+On the device `lagging` the CPU's tensors are staged as if they were on a GPU. Prints the final model as
+JSON, and the number of its steps.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import time
 
 import grapevine
 import grapevine.torch
+import lagging_device
 import torch
 from torch_models import CRITERION, batches, make_model, make_optimizer
 
@@ -25,16 +27,21 @@ def main():
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--overflow-every", type=int, default=0)
     parser.add_argument("--settings", type=json.loads, default={})
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
-    model = make_model(arguments.model)
+    device = arguments.device
+    if device == "lagging":
+        lagging_device.install()
+        device = "cpu"
+    model = make_model(arguments.model).to(device)
     optimizer = make_optimizer(arguments.optimizer, model)
     vine = grapevine.join(None, model, optimizer, **arguments.settings)
 
     def backward(x, y):
         optimizer.zero_grad()
-        loss = CRITERION(model(x), y)
+        loss = CRITERION(model(x.to(device)), y.to(device))
         loss.backward()
         if arguments.overflow_every and vine.steps % arguments.overflow_every == part:
             optimizer.param_groups[0]["params"][0].grad[0] = float("inf")
@@ -44,7 +51,8 @@ def main():
         return loss
 
     def train():
-        for x, y in vine.until_over(batches(part, parts)):
+        dtype = next(model.parameters()).dtype
+        for x, y in vine.until_over(batches(part, parts, dtype)):
             time.sleep(arguments.step_s)
             loss = backward(x, y)
             if arguments.attached:

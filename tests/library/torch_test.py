@@ -39,16 +39,19 @@ suspicion_max_factor = 2
 def train_alone(model, optimizer, steps, parts=1, dtype=torch.float32):
     """Plain PyTorch, on the batches of all peers together."""
     data = [batches(part, parts, dtype) for part in range(parts)]
+    device = next(model.parameters()).device
     for step in range(steps):
         at = step % len(data[0])
         optimizer.zero_grad()
         for part in range(parts):
-            x, y = data[part][at]
+            x, y = (one.to(device) for one in data[part][at])
             (CRITERION(model(x), y) / parts).backward()
         optimizer.step()
 
 
-class TorchAloneTest(FolderTest):
+class TorchAlone(FolderTest):
+    """What tests of a single peer share, also those of tensors on other devices."""
+
     def setUp(self):
         super().setUp()
         torch.set_num_threads(1)
@@ -70,6 +73,54 @@ class TorchAloneTest(FolderTest):
             **settings,
         )
 
+    def assert_equal_alone(self, name, device="cpu", **settings):
+        """A peer alone and plain PyTorch, both with this optimiser, get the same bits."""
+        plain = make_model("mlp").to(device)
+        train_alone(plain, make_optimizer(name, plain), 24)
+        model = make_model("mlp").to(device)
+        optimizer = make_optimizer(name, model)
+        vine = self.join(model, optimizer, run__steps=24, **settings)
+        for x, y in vine.until_over(batches()):
+            optimizer.zero_grad()
+            loss = CRITERION(model(x.to(device)), y.to(device))
+            loss.backward()
+            self.assertFalse(vine.reduce(loss=loss).again)
+            optimizer.step()
+            vine.step(loss)
+        vine.leave()
+        for ours, theirs in zip(model.parameters(), plain.parameters()):
+            self.assertTrue(torch.equal(ours, theirs))
+
+    def assert_checkpoint_is_whole(self, device="cpu"):
+        """A peer that goes on from a checkpoint ends with the bits of an uninterrupted run."""
+        model = make_model("batch_norm").to(device)
+        optimizer = make_optimizer("adam", model)
+
+        def train(vine, model, optimizer, data):
+            for x, y in data:
+                optimizer.zero_grad()
+                loss = CRITERION(model(x.to(device)), y.to(device))
+                loss.backward()
+                optimizer.step()
+                vine.step(loss)
+
+        vine = self.join(model, optimizer, run__steps=100)
+        train(vine, model, optimizer, batches())
+        vine.leave()
+        again = make_model("batch_norm").to(device)
+        other = make_optimizer("adam", again)
+        vine = self.join(again, other, run__steps=100, resume=True)
+        for (name, ours), theirs in zip(again.state_dict().items(), model.state_dict().values()):
+            self.assertTrue(torch.equal(ours, theirs), name)
+        train(vine, again, other, batches())
+        vine.leave()
+        plain = make_model("batch_norm").to(device)
+        train_alone(plain, make_optimizer("adam", plain), 32)
+        for ours, theirs in zip(again.parameters(), plain.parameters()):
+            self.assertTrue(torch.equal(ours, theirs))
+
+
+class TorchAloneTest(TorchAlone):
     def test_a_loader_with_workers_goes_on_exactly_after_a_restart(self):
         data = torch.arange(40)
         seen = []
@@ -95,21 +146,7 @@ class TorchAloneTest(FolderTest):
             for name in ("momentum", "groups", "adam", "adamw", "nadam", "radam", "adamax",
                          "rmsprop", "adadelta", "adagrad"):  # fmt: skip
                 with self.subTest(mode=mode, optimizer=name):
-                    plain = make_model("mlp")
-                    train_alone(plain, make_optimizer(name, plain), 24)
-                    model = make_model("mlp")
-                    optimizer = make_optimizer(name, model)
-                    vine = self.join(model, optimizer, run__mode=mode, run__steps=24)
-                    for x, y in vine.until_over(batches()):
-                        optimizer.zero_grad()
-                        loss = CRITERION(model(x), y)
-                        loss.backward()
-                        self.assertFalse(vine.reduce(loss=loss).again)
-                        optimizer.step()
-                        vine.step(loss)
-                    vine.leave()
-                    for ours, theirs in zip(model.parameters(), plain.parameters()):
-                        self.assertTrue(torch.equal(ours, theirs))
+                    self.assert_equal_alone(name, run__mode=mode)
 
     def test_types_and_scripted_modules(self):
         for name, dtype in (("bf16", torch.bfloat16), ("double", torch.float64),
@@ -133,31 +170,7 @@ class TorchAloneTest(FolderTest):
                     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
     def test_a_checkpoint_has_the_optimisers_state_and_buffers(self):
-        model = make_model("batch_norm")
-        optimizer = make_optimizer("adam", model)
-
-        def train(vine, model, optimizer, data):
-            for x, y in data:
-                optimizer.zero_grad()
-                loss = CRITERION(model(x), y)
-                loss.backward()
-                optimizer.step()
-                vine.step(loss)
-
-        vine = self.join(model, optimizer, run__steps=100)
-        train(vine, model, optimizer, batches())
-        vine.leave()
-        again = make_model("batch_norm")
-        other = make_optimizer("adam", again)
-        vine = self.join(again, other, run__steps=100, resume=True)
-        for (name, ours), theirs in zip(again.state_dict().items(), model.state_dict().values()):
-            self.assertTrue(torch.equal(ours, theirs), name)
-        train(vine, again, other, batches())
-        vine.leave()
-        plain = make_model("batch_norm")
-        train_alone(plain, make_optimizer("adam", plain), 32)
-        for ours, theirs in zip(again.parameters(), plain.parameters()):
-            self.assertTrue(torch.equal(ours, theirs))
+        self.assert_checkpoint_is_whole()
 
     def test_what_cannot_be_shared_is_refused(self):
         model = make_model("mlp")
@@ -195,6 +208,19 @@ class Swarms(FolderTest):
     def swarm(self, mode, peers, steps, *words, wait=None):
         config = TOGETHER.format(mode=mode, steps=steps, peers=peers, wait=wait or peers)
         return Peers(self, peers, config, PEER, *words)
+
+    def assert_late_joiner_is_equal(self, *words):
+        swarm = self.swarm("allreduce", 3, 150, "batch_norm", "adam", "--step-s", "0.02", *words,
+                           wait=2)  # fmt: skip
+        swarm.start(0)
+        swarm.start(1)
+        self.assertTrue(eventually(lambda: swarm.step(0) > 20))
+        swarm.start(2)
+        models = [swarm.model(number) for number in range(3)]
+        for model in models:
+            # Also forward passes count whose gradients were given up.
+            self.assertGreater(model.pop("1.num_batches_tracked"), 100)
+        self.assertEqual(models[1:], models[:1] * 2)
 
 
 class SwarmTest(Swarms):
@@ -244,16 +270,7 @@ class SwarmTest(Swarms):
                 self.assertLess((mean - inputs.mean(0)).abs().max(), 0.25)
 
     def test_a_late_joiner_in_lockstep_gets_the_optimisers_state(self):
-        swarm = self.swarm("allreduce", 3, 150, "batch_norm", "adam", "--step-s", "0.02", wait=2)
-        swarm.start(0)
-        swarm.start(1)
-        self.assertTrue(eventually(lambda: swarm.step(0) > 20))
-        swarm.start(2)
-        models = [swarm.model(number) for number in range(3)]
-        for model in models:
-            # Also forward passes count whose gradients were given up.
-            self.assertGreater(model.pop("1.num_batches_tracked"), 100)
-        self.assertEqual(models[1:], models[:1] * 2)
+        self.assert_late_joiner_is_equal()
 
     def test_kill_9_of_any_peer_in_each_mode(self):
         for mode in ("gossip", "allreduce", "mixing"):
