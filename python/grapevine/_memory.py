@@ -47,7 +47,8 @@ def is_torch(value: Any) -> bool:
 
 def _of_torch(name: str, tensor: Any) -> Memory:
     if tensor.device.type != "cpu":
-        _refuse(name, f"it is on {tensor.device}, where only CUDA modules are; move it to the CPU")
+        where = "a peer shares tensors on the CPU, and a module's on CUDA devices"
+        _refuse(name, f"it is on {tensor.device}; {where}")
     if not tensor.is_contiguous():
         _refuse(name, "it is not contiguous; call .contiguous() on it first")
     kind = _TORCH_TYPES.get(str(tensor.dtype))

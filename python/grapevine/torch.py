@@ -6,6 +6,7 @@ Works with PyTorch 1.13 and later.
 from __future__ import annotations
 
 import contextlib
+from types import MethodType
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import torch
@@ -123,6 +124,7 @@ class ModuleModel:
         self.state = other.memory
         self.is_staged = model.is_staged or other.is_staged
         self._parts = {c.MEAN: model, c.STATE: other}
+        note_loops()
         self._places = self._addresses()
         self._gradients: Optional[Stage] = None
         self._late_loss = LateLoss()
@@ -251,7 +253,7 @@ def attached(vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1) -> 
     """
     own_step = optimizer.step
 
-    def step(*arguments: Any, **named: Any) -> Any:
+    def step(_: torch.optim.Optimizer, *arguments: Any, **named: Any) -> Any:
         if arguments or named:
             raise TypeError("an attached optimizer.step() takes no closure: its gradient is summed")
         if vine.is_over or vine.reduce(samples=samples).again or vine.is_over:
@@ -260,7 +262,8 @@ def attached(vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1) -> 
         vine.step(0.0, samples)
         return result
 
-    optimizer.step = step  # type: ignore[method-assign]
+    # A method, because a scheduler that is made meanwhile binds what it finds.
+    optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     try:
         yield vine
     finally:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 from support import BINARY, HERE, FolderTest, Peers, eventually, run
 
@@ -184,6 +185,32 @@ class AloneTest(FolderTest):
         self.assertEqual(os.sched_getaffinity(0), processors)
         now = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         self.assertEqual(now, handlers)
+
+    def test_a_model_elsewhere_is_copied_only_when_the_peer_needs_it(self):
+        elsewhere, copies = array.array("f", [0.0] * 4), array.array("f", [-1.0] * 4)
+        model = grapevine._vine._ArrayModel({"x": copies}, None)
+        directions = []
+
+        def copy(role, direction):
+            self.assertEqual(role, _library.MEAN)
+            directions.append(direction)
+            out = direction == _library.COPY_OUT
+            to, source = (copies, elsewhere) if out else (elsewhere, copies)
+            to[:] = source
+
+        model.is_staged, model.copy = True, copy
+        with unittest.mock.patch.object(grapevine._vine, "_model_of", lambda *_: model):
+            vine = self.join(elsewhere)
+        for _ in vine.until_over([1]):
+            self.assertEqual(list(elsewhere), [float(vine.steps)] * 4)
+            for k in range(4):
+                elsewhere[k] += 1.0
+            vine.step()
+        vine.leave()
+        self.assertEqual(list(elsewhere), [40.0] * 4)
+        self.assertEqual(list(copies), [40.0] * 4)
+        self.assertIn(_library.COPY_OUT, directions)
+        self.assertLess(len(directions), 20)
 
     def test_two_peers_in_one_process_and_the_same_key_again(self):
         first = self.join(array.array("f", [0.0] * 4))

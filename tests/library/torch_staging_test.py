@@ -98,7 +98,7 @@ class StagedAloneTest(TorchAlone):
             raise RuntimeError("the device is lost")
 
         with unittest.mock.patch.object(LaggingDevice, "finish", fail):
-            with self.assertRaisesRegex(grapevine.Failed, "could not copy its tensors") as caught:
+            with self.assertRaisesRegex(grapevine.Failed, "`copy` has failed") as caught:
                 for _ in vine.until_over(range(10)):
                     vine.step()
             self.assertEqual(str(caught.exception.__cause__), "the device is lost")

@@ -204,6 +204,20 @@ class TorchAloneTest(TorchAlone):
         self.assertLess(rates[-1], 0.01)
 
 
+    def test_a_schedule_may_be_made_in_an_attached_loop(self):
+        model = make_model("mlp")
+        optimizer = make_optimizer("sgd", model)
+        vine = self.join(model, optimizer, run__steps=100, gossip__period_steps=2)
+        with grapevine.torch.attached(vine, optimizer):
+            schedule = grapevine.torch.scheduler(optimizer, vine, lambda progress: 1 - progress)
+            while not vine.is_over:
+                optimizer.step()
+                schedule.step()
+        vine.leave()
+        self.assertEqual(vine.steps, 100)
+        self.assertLess(optimizer.param_groups[0]["lr"], 0.1)
+
+
 class Swarms(FolderTest):
     def swarm(self, mode, peers, steps, *words, wait=None):
         config = TOGETHER.format(mode=mode, steps=steps, peers=peers, wait=wait or peers)
