@@ -67,7 +67,7 @@ class GpuAloneTest(TorchAlone):
                 optimizer.step()
                 vine.step(loss)
                 losses.append(float(loss))
-        self.assertLess(sum(losses[-4:]), 0.8 * sum(losses[:4]))
+        self.assertLess(sum(losses[-4:]), 0.9 * sum(losses[:4]))
 
     def test_a_step_that_a_gradient_scaler_leaves_out_is_harmless(self):
         for mode in ("gossip", "allreduce"):
