@@ -296,19 +296,21 @@ gv_result ended(const GuestHost& host) {
   }
 }
 
+gv_result fail_to_copy() {
+  return fail_with(GV_FAILED,
+                   "gv_options: `copy` has failed: see why it did, and join again with resume");
+}
+
 /// Waits until the host of a peer that trains no more has ended, which is just after its loop's
 /// side, and returns why.
 gv_result wait_for_end(const gv_peer& peer) {
   GuestHost& host = peer.host();
   const bool has_ended =
       is_within(peer.patience, [&](Duration piece) { return host.has_ended(piece); });
-  return has_ended ? ended(host) : GV_PENDING;
-}
-
-gv_result fail_to_copy() {
-  return fail_with(GV_FAILED,
-                   "gv_options: `copy` has failed, so the program's tensors are not those of the "
-                   "peer: see why it did, and join again with resume");
+  if (!has_ended) return GV_PENDING;
+  const gv_result result = ended(host);
+  const bool has_failed = peer.joined && peer.joined->has_failed_to_copy();
+  return result == GV_OVER && has_failed ? fail_to_copy() : result;
 }
 
 /// Writes what a loop should know, if it asks. `part`: samples of an epoch.
@@ -343,7 +345,6 @@ gv_result wait_for(gv_peer& peer, gv_info* info) {
   if (joined.has_failed_to_copy()) return fail_to_copy();
   if (!joined.is_over() && !joined.has_left()) return GV_OK;
   const gv_result result = wait_for_end(peer);
-  if (result == GV_OVER && joined.has_failed_to_copy()) return fail_to_copy();
   return result == GV_OVER && joined.has_left() ? GV_OK : result;
 }
 
@@ -569,9 +570,6 @@ gv_result gv_leave(gv_peer* peer) {
       peer->joined->leave();
     }
     const gv_result result = wait_for_end(*peer);
-    if (result == GV_OVER && peer->joined && peer->joined->has_failed_to_copy()) {
-      return fail_to_copy();
-    }
     return result == GV_OVER ? GV_OK : result;
   });
 }
