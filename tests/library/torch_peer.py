@@ -1,21 +1,24 @@
 """A peer for tests: trains a module of PyTorch on data that all peers draw from one seed.
 
     python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS]
-                          [--settings JSON] [--device DEVICE]
+                          [--settings JSON] [--device DEVICE] [--pause-until FILE]
 
-On the device `lagging` the CPU's tensors are staged as if they were on a GPU. Prints the final model as
-JSON, and the number of its steps.
+With --pause-until it makes 20 steps and waits for the file, though not for ever. On the device `lagging`
+the CPU's tensors are staged as if they were on a GPU. Prints the final model as JSON, and the number of
+its steps.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import time
 
 import grapevine
 import grapevine.torch
 import lagging_device
 import torch
+from support import eventually
 from torch_models import CRITERION, batches, make_model, make_optimizer
 
 
@@ -28,6 +31,7 @@ def main():
     parser.add_argument("--overflow-every", type=int, default=0)
     parser.add_argument("--settings", type=json.loads, default={})
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--pause-until", type=pathlib.Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
@@ -54,6 +58,8 @@ def main():
         dtype = next(model.parameters()).dtype
         for x, y in vine.until_over(batches(part, parts, dtype)):
             time.sleep(arguments.step_s)
+            if vine.steps >= 20 and arguments.pause_until:
+                eventually(arguments.pause_until.exists)
             loss = backward(x, y)
             if arguments.attached:
                 optimizer.step()

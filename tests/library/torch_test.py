@@ -224,12 +224,15 @@ class Swarms(FolderTest):
         return Peers(self, peers, config, PEER, *words)
 
     def assert_late_joiner_is_equal(self, *words):
-        swarm = self.swarm("allreduce", 3, 150, "batch_norm", "adam", "--step-s", "0.02", *words,
-                           wait=2)  # fmt: skip
+        is_there = self.folder / "the-late-joiner-is-there"
+        swarm = self.swarm("allreduce", 3, 150, "batch_norm", "adam", "--step-s", "0.02",
+                           "--pause-until", str(is_there), *words, wait=2)  # fmt: skip
         swarm.start(0)
         swarm.start(1)
-        self.assertTrue(eventually(lambda: swarm.step(0) > 20))
+        self.assertTrue(eventually(lambda: swarm.step(0) >= 20))
         swarm.start(2)
+        self.assertTrue(eventually(lambda: swarm.status(2)))
+        is_there.touch()
         models = [swarm.model(number) for number in range(3)]
         for model in models:
             # Also forward passes count whose gradients were given up.
