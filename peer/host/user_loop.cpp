@@ -12,8 +12,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.hpp"
-
 namespace gv {
 
 struct UserLoop::Meeting {
@@ -32,6 +30,29 @@ struct UserLoop::Meeting {
     turn = Turn::user;
     wake.notify_all();
     wake.wait(lock, [this] { return turn == Turn::worker || has_left; });
+    return !has_left;
+  }
+
+  /// The same for a step whose gradient is summed: gives its parts to `take` as they come.
+  template <class Take>
+  bool hand_over_for_sum(Take take) {
+    std::unique_lock lock(mutex);
+    granted = 1;
+    made = 0;
+    score = {};
+    if (has_left) return false;
+    sums_parts = true;
+    turn = Turn::user;
+    wake.notify_all();
+    while (true) {
+      wake.wait(lock, [this] { return turn == Turn::worker || has_left || !parts.empty(); });
+      if (has_left || parts.empty()) break;
+      const std::vector<GradientPart> given = std::exchange(parts, {});
+      lock.unlock();
+      for (const GradientPart& part : given) take(part);
+      lock.lock();
+    }
+    sums_parts = false;
     return !has_left;
   }
 
@@ -83,6 +104,8 @@ struct UserLoop::Meeting {
   double factor = 1;
   double progress = 0;
   std::uint64_t position = 0;
+  bool sums_parts = false;          ///< The worker waits for the gradient of a sum, or its parts.
+  std::vector<GradientPart> parts;  ///< That the worker has not taken yet.
 
   // The members below belong to the thread whose turn it is.
 
@@ -152,25 +175,34 @@ class UserLoop::Face final : public Learner {
   }
 
   /// Ignores the batch size: the loop chooses its own.
-  Score gradient(std::size_t, std::span<float> out, const ReadyRange&,
+  Score gradient(std::size_t, std::span<float> out, const ReadyRange& ready,
                  std::span<const std::size_t>) override {
     own_->must_reduce = true;
-    while (!waits_for_sum_ || is_stale_) {
+    GradientParts parts(out, ready);
+    if (!waits_for_sum_ || is_stale_) {
       own_->reduced = {.again = std::exchange(is_stale_, false)};
-      waits_for_sum_ = hand_over();
-      // A loop that has left contributes zeros to the present sum.
+      give_back();
+      waits_for_sum_ = own_->hand_over_for_sum([&](const GradientPart& part) { parts.take(part); });
+      // A loop that has left contributes zeros, but for parts that others may have already.
       if (!waits_for_sum_) {
-        std::ranges::fill(out, 0.0F);
+        std::ranges::fill(out.first(parts.ready_from()), 0.0F);
         return {};
       }
     }
-    own_->gradient.read(out);
+    if (parts.is_empty()) {
+      own_->gradient.read(out);
+    } else if (parts.ready_from() > 0) {
+      throw std::logic_error("a gradient in parts has ended before all of them were given");
+    }
     return own_->reduced_score;
   }
 
   void update(std::span<const float> mean, std::size_t samples) override {
     if (has_ended()) return;
-    check(waits_for_sum_ && !is_stale_, "a user's loop is given the sum of its own gradient");
+    // An error ends this peer. A failed check would end the program in which it is a guest.
+    if (!waits_for_sum_ || is_stale_) {
+      throw std::logic_error("there is a sum, but the user's loop has given no gradient for it");
+    }
     waits_for_sum_ = false;
     own_->gradient.write(mean);
     own_->reduced = {.samples = samples};
@@ -272,7 +304,9 @@ class UserLoop::Face final : public Learner {
 
 UserLoop::UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples)
     : meeting_(std::make_shared<Meeting>()) {
-  check(layout.size() == parameters.size(), "a model has the layout's size");
+  if (layout.size() != parameters.size()) {
+    throw std::invalid_argument("a model has as many parameters as its layout says");
+  }
   meeting_->layout = std::move(layout);
   meeting_->parameters = std::move(parameters);
   meeting_->samples = samples;
@@ -280,14 +314,18 @@ UserLoop::UserLoop(Layout layout, std::vector<float> parameters, std::size_t sam
 
 UserLoop::UserLoop(Layout layout, UserModel model, std::size_t samples)
     : UserLoop(layout, std::vector<float>(layout.size()), samples) {
-  check(model.read && model.write, "a model in the user's memory can be read and written");
+  if (!model.read || !model.write) {
+    throw std::invalid_argument("a model in the user's memory can be read and written");
+  }
   meeting_->model = std::move(model);
 }
 
 UserLoop::~UserLoop() { leave(); }
 
 std::unique_ptr<Learner> UserLoop::learner() {
-  check(!std::exchange(meeting_->has_face, true), "a user's loop has one learner");
+  if (std::exchange(meeting_->has_face, true)) {
+    throw std::logic_error("a user's loop has one learner, which it has given already");
+  }
   return std::make_unique<Face>(meeting_);
 }
 
@@ -309,7 +347,9 @@ void UserLoop::give_step(const Score& score) {
 }
 
 Reduced UserLoop::reduce(std::span<float> gradient, const Score& score) {
-  check(gradient.size() == meeting_->parameters.size(), "a gradient has the layout's size");
+  if (gradient.size() != meeting_->parameters.size()) {
+    throw std::invalid_argument("a gradient has as many elements as the model has parameters");
+  }
   return reduce(
       {.read = [gradient](std::span<float> to) { std::ranges::copy(gradient, to.begin()); },
        .write =
@@ -333,6 +373,17 @@ void UserLoop::give_gradient(UserGradient gradient, const Score& score) {
   meeting_->reduced_score = score;
   meeting_->pass_on(Meeting::At::reduce);
 }
+
+void UserLoop::give_parts(std::vector<GradientPart> parts) {
+  if (has_reduced()) throw std::logic_error("the step's gradient has been reduced");
+  // Where nothing is summed, or by a rule that needs the whole gradient, reduce() does it all.
+  meeting_->tell([&] {
+    if (!meeting_->sums_parts) return;
+    for (GradientPart& part : parts) meeting_->parts.push_back(std::move(part));
+  });
+}
+
+bool UserLoop::has_reduced() const { return meeting_->has_reduced; }
 
 auto UserLoop::wait(Duration patience) -> Waited {
   std::unique_lock lock(meeting_->mutex);

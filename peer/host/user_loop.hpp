@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "peer/host/gradient_parts.hpp"
 #include "train/learner/learner.hpp"
 
 namespace gv {
@@ -50,7 +51,8 @@ struct Reduced {
 /// The model belongs to the loop from the return of begin(), step_over() or reduce() until the next
 /// call of step_over() or reduce(). During these calls it belongs to the worker, which adds forces
 /// to it, mixes it or copies it. So only one of the two threads runs at any time, and neither sees
-/// a model while the other changes it. Where no gradient is reduced, the worker lets the loop make
+/// a model while the other changes it. (While the loop computes a gradient, the worker may copy and
+/// sum parts of it.) Where no gradient is reduced, the worker lets the loop make
 /// all steps of a job at once, and the calls between them only count.
 ///
 /// The loop for a run with gossip or mixing, or with local steps:
@@ -69,7 +71,8 @@ struct Reduced {
 class UserLoop {
  public:
   /// `parameters` is the model before the first step. `samples` is the number of samples that the
-  /// loop learns from, which may be its weight in a mean.
+  /// loop learns from, which may be its weight in a mean. Throws std::invalid_argument if the
+  /// layout has another size.
   UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples = 1);
   /// The model stays in the user's memory, and parameters() may not be called.
   UserLoop(Layout layout, UserModel model, std::size_t samples = 1);
@@ -111,6 +114,16 @@ class UserLoop {
   Waited wait(Duration patience);
   /// The result of reduce(), once the wait after give_gradient() is over.
   Reduced take_reduced();
+
+  // ---- A gradient in parts ----
+
+  /// Hands over parts of the gradient while the loop still computes others, and does not wait.
+  /// Where peers sum gradients, their sum begins at once: the worker reads a part at some time
+  /// between this call and the end of reduce(), so it must not change meanwhile. The gradient of
+  /// that call consists of all parts. Throws std::logic_error if has_reduced().
+  void give_parts(std::vector<GradientPart> parts);
+  /// True if the gradient of the step under way has passed through reduce().
+  bool has_reduced() const;
 
   /// Sets the loop's position in its data after the step under way. Checkpoints keep it.
   void set_position(std::uint64_t position);

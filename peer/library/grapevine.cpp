@@ -508,6 +508,24 @@ gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count, uint
   });
 }
 
+gv_result gv_reduce_begin(gv_peer* peer, const gv_tensor* part, size_t count) {
+  return guarded([&]() -> gv_result {
+    JoinedPeer& joined = free_of_calls(peer);
+    const UserTensors tensors = tensors_of(part, count, Part::all);
+    if (joined.is_over()) return wait_for(*peer, nullptr);
+    joined.reduce_begin(tensors);
+    return GV_OK;
+  });
+}
+
+gv_result gv_reduce_end(gv_peer* peer, uint64_t samples, double loss, gv_info* info) {
+  return guarded([&]() -> gv_result {
+    JoinedPeer& joined = free_of_calls(peer);
+    if (!joined.is_over()) joined.reduce_end(score_of(samples, loss));
+    return wait_for(*peer, info);
+  });
+}
+
 gv_result gv_wait(gv_peer* peer, gv_info* info) {
   return guarded([&]() -> gv_result {
     check_handle(peer);

@@ -153,6 +153,17 @@ GV_API gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* 
 GV_API gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count,
                            uint64_t samples, double loss, gv_info* info);
 
+/* Hands over a part of the gradient, and does not wait: some tensors with the names of those given
+ * to gv_join(). Where peers sum gradients, a part is summed while the program computes the others, as
+ * soon as all tensors that were behind it in gv_join() have been given, too. Peers need not agree
+ * about parts and their order. The tensors must stay there, and nothing may change them, until
+ * gv_reduce_end() is over; they cannot be taken back. */
+GV_API gv_result gv_reduce_begin(gv_peer* peer, const gv_tensor* part, size_t count);
+
+/* Ends a gradient whose tensors have all been given to gv_reduce_begin(), each once, as gv_reduce()
+ * does. With `again` all parts are given once more. */
+GV_API gv_result gv_reduce_end(gv_peer* peer, uint64_t samples, double loss, gv_info* info);
+
 /* Starts a peer without a model, for the functions below, and waits until it works together with
  * the others. All peers of a swarm must join in this way. Of the config only the sections `run`
  * (without its budget), `membership` and `network` count. Sets *peer also with GV_PENDING. */

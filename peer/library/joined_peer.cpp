@@ -34,6 +34,7 @@ JoinedPeer::JoinedPeer(HostOptions options, UserTensors model, UserTensors state
     : model_(std::move(model)),
       state_(std::move(state)),
       copies_(std::move(copies)),
+      given_(model_),
       loop_(model_.layout(), user_model(), samples),
       index_rule_(rule_of(options)),
       batch_(options.config.train.batch),
@@ -93,7 +94,16 @@ std::uint64_t JoinedPeer::position() const {
   return loop_.leased_position(batch_).value_or(loop_.position());
 }
 
+/// A step or another gradient would leave the one in parts without an end.
+void JoinedPeer::check_no_parts() const {
+  if (given_.is_empty()) return;
+  throw std::logic_error(
+      "a gradient is given in parts: give the others to gv_reduce_begin(), and call "
+      "gv_reduce_end()");
+}
+
 void JoinedPeer::step(const Score& score) {
+  check_no_parts();
   const bool is_leased = index_rule_ && index_rule_->part == IndexRule::Part::common;
   if (is_leased && !has_asked_) {
     throw std::logic_error(
@@ -106,12 +116,22 @@ void JoinedPeer::step(const Score& score) {
 }
 
 void JoinedPeer::reduce(UserTensors gradient, const Score& score) {
+  check_no_parts();
   gradient_ = std::move(gradient);
   loop_.give_gradient({.read = [this](std::span<float> to) { gradient_.read(to); },
                        .write = [this](std::span<const float> from) { gradient_.write(from); }},
                       score);
   pending_ = Call::reduce;
 }
+
+void JoinedPeer::reduce_begin(const UserTensors& part) {
+  if (loop_.has_reduced()) {
+    throw std::logic_error("a step has one gradient, which was reduced: call gv_step() first");
+  }
+  loop_.give_parts(given_.add(part));
+}
+
+void JoinedPeer::reduce_end(const Score& score) { reduce(given_.take(), score); }
 
 UserLoop::Waited JoinedPeer::wait(Duration patience) {
   const UserLoop::Waited waited = loop_.wait(patience);

@@ -9,6 +9,7 @@
 
 #include "base/time.hpp"
 #include "peer/host/user_loop.hpp"
+#include "peer/library/given_gradient.hpp"
 #include "peer/library/guest_host.hpp"
 #include "peer/library/tensor_copies.hpp"
 #include "peer/library/user_tensors.hpp"
@@ -38,9 +39,13 @@ class JoinedPeer {
   bool has_failed_to_copy() const { return has_failed_to_copy_; }
 
   /// Begin these calls; wait() then goes on with them. Each throws std::logic_error where
-  /// UserLoop's does.
+  /// UserLoop's does, and while a gradient in parts is not complete.
   void step(const Score& score);
   void reduce(UserTensors gradient, const Score& score);
+  /// Hands over tensors of a gradient in parts, and does not wait. Throws as GivenGradient does.
+  void reduce_begin(const UserTensors& part);
+  /// Begins the call that ends it.
+  void reduce_end(const Score& score);
   /// Waits for the pending call, for `patience` at most.
   UserLoop::Waited wait(Duration patience);
   const Reduced& reduced() const { return reduced_; }
@@ -69,12 +74,14 @@ class JoinedPeer {
   UserModel user_model();
   void copy_out(TensorCopies::Part part);
   void copy_in(TensorCopies::Part part);
+  void check_no_parts() const;
 
   UserTensors model_;
   UserTensors state_;
   TensorCopies copies_;
   std::atomic<bool> has_failed_to_copy_ = false;
   UserTensors gradient_;
+  GivenGradient given_;  ///< Parts of the next one.
   UserLoop loop_;
   Call pending_ = Call::begin;
   bool is_over_ = false;

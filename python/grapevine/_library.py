@@ -144,6 +144,8 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "gv_join": [POINTER(Options), tensors, c_size_t, POINTER(c_void_p)],
         "gv_step": [c_void_p, c_uint64, c_double, info],
         "gv_reduce": [c_void_p, tensors, c_size_t, c_uint64, c_double, info],
+        "gv_reduce_begin": [c_void_p, tensors, c_size_t],
+        "gv_reduce_end": [c_void_p, c_uint64, c_double, info],
         "gv_join_collective": [POINTER(Options), POINTER(c_void_p)],
         "gv_mean_begin": [c_void_p, tensors, c_double, POINTER(c_uint64)],
         "gv_mean_end": [c_void_p, c_uint64, c_double, info],

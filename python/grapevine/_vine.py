@@ -7,6 +7,7 @@ import json
 import os
 from typing import (
     Any,
+    Collection,
     Iterable,
     Iterator,
     Literal,
@@ -84,6 +85,14 @@ class _ArrayModel:
             raise TypeError("reduce(gradient) needs the gradient's arrays, as join() the model's")
         return [memory_of(name, value) for name, value in _named(given)]
 
+    def part(self, given: Any, is_first: bool) -> Sequence[Memory]:
+        """Some of a gradient's arrays."""
+        return self.gradient(given)
+
+    def rest(self, given: Collection[str]) -> Sequence[Memory]:
+        """Arrays have no gradients but those that the loop gives."""
+        return []
+
     def give(self) -> None:
         """Nothing is copied before a call,"""
 
@@ -150,6 +159,12 @@ class Vine(Peer):
         self._copies = copies
         self._is_pending = True
         self._gradient: Optional[TensorList] = None
+        # Parts of the step's gradient that were handed over, and the names in them. The memory is in
+        # use until their sum is there.
+        self._parts: list[TensorList] = []
+        self._handed_over: set[str] = set()
+        # The result of a sum that has ended during backward, until `reduce` tells it.
+        self._summed: Optional[Reduced] = None
         self._steps_to_check = 1
         self._sampler: Optional[Sampler] = None
         # Batches that until_over() has given since the last step.
@@ -169,6 +184,11 @@ class Vine(Peer):
         self._finish()
         if self._is_over:
             return False
+        if self._summed is not None:
+            raise ValueError(
+                "the gradient was summed during backward, but nobody has asked whether the sum "
+                "holds: call reduce() before optimizer.step(), and repeat the step if it says `again`"
+            )
         self._steps_to_check -= 1
         if self._steps_to_check == 0:
             self._model.check()
@@ -198,9 +218,16 @@ class Vine(Peer):
         gossip, and between sums, it does nothing. Where training is over meanwhile, a module has
         no gradients any more, so that the optimiser's step changes nothing; a loop with arrays
         looks at `is_over` and makes no step.
+
+        Where the gradient was handed over in parts during backward, it waits for their sum.
         """
         self._finish()
-        if self._is_over or not self._info.needs_gradient:
+        if self._summed is not None:
+            found, self._summed = self._summed, None
+            return self._take_over(found)
+        if self._handed_over and gradient is None:
+            return self.reduce_end(samples, loss)
+        if not self.needs_gradient:
             return Reduced(0, False)
         # It must stay until the call is over, also if Ctrl-C interrupts the wait.
         given = self._gradient = TensorList(self._model.gradient(gradient))
@@ -208,16 +235,69 @@ class Vine(Peer):
         result = c.library().gv_reduce(
             self._handle, given.array, given.count, samples, float(loss), ctypes.byref(self._info)
         )
-        self._wait(result)
-        self._gradient = None
-        again = bool(self._info.again)
-        self._turn += again
-        if again or self._is_over:
-            self._model.take()
-        self._model.took(self._is_over, again)
+        return self._take_over(self._reduced(result))
+
+    def reduce_begin(self, part: Any) -> None:
+        """Hands over a part of the gradient, which is summed while you compute the rest.
+
+        `part` maps names to arrays: some of the model's, or of a module's parameters, each with its
+        gradient. Nothing may change the arrays until `reduce_end`, and they cannot be taken back.
+        The sum begins at the model's last array and goes on to the first, so give them in about this
+        order; peers need not agree about it. In gossip it does nothing.
+        """
+        self._finish()
+        if not self.needs_gradient:
+            return
+        self._hand_over(self._model.part(part, is_first=not self._handed_over))
+
+    def reduce_end(self, samples: int = 1, loss: Any = 0.0) -> Reduced:
+        """Waits for the sum of a gradient in parts, and replaces each part by the mean of all peers'.
+
+        All arrays must have been handed over. Of a module those that were not are taken from its
+        parameters' gradients, as `reduce` does. After `again` all parts are handed over anew.
+        """
+        self._finish()
+        if not self.needs_gradient:
+            return Reduced(0, False)
+        return self._take_over(self._end_parts(samples, loss))
+
+    def _hand_over(self, memory: Sequence[Memory]) -> None:
+        given = TensorList(memory)
+        # It stays in use also if what follows is interrupted.
+        self._parts.append(given)
+        result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
+        self._is_over = self._is_over or c.checked(result) == c.OVER
+        self._handed_over.update(one.name for one in memory)
+
+    def _end_parts(self, samples: int, loss: Any) -> Reduced:
+        rest = self._model.rest(self._handed_over)
+        if rest:
+            self._hand_over(rest)
         if self._is_over:
             return Reduced(0, False)
-        return Reduced(int(self._info.samples), again)
+        self._is_pending = True
+        result = c.library().gv_reduce_end(
+            self._handle, samples, float(loss), ctypes.byref(self._info)
+        )
+        return self._reduced(result)
+
+    def _reduced(self, result: int) -> Reduced:
+        """Waits for a sum that has this result so far."""
+        self._wait(result)
+        self._gradient = None
+        self._parts = []
+        self._handed_over = set()
+        if self._is_over:
+            return Reduced(0, False)
+        return Reduced(int(self._info.samples), bool(self._info.again))
+
+    def _take_over(self, found: Reduced) -> Reduced:
+        """Gives the model what a sum has changed besides the gradients' own memory."""
+        self._turn += found.again
+        if found.again or self._is_over:
+            self._model.take()
+        self._model.took(self._is_over, found.again)
+        return found
 
     def sampler(self, dataset: Any, batch: int) -> Sampler:
         """Batches of indices of this peer's part of a data set, or of its number of samples.
@@ -259,6 +339,11 @@ class Vine(Peer):
     def steps(self) -> int:
         """Steps made in this process."""
         return int(self._info.steps)
+
+    @property
+    def needs_gradient(self) -> bool:
+        """True if the next step's gradient must pass through `reduce`."""
+        return bool(self._info.needs_gradient) and not self._is_over
 
     @property
     def progress(self) -> float:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 from types import MethodType
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Optional, Sequence
 
 import torch
 
 from . import _library as c
 from ._memory import Memory, is_torch, memory_of
+from ._overlap import Buckets, Overlap, comm_hook
 from ._staging import LateLoss, Stage, is_staged, note_loops
 from ._vine import Vine, _named
+
+__all__ = ["ModuleModel", "attached", "comm_hook", "scheduler"]
 
 # Optimisers whose state can be made before the first step, by a step with a gradient of zeros.
 _KNOWN_OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adadelta")
@@ -131,6 +134,9 @@ class ModuleModel:
         self._zeros: dict[str, torch.Tensor] = {}
         # Parameters without a gradient, and where their mean will be.
         self._without: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        #: The names of parameters, and what DistributedDataParallel gives to be summed.
+        self.names = {parameter: name for name, parameter in self._parameters}
+        self.buckets = Buckets()
 
     def copy(self, role: int, direction: int) -> None:
         """Copies the model or the state from GPUs to the memory that the peer sees, or back."""
@@ -178,6 +184,22 @@ class ModuleModel:
         gradients = [parameter.grad for _, parameter in self._parameters if is_staged(parameter)]
         return gradients + [buffer for _, buffer in self._averaged if is_staged(buffer)]
 
+    def part(self, given: Any, is_first: bool) -> Sequence[Memory]:
+        """Gradients of some parameters by their names. Buffers are as they are when backward begins."""
+        if self.is_staged:
+            raise ValueError(
+                "gradients on a GPU are summed after backward: call reduce(), and leave out "
+                "reduce_begin() and comm_hook"
+            )
+        memory = [memory_of(name, gradient) for name, gradient in _named(given)]
+        if is_first:
+            memory += [memory_of(name, buffer) for name, buffer in self._averaged]
+        return memory
+
+    def rest(self, given: Collection[str]) -> Sequence[Memory]:
+        """What was not given in parts."""
+        return [memory for memory in self.gradient(None) if memory.name not in given]
+
     def give(self) -> None:
         """Copies the buffers for the peer."""
         if self.is_staged:
@@ -199,12 +221,14 @@ class ModuleModel:
         At the end there is no mean, and no gradient may change the final model any more.
         """
         if is_over:
+            self.buckets.forget()
             for _, parameter in self._parameters:
                 parameter.grad = None
             return
         # The buffers of a model that was replaced are those of the new one.
         if self._gradients is not None and not again:
             self._gradients.into(self._on_gpus())
+        self.buckets.take_over()
         for parameter, mean in self._without:
             if parameter.requires_grad and bool(mean.any()):
                 parameter.grad = mean.to(parameter.device, copy=True)
@@ -245,17 +269,27 @@ def scheduler(
 
 
 @contextlib.contextmanager
-def attached(vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1) -> Iterator[Vine]:
+def attached(
+    vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1, overlap: bool = True
+) -> Iterator[Vine]:
     """Makes every `optimizer.step()` a step of the peer, so that the loop needs no other call.
 
     Where the model was replaced while gradients were summed, that step of the optimiser is left
     out. The loop should end once `vine.is_over`.
+
+    With `overlap`, gradients are summed while backward computes others, from the second step on,
+    unless the step before has changed them after backward, as clipping does. A loop that does so
+    only in some steps, or that drops gradients without a step, sets it to False.
     """
     own_step = optimizer.step
+    # Gradients on a GPU are summed after backward.
+    watch = Overlap(vine) if overlap and not vine._model.is_staged else None
 
     def step(_: torch.optim.Optimizer, *arguments: Any, **named: Any) -> Any:
         if arguments or named:
             raise TypeError("an attached optimizer.step() takes no closure: its gradient is summed")
+        if watch is not None:
+            watch.before_step()
         if vine.is_over or vine.reduce(samples=samples).again or vine.is_over:
             return None
         result = own_step()
@@ -268,3 +302,5 @@ def attached(vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1) -> 
         yield vine
     finally:
         optimizer.step = own_step  # type: ignore[method-assign]
+        if watch is not None:
+            watch.remove()

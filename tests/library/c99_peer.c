@@ -12,30 +12,40 @@ static int fail(const char* where, gv_result result) {
   return 1;
 }
 
+/* In turns the gradient is given whole and in parts, the last part first. */
+static gv_result reduce(gv_peer* peer, const gv_tensor* given, gv_info* info) {
+  gv_result result;
+  if (info->steps % 2 == 0) return gv_reduce(peer, given, 2, 1, 0.5, info);
+  result = gv_reduce_begin(peer, &given[1], 1);
+  if (result == GV_OK) result = gv_reduce_begin(peer, &given[0], 1);
+  return result == GV_OK ? gv_reduce_end(peer, 1, 0.5, info) : result;
+}
+
 static int train(const char* config) {
   float model[ELEMENTS] = {0};
   float gradient[ELEMENTS];
-  gv_tensor tensor = {0};
+  gv_tensor tensors[2] = {{0}, {0}};
   gv_options options = {0};
   gv_info info = {0};
   gv_peer* peer = NULL;
   gv_result result;
   int i;
 
-  tensor.size = sizeof tensor;
-  tensor.name = "model";
-  tensor.data = model;
-  tensor.elements = ELEMENTS;
+  for (i = 0; i < 2; ++i) {
+    tensors[i].size = sizeof tensors[i];
+    tensors[i].name = i == 0 ? "front" : "back";
+    tensors[i].data = model + i * (ELEMENTS / 2);
+    tensors[i].elements = ELEMENTS / 2;
+  }
   options.size = sizeof options;
   options.config = config;
   info.size = sizeof info;
-  result = gv_join(&options, &tensor, 1, &peer);
+  result = gv_join(&options, tensors, 2, &peer);
+  for (i = 0; i < 2; ++i) tensors[i].data = gradient + i * (ELEMENTS / 2);
   while (result == GV_OK) {
-    gv_tensor given = tensor;
-    given.data = gradient;
     do {
       for (i = 0; i < ELEMENTS; ++i) gradient[i] = model[i] - 1.0F;
-      result = gv_reduce(peer, &given, 1, 1, 0.5, &info);
+      result = reduce(peer, tensors, &info);
     } while (result == GV_OK && info.again);
     if (result != GV_OK) break;
     for (i = 0; i < ELEMENTS; ++i) model[i] -= 0.1F * (float)info.factor * gradient[i];

@@ -358,6 +358,63 @@ TEST_CASE("a gradient of a model that was replaced is asked for again", "[proces
   loop.leave();
 }
 
+TEST_CASE("parts of a gradient are summed while the loop computes the others", "[process]") {
+  UserLoop loop(Quadratic(0).layout(), std::vector<float>(dimension));
+  const auto learner = loop.learner();
+  std::vector<float> sum(dimension, -1);
+  std::atomic<std::size_t> ready_from = dimension;
+  std::jthread worker([&] {
+    const Score score =
+        learner->gradient(1, sum, [&](std::size_t begin, std::size_t) { ready_from = begin; });
+    learner->update(std::vector<float>(dimension, 7), score.samples);
+  });
+  std::vector<float> gradient(dimension, 1);
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    return std::vector<GradientPart>{
+        {.range = {begin, end}, .read = [&gradient, begin](std::span<float> to) {
+           std::ranges::copy(std::span(gradient).subspan(begin, to.size()), to.begin());
+         }}};
+  };
+  REQUIRE(loop.begin());
+  loop.give_parts(part(4, 8));
+  loop.give_parts(part(8, dimension));
+  eventually([&] { return ready_from == 4; }, 30s);
+  loop.give_parts(part(0, 4));
+  CHECK(loop.reduce(gradient, {.samples = 3}).samples == 3);
+  CHECK(ready_from == 0);
+  CHECK(sum == std::vector<float>(dimension, 1));
+  CHECK(gradient == std::vector<float>(dimension, 7));
+  CHECK_THROWS_AS(loop.give_parts(part(0, 4)), std::logic_error);
+  loop.leave();
+}
+
+TEST_CASE("a loop that leaves within a gradient changes nothing that others may have",
+          "[process]") {
+  UserLoop loop(Quadratic(0).layout(), std::vector<float>(dimension));
+  const auto learner = loop.learner();
+  std::vector<float> sum(dimension, -1);
+  std::atomic<bool> is_told = false;
+  std::jthread worker(
+      [&] { learner->gradient(1, sum, [&](std::size_t, std::size_t) { is_told = true; }); });
+  REQUIRE(loop.begin());
+  loop.give_parts({{.range = {8, dimension},
+                    .read = [](std::span<float> to) { std::ranges::fill(to, 5.0F); }}});
+  eventually([&] { return is_told.load(); }, 30s);
+  loop.leave();
+  worker.join();
+  CHECK(sum == std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5});
+}
+
+TEST_CASE("a sum without a gradient of the loop is an error and ends no program", "[process]") {
+  UserLoop loop(Quadratic(0).layout(), std::vector<float>(dimension));
+  const auto learner = loop.learner();
+  CHECK_THROWS_AS(learner->update(std::vector<float>(dimension), 1), std::logic_error);
+  CHECK_THROWS_AS(loop.learner(), std::logic_error);
+  std::vector<float> shorter(dimension - 1);
+  CHECK_THROWS_AS(loop.reduce(shorter, {.samples = 1}), std::invalid_argument);
+  CHECK_THROWS_AS(UserLoop(Quadratic(0).layout(), shorter), std::invalid_argument);
+}
+
 TEST_CASE("a loop that keeps its gradients to itself is refused where they are summed",
           "[process]") {
   UserLoop loop(Quadratic(0).layout(), std::vector<float>(dimension));

@@ -1,0 +1,46 @@
+// Puts the parts of a gradient where they belong, in whatever order they come, and tells how much
+// of it is final.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+
+#include "base/range.hpp"
+#include "train/learner/layout.hpp"
+
+namespace gv {
+
+/// Neighbouring elements of a gradient in a user's memory.
+struct GradientPart {
+  Range range;
+  std::function<void(std::span<float> values)> read;  ///< Copies them to `values`.
+};
+
+/// One gradient that comes in disjoint parts. A sum takes a gradient from its last element on,
+/// because backward computes it in that order. So a part is ready once all elements behind it are
+/// there, and the order of the parts only decides how early the sum begins. Pure.
+class GradientParts {
+ public:
+  /// Collects the parts in `out` and calls `ready`, if given, with each range that is final. Both
+  /// must outlive this object.
+  GradientParts(std::span<float> out, const ReadyRange& ready)
+      : out_(out), ready_(&ready), ready_from_(out.size()) {}
+
+  /// Copies a part to its place. Throws std::logic_error if it does not fit there or overlaps
+  /// another one.
+  void take(const GradientPart& part);
+
+  bool is_empty() const { return waiting_.empty() && ready_from_ == out_.size(); }
+  /// All elements from this one on are ready.
+  std::size_t ready_from() const { return ready_from_; }
+
+ private:
+  std::span<float> out_;
+  const ReadyRange* ready_;
+  std::size_t ready_from_;
+  std::map<std::size_t, std::size_t> waiting_;  ///< Parts that are not ready: the begin by the end.
+};
+
+}  // namespace gv

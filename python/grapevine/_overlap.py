@@ -1,0 +1,166 @@
+"""PyTorch: gradients that are summed while backward still computes others."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+
+from ._vine import Vine
+
+# Gradients are handed over in parts of about this many bytes, each of which costs a call.
+_PART_BYTES = 1 << 20
+
+
+class Buckets:
+    """What DistributedDataParallel gives to be summed in one backward pass."""
+
+    def __init__(self) -> None:
+        self._futures: list[tuple[torch.futures.Future[torch.Tensor], torch.Tensor]] = []
+        self._means: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._versions: list[Optional[int]] = []
+
+    def add(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        self._futures.append((future, bucket.buffer()))
+        self._means += zip(bucket.parameters(), bucket.gradients())
+        return future
+
+    def end(self) -> None:
+        """All buckets are summed, and DistributedDataParallel now writes them to the gradients."""
+        self._versions = [p.grad._version if p.grad is not None else None for p, _ in self._means]
+        for future, buffer in self._futures:
+            future.set_result(buffer)
+        self._futures = []
+
+    def take_over(self) -> None:
+        """Writes what it has left out: the means of parameters that only other peers have used."""
+        for (parameter, mean), version in zip(self._means, self._versions):
+            if parameter.grad is None:
+                if bool(mean.any()):
+                    parameter.grad = mean.clone()
+            elif (
+                parameter.grad._version == version and parameter.grad.data_ptr() != mean.data_ptr()
+            ):
+                parameter.grad.copy_(mean)
+        self.forget()
+
+    def forget(self) -> None:
+        self._means = []
+        self._versions = []
+
+
+def comm_hook(vine: Vine, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    """Sums the gradients of a DistributedDataParallel while backward computes others.
+
+        ddp = DistributedDataParallel(model)    # its process group has this process alone
+        vine = grapevine.join("run.toml", model, optimizer, algorithm="all_reduce")
+        ddp.register_comm_hook(vine, grapevine.torch.comm_hook)
+
+    The loop calls `vine.reduce()` after backward as always, which then says what came of the sum. All
+    backward passes of a step but the last are under `ddp.no_sync()`.
+    """
+    if vine._summed is not None:
+        raise ValueError(
+            "the step's gradient has been summed: call vine.reduce() after backward, and put all "
+            "backward passes of a step but the last under ddp.no_sync()"
+        )
+    buckets = vine._model.buckets
+    future = buckets.add(bucket)
+    if vine.needs_gradient:
+        vine.reduce_begin(dict(zip(_names(vine, bucket.parameters()), bucket.gradients())))
+    if bucket.is_last():
+        if vine.needs_gradient:
+            # Nothing is left to compute meanwhile.
+            vine._summed = vine._end_parts(1, 0.0)
+        buckets.end()
+    return future
+
+
+def _names(vine: Vine, parameters: Sequence[torch.nn.Parameter]) -> list[str]:
+    names = vine._model.names
+    if any(parameter not in names for parameter in parameters):
+        raise ValueError("comm_hook: join() was given another module than DistributedDataParallel")
+    return [names[parameter] for parameter in parameters]
+
+
+class Overlap:
+    """Hands over the gradients of a module's parameters as backward completes them.
+
+    How often backward adds to each gradient before the optimiser's step is learned from the steps
+    before. What is handed over can no longer be changed, so there is no overlap as long as a loop
+    changes gradients between backward and the step, for example clips them.
+    """
+
+    def __init__(self, vine: Vine) -> None:
+        self._vine = vine
+        self._is_on = False
+        self._parameters: dict[str, torch.nn.Parameter] = {}
+        # How often backward has added to each gradient in this step, and in any before at most.
+        self._count: dict[str, int] = {}
+        self._most: dict[str, int] = {}
+        # Each gradient and its version after the last time.
+        self._seen: dict[str, tuple[torch.Tensor, int]] = {}
+        self._given: set[str] = set()
+        self._next: dict[str, torch.Tensor] = {}
+        self._bytes = 0
+        # A parameter does not keep the node of the graph that adds to its gradient.
+        self._nodes: list[Any] = []
+        self._hooks: list[Any] = []
+        for parameter, name in vine._model.names.items():
+            if parameter.requires_grad:
+                self._watch(name, parameter)
+
+    def _watch(self, name: str, parameter: torch.nn.Parameter) -> None:
+        with torch.enable_grad():
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        self._parameters[name] = parameter
+        self._nodes.append(node)
+        self._hooks.append(node.register_hook(lambda *_: self._added(name)))
+
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._nodes = []
+
+    def before_step(self) -> None:
+        """Backward is over. Raises if a gradient has changed after it was handed over."""
+        changed = [name for name in self._seen if not self._is_as_seen(name)]
+        for name in changed:
+            self._refuse_change(name)
+        # DistributedDataParallel hands over by itself.
+        self._is_on = not changed and self._vine._summed is None
+        for name, count in self._count.items():
+            self._most[name] = max(count, self._most.get(name, 0))
+        self._count, self._seen, self._given = {}, {}, set()
+        self._next, self._bytes = {}, 0
+
+    def _added(self, name: str) -> None:
+        """Backward has added to a gradient."""
+        self._refuse_change(name)
+        gradient = self._parameters[name].grad
+        if gradient is None or not self._vine.needs_gradient:
+            return
+        self._count[name] = self._count.get(name, 0) + 1
+        self._seen[name] = (gradient, gradient._version)
+        self._next.pop(name, None)
+        is_complete = self._is_on and self._count[name] == self._most.get(name)
+        # The end of the sum takes the others, or says why not.
+        if is_complete and not gradient.is_sparse and gradient.is_contiguous():
+            self._next[name] = gradient
+            self._bytes += gradient.numel() * gradient.element_size()
+        if self._bytes >= _PART_BYTES:
+            part, self._next, self._bytes = self._next, {}, 0
+            self._given.update(part)
+            self._vine.reduce_begin(part)
+
+    def _is_as_seen(self, name: str) -> bool:
+        gradient, version = self._seen[name]
+        return gradient._version == version and self._parameters[name].grad is gradient
+
+    def _refuse_change(self, name: str) -> None:
+        if name in self._given:
+            raise RuntimeError(
+                f"'{name}': its gradient has changed after it was handed over to be summed, which "
+                "happened in no step before; use attached(vine, optimizer, overlap=False)"
+            )

@@ -1,0 +1,120 @@
+"""Gradients that are handed over in parts, without NumPy and PyTorch."""
+
+import array
+import unittest
+
+from support import HERE, FolderTest, Peers
+
+import grapevine
+
+PEER = str(HERE / "parts_peer.py")
+
+# Sums of 64 numbers, which are not parts of one array.
+TOGETHER = """
+[run]
+mode = "{mode}"
+steps = {steps}
+peers = {peers}
+linger_s = 20.0
+wait_for_peers = {peers}
+[allreduce]
+bucket_elements = 64
+[membership]
+probe_period_s = 0.2
+probe_timeout_s = 0.1
+suspicion_min_s = 0.5
+suspicion_max_factor = 2
+"""
+
+
+class PartsAloneTest(FolderTest):
+    def join(self, model, mode="allreduce"):
+        return grapevine.join(
+            None,
+            model,
+            key=self.folder / "peer-0" / "key",
+            authorized=self.make_keys(1),
+            folder=self.folder / "run",
+            listen="127.0.0.1:0",
+            shard="0/1",
+            run__peers=1,
+            run__steps=1000,
+            run__linger_s=0.0,
+            run__mode=mode,
+        )
+
+    def test_parts_that_are_missing_or_given_twice_are_refused_and_change_nothing(self):
+        model = {name: array.array("f", [0.0] * 4) for name in ("a", "b", "c")}
+        gradient = {name: array.array("f", [k + 1.0] * 4) for k, name in enumerate(model)}
+        with self.join(model) as vine:
+            vine.reduce_begin({"b": gradient["b"]})
+            with self.assertRaisesRegex(ValueError, "'b': its gradient .* was given before"):
+                vine.reduce_begin({"a": gradient["a"], "b": gradient["b"]})
+            with self.assertRaisesRegex(ValueError, "'z': the model has none of that name"):
+                vine.reduce_begin({"z": gradient["a"]})
+            with self.assertRaisesRegex(ValueError, "'a': its gradient has 3 elements"):
+                vine.reduce_begin({"a": array.array("f", [0.0] * 3)})
+            with self.assertRaisesRegex(ValueError, "'a' and 1 more: .* was not given"):
+                vine.reduce_end()
+            with self.assertRaisesRegex(ValueError, "call gv_reduce_end"):
+                vine.step()
+            with self.assertRaisesRegex(ValueError, "call gv_reduce_end"):
+                vine.reduce(gradient)
+            vine.reduce_begin({"c": gradient["c"]})
+            with self.assertRaisesRegex(ValueError, "'a': the gradient .* was not given"):
+                vine.reduce_end()
+            vine.reduce_begin({"a": gradient["a"]})
+            self.assertFalse(vine.reduce_end().again)
+            with self.assertRaisesRegex(ValueError, "one gradient, which was reduced"):
+                vine.reduce_begin({"a": gradient["a"]})
+            for k, values in enumerate(gradient.values()):
+                self.assertEqual(list(values), [k + 1.0] * 4)
+            self.assertTrue(vine.step())
+            self.assertFalse(vine.reduce(gradient).again)
+            self.assertTrue(vine.step())
+
+    def test_where_nothing_is_summed_parts_are_left_alone(self):
+        x = array.array("f", [0.0] * 4)
+        with self.join({"x": x}, "gossip") as vine:
+            for _ in range(3):
+                vine.reduce_begin({"x": x})
+                self.assertEqual(vine.reduce_end(), grapevine.Reduced(0, False))
+                self.assertTrue(vine.step())
+
+    def test_a_peer_may_leave_in_the_middle_of_a_gradient(self):
+        model = {name: array.array("f", [0.0] * 4) for name in ("a", "b")}
+        with self.join(model) as vine:
+            vine.reduce_begin({"b": array.array("f", [1.0] * 4)})
+
+
+class PartsSwarmTest(FolderTest):
+    def swarm(self, peers, steps, mode="allreduce"):
+        config = TOGETHER.format(mode=mode, steps=steps, peers=peers)
+        return Peers(self, peers, config, PEER)
+
+    def check_models(self, swarm, numbers, wanted):
+        models = [swarm.model(number) for number in numbers]
+        self.assertEqual(models[1:], models[:1] * (len(models) - 1))
+        for value in models[0]:
+            self.assertAlmostEqual(value, wanted, places=4)
+
+    def test_it_is_the_mean_whatever_the_order_of_the_parts(self):
+        swarm = self.swarm(3, 40)
+        swarm.start_all()
+        # From 0 towards the mean of 0, 1 and 2 by a quarter of the way each step.
+        self.check_models(swarm, range(3), 1 - 0.75**40)
+
+    def test_a_peer_killed_or_gone_in_the_middle_of_its_gradient_is_done_without(self):
+        for how in ("--kill-at", "--leave-at"):
+            with self.subTest(how):
+                self.setUp()
+                swarm = self.swarm(4, 80)
+                for number in range(3):
+                    swarm.start(number)
+                swarm.start(3, how, "20")
+                # The mean of 0, 1 and 2 is found again in the 60 steps without the fourth.
+                self.check_models(swarm, range(3), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
