@@ -1,7 +1,6 @@
 """A peer for tests whose gradients are summed while backward still computes others.
 
     python3 torch_overlap_peer.py MODEL OPTIMIZER ddp|attached [--passes N] [--kill-at STEP]
-                                  [--clip-at STEP] [--no-overlap] [--step-s SECONDS]
 
 Each step is N backward passes over the same batch, each with an N-th of its loss. Prints its model as
 JSON at the end, and how many parts it has handed over during backward.
@@ -12,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 
 import grapevine
 import grapevine._overlap
@@ -25,9 +23,10 @@ def distributed(module):
     """The module as a DistributedDataParallel of this process alone."""
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    # Buckets of one kilobyte.
+    # Buckets of few parameters, also the first one.
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 256
     return torch.nn.parallel.DistributedDataParallel(
-        module, bucket_cap_mb=0.001, find_unused_parameters=True
+        module, bucket_cap_mb=0.00025, find_unused_parameters=True
     )
 
 
@@ -38,9 +37,6 @@ def main():
     parser.add_argument("how", choices=["ddp", "attached"])
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--kill-at", type=int, default=-1)
-    parser.add_argument("--clip-at", type=int, default=-1)
-    parser.add_argument("--no-overlap", action="store_true")
-    parser.add_argument("--step-s", type=float, default=0.0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
@@ -70,12 +66,9 @@ def main():
             with trained.no_sync() if alone else contextlib.nullcontext():
                 loss = CRITERION(forward(trained, x, vine.steps + part), y) / arguments.passes
                 loss.backward()
-        if vine.steps == arguments.clip_at:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
 
     def train():
         for x, y in vine.until_over(batches(part, parts)):
-            time.sleep(arguments.step_s)
             backward(x, y)
             if arguments.how == "attached":
                 optimizer.step()
@@ -86,8 +79,7 @@ def main():
             vine.step()
 
     if arguments.how == "attached":
-        overlap = not arguments.no_overlap
-        with vine, grapevine.torch.attached(vine, optimizer, overlap=overlap):
+        with grapevine.torch.attached(vine, optimizer):
             train()
     else:
         trained.register_comm_hook(vine, grapevine.torch.comm_hook)

@@ -10,6 +10,9 @@ try:
 except ImportError as error:
     raise unittest.SkipTest("PyTorch is not installed") from error
 
+import grapevine
+import grapevine._overlap
+import grapevine.torch
 from torch_models import CRITERION, batches, forward, make_model, make_optimizer
 
 PEER = str(HERE / "torch_overlap_peer.py")
@@ -17,7 +20,7 @@ PEERS = 2
 
 TOGETHER = """
 [run]
-mode = "{mode}"
+mode = "allreduce"
 steps = {steps}
 peers = {peers}
 linger_s = 20.0
@@ -46,10 +49,109 @@ def train_alone(model, optimizer, steps):
         optimizer.step()
 
 
+class OverlapAloneTest(FolderTest):
+    """One peer in this process, with parts for each parameter."""
+
+    def setUp(self):
+        super().setUp()
+        torch.set_num_threads(1)
+        self.addCleanup(setattr, grapevine._overlap, "_PART_BYTES", grapevine._overlap._PART_BYTES)
+        grapevine._overlap._PART_BYTES = 1
+        self.model = make_model("mlp")
+        self.optimizer = make_optimizer("sgd", self.model)
+
+    def join(self, mode="allreduce"):
+        return grapevine.join(
+            None,
+            self.model,
+            self.optimizer,
+            key=self.folder / "peer-0" / "key",
+            authorized=self.make_keys(1),
+            folder=self.folder / "run",
+            listen="127.0.0.1:0",
+            shard="0/1",
+            run__peers=1,
+            run__steps=1000,
+            run__linger_s=0.0,
+            run__mode=mode,
+            train__batch=8,
+        )
+
+    def backward(self, model):
+        x, y = batches()[0]
+        CRITERION(model(x), y).backward()
+
+    def distributed(self, vine):
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        self.addCleanup(self.end_group)
+        ddp = torch.nn.parallel.DistributedDataParallel(self.model)
+        ddp.register_comm_hook(vine, grapevine.torch.comm_hook)
+        return ddp
+
+    def end_group(self):
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+    def test_the_hook_of_distributed_data_parallel(self):
+        for mode in ("allreduce", "gossip"):
+            with self.subTest(mode):
+                self.setUp()
+                with self.join(mode) as vine:
+                    ddp = self.distributed(vine)
+                    self.backward(self.model)
+                    wanted = [p.grad.clone() for p in self.model.parameters()]
+                    for _ in range(3):
+                        self.optimizer.zero_grad()
+                        self.backward(ddp)
+                        self.assertFalse(vine.reduce().again)
+                        # The mean of one peer is its own gradient.
+                        for parameter, gradient in zip(self.model.parameters(), wanted):
+                            self.assertTrue(torch.equal(parameter.grad, gradient))
+                        self.assertTrue(vine.step())
+                self.end_group()
+
+    def test_what_the_hook_refuses(self):
+        with self.join() as vine:
+            ddp = self.distributed(vine)
+            self.backward(ddp)
+            with self.assertRaisesRegex(ValueError, "call reduce.. before optimizer.step"):
+                vine.step()
+            with self.assertRaisesRegex(Exception, "under ddp.no_sync"):
+                self.backward(ddp)
+
+    def test_gradients_that_every_step_changes_are_not_handed_over(self):
+        with self.join() as vine, grapevine.torch.attached(vine, self.optimizer):
+            for _ in range(3):
+                self.backward(self.model)
+                self.assertEqual(vine._handed_over, set())
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1e-3)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            self.assertEqual(vine.steps, 3)
+
+    def test_a_gradient_that_changes_after_it_was_handed_over_is_refused(self):
+        changes = (
+            lambda: torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1e-3),
+            lambda: setattr(self.model[0].weight, "grad", torch.ones(8, 6)),
+            lambda: self.backward(self.model),
+        )
+        for change in changes:
+            self.setUp()
+            with self.join() as vine, grapevine.torch.attached(vine, self.optimizer):
+                self.backward(self.model)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+                self.backward(self.model)
+                self.assertEqual(vine._handed_over, set(vine._model.names.values()))
+                with self.assertRaisesRegex(RuntimeError, "changed after it was handed over"):
+                    change()
+                    self.optimizer.step()
+
+
 class OverlapTest(FolderTest):
-    def swarm(self, steps, *words, peers=PEERS, mode="allreduce"):
-        config = TOGETHER.format(mode=mode, steps=steps, peers=peers)
-        return Peers(self, peers, config, PEER, *words)
+    def swarm(self, steps, *words, peers=PEERS):
+        return Peers(self, peers, TOGETHER.format(steps=steps, peers=peers), PEER, *words)
 
     def ended(self, swarm, number):
         code, out, err = swarm.end(number)
@@ -67,52 +169,30 @@ class OverlapTest(FolderTest):
         for name, value in plain.state_dict().items():
             # Sums in another order: some units of the last place a step.
             torch.testing.assert_close(torch.tensor(ended[0][0][name]), value, rtol=1e-4, atol=1e-5)
-        return min(given for _, given in ended)
+        self.assertGreater(min(given for _, given in ended), steps)
 
     def test_lockstep_equals_one_process_with_all_batches(self):
-        for model, optimizer, how, passes in (
-            ("mlp", "adam", "ddp", 1),
-            ("mlp", "momentum", "attached", 1),
-            ("tied", "adamw", "ddp", 2),
-            ("tied", "adamw", "attached", 3),
+        # With branches, a parameter that only another peer has used gets that one's gradient.
+        for words in (
+            ("branches", "momentum", "ddp"),
+            ("branches", "momentum", "attached"),
+            ("tied", "adamw", "ddp", "--passes", "2"),
+            ("tied", "adamw", "attached", "--passes", "2"),
         ):
-            with self.subTest(model=model, how=how, passes=passes):
+            with self.subTest(words):
                 self.setUp()
-                given = self.check_as_alone(20, model, optimizer, how, "--passes", str(passes))
-                self.assertGreater(given, 40)
-
-    def test_a_parameter_that_only_other_peers_have_used_gets_their_mean(self):
-        for how in ("ddp", "attached"):
-            with self.subTest(how):
-                self.setUp()
-                self.check_as_alone(20, "branches", "momentum", how)
+                self.check_as_alone(20, *words)
 
     def test_kill_9_within_backward(self):
-        for how in ("ddp", "attached"):
-            with self.subTest(how):
-                self.setUp()
-                swarm = self.swarm(40, "batch_norm", "adam", how, peers=3)
-                swarm.start(0)
-                swarm.start(1)
-                swarm.start(2, "--kill-at", "10")
-                models = [self.ended(swarm, number)[0] for number in (0, 1)]
-                for model in models:
-                    model.pop("1.num_batches_tracked")
-                self.assertEqual(models[0], models[1])
-
-    def test_in_gossip_nothing_is_handed_over(self):
-        swarm = self.swarm(20, "mlp", "sgd", "ddp", mode="gossip")
-        swarm.start_all()
-        for number in range(PEERS):
-            self.assertEqual(self.ended(swarm, number)[1], 0)
-
-    def test_a_gradient_that_is_changed_after_it_was_handed_over_is_refused(self):
-        words = ("mlp", "sgd", "attached", "--clip-at", "10")
-        swarm = self.swarm(40, *words, peers=1)
+        swarm = self.swarm(40, "batch_norm", "adam", "ddp", peers=3)
         swarm.start(0)
-        code, _, err = swarm.end(0)
-        self.assertEqual(code, 1)
-        self.assertRegex(err, "'0.weight': its gradient has changed after it was handed over")
+        swarm.start(1)
+        swarm.start(2, "--kill-at", "10")
+        models = [self.ended(swarm, number)[0] for number in (0, 1)]
+        for model in models:
+            # Also forward passes count whose gradients were given up.
+            model.pop("1.num_batches_tracked")
+        self.assertEqual(models[0], models[1])
 
 
 if __name__ == "__main__":

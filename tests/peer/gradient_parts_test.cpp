@@ -51,9 +51,9 @@ TEST_CASE("parts of a gradient that overlap are refused and copied nowhere", "[u
   parts.take(part(3, 6));
   parts.take(part(8, 10));
   const std::vector<float> before = out;
-  const auto [begin, end] = GENERATE(std::pair{3, 6}, std::pair{2, 4}, std::pair{5, 7},
-                                     std::pair{4, 5}, std::pair{2, 7}, std::pair{7, 9},
-                                     std::pair{9, 11}, std::pair{6, 6}, std::pair{7, 6});
+  const auto [begin, end] =
+      GENERATE(std::pair{3, 6}, std::pair{2, 4}, std::pair{5, 7}, std::pair{4, 5}, std::pair{2, 7},
+               std::pair{7, 9}, std::pair{9, 11}, std::pair{6, 6}, std::pair{7, 6});
   CHECK_THROWS_AS(parts.take(part(static_cast<std::size_t>(begin), static_cast<std::size_t>(end))),
                   std::logic_error);
   CHECK(out == before);
