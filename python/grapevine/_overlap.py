@@ -146,8 +146,9 @@ class Overlap:
         self._seen[name] = (gradient, gradient._version)
         self._next.pop(name, None)
         is_complete = self._is_on and self._count[name] == self._most.get(name)
+        is_dense = not gradient.is_sparse and gradient.is_contiguous()
         # The end of the sum takes the others, or says why not.
-        if is_complete and not gradient.is_sparse and gradient.is_contiguous():
+        if is_complete and is_dense and gradient.device.type == "cpu":
             self._next[name] = gradient
             self._bytes += gradient.numel() * gradient.element_size()
         if self._bytes >= _PART_BYTES:

@@ -279,6 +279,8 @@ class Vine(Peer):
         result = c.library().gv_reduce_end(
             self._handle, samples, float(loss), ctypes.byref(self._info)
         )
+        # If it is refused the parts are still in use, and can be completed.
+        self._is_pending = result != c.WRONG_ARGUMENT
         return self._reduced(result)
 
     def _reduced(self, result: int) -> Reduced:
@@ -362,6 +364,7 @@ class Vine(Peer):
         """Waits for the end of a call that Ctrl-C has interrupted."""
         if self._is_pending and not self._is_over:
             self._wait(c.PENDING)
+            self._parts, self._handed_over = [], set()
             self._model.take()
 
     def _wait(self, result: int) -> bool:
