@@ -66,7 +66,9 @@ def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
             "the step's gradient has been summed: call vine.reduce() after backward, and put all "
             "backward passes of a step but the last under ddp.no_sync()"
         )
-    buckets = vine._model.buckets
+    buckets = getattr(vine._model, "buckets", None)
+    if buckets is None:
+        raise ValueError("comm_hook: join() was given arrays; give it the module")
     future = buckets.add(bucket)
     if vine.needs_gradient:
         vine.reduce_begin(dict(zip(_names(vine, bucket.parameters()), bucket.gradients())))

@@ -282,8 +282,9 @@ def attached(
     only in some steps, or that drops gradients without a step, sets it to False.
     """
     own_step = optimizer.step
-    # Gradients on a GPU are summed after backward.
-    watch = Overlap(vine) if overlap and not vine._model.is_staged else None
+    # Plain tensors have no parameters to watch, and gradients on a GPU are summed after backward.
+    is_watched = overlap and isinstance(vine._model, ModuleModel) and not vine._model.is_staged
+    watch = Overlap(vine) if is_watched else None
 
     def step(_: torch.optim.Optimizer, *arguments: Any, **named: Any) -> Any:
         if arguments or named:
