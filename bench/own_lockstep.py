@@ -68,9 +68,7 @@ def train(contender, name, steps, rank, ranks, meeting):
         import grapevine
         import grapevine.torch
 
-        vine = grapevine.join(
-            None, model, optimizer, run__mode="allreduce", run__steps=steps + WARM_UP, run__linger_s=0.0
-        )
+        vine = grapevine.join(None, model, optimizer)
     if contender == "ddp":
         trained = distributed(model, rank, ranks, meeting)
     if contender == "hook":
@@ -113,7 +111,10 @@ def rate(arguments, contender, name, steps, folder):
         ]
         outputs = [process.communicate()[0] for process in processes]
     else:
-        launch = [arguments.grapevine, "launch", "-n", str(arguments.peers), "--folder", folder / "run"]
+        config = folder / "run.toml"
+        config.write_text(f'[run]\nmode = "allreduce"\nsteps = {steps + WARM_UP}\nlinger_s = 0.0\n')
+        launch = [arguments.grapevine, "launch", "-n", str(arguments.peers), config]
+        launch += ["--folder", folder / "run"]
         subprocess.run([*launch, "--", *words], env=environment, stdout=subprocess.DEVNULL, check=True)
         logs = [folder / "run" / f"peer-{n}" / "output.log" for n in range(arguments.peers)]
         outputs = [log.read_text() for log in logs]
