@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 
 namespace gv {
@@ -132,6 +134,19 @@ bool has_first(OptimizerKind kind) {
 bool has_second(OptimizerKind kind) {
   return kind == OptimizerKind::adagrad || kind == OptimizerKind::rmsprop || has_moments(kind);
 }
+
+/// The largest ratio of a first moment and the square root of the second, by the inequality of
+/// Cauchy and Schwarz for the two weighted sums over past gradients; infinite if there is none.
+double moments_ratio(const OptimizerSpec& spec) {
+  const double squared = spec.beta1 * spec.beta1 / spec.beta2;
+  if (!(squared < 1) || spec.beta2 >= 1) return std::numeric_limits<double>::infinity();
+  return (1 - spec.beta1) / std::sqrt((1 - spec.beta2) * (1 - squared));
+}
+
+/// Room for rounding, and for an optimiser whose settings were others before a resumption.
+constexpr double ratio_slack = 10;
+/// The squares of smaller gradients round to 0.
+constexpr double smallest_moment = 1e-12;
 
 }  // namespace
 
@@ -289,6 +304,23 @@ void Optimizer::adopt_state(std::span<const float> state, std::uint64_t updates)
   std::ranges::copy(state.first(first_.size()), first_.begin());
   std::ranges::copy(state.subspan(first_.size()), second_.begin());
   updates_ = updates;
+}
+
+bool Optimizer::is_possible(std::span<const float> state) const {
+  check(state.size() == state_size(), "the optimiser's state has one size");
+  const auto first = state.first(first_.size());
+  const auto second = state.subspan(first_.size());
+  if (std::ranges::any_of(second, [](float square) { return square < 0; })) return false;
+  if (second.empty()) {
+    const double fastest = ratio_slack * largest_gradient / std::max(0.0, 1 - spec_.momentum);
+    return largest_magnitude(first) <= fastest;
+  }
+  const double ratio = ratio_slack * moments_ratio(spec_);
+  for (Size i = 0; i < first.size(); ++i) {
+    const double most = ratio * std::sqrt(static_cast<double>(second[i])) + smallest_moment;
+    if (std::abs(static_cast<double>(first[i])) > most) return false;
+  }
+  return true;
 }
 
 void Optimizer::reset() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
@@ -16,6 +17,9 @@
 
 namespace gv {
 namespace {
+
+/// Parameters may grow by this factor from the seed's largest one, or from 1.
+constexpr float growth_max = 1000;
 
 std::size_t outputs_of(const ModelSpec& spec) {
   return spec.layers.empty() ? 0 : spec.layers.back().units;
@@ -53,6 +57,7 @@ class Trainer final : public Learner, public Tunable {
               model_.outputs() == outputs_of(spec_.model) * shard_->predictions,
           "the last layer gives the outputs");
     model_.initialise(parameters_, Rng(spec_.seed).fork("model"));
+    bound_ = growth_max * std::max(1.0F, largest_magnitude(parameters_));
   }
 
   /// From now on run_steps() without `direct` makes its steps in `spec.threads` parallel workers,
@@ -108,10 +113,11 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void update(std::span<const float> mean, std::size_t samples) override {
-    whole_batch_ = samples > 0 ? samples : spec_.batch;
-    optimizer_.step(parameters_, mean, learning_rate());
-    move_to(step_ + 1, sampler_.after(position_, drawn_));
+    const float before = largest_magnitude(parameters_);
+    step_by(mean, samples);
+    hold(before);
   }
+  std::uint64_t held() const override { return held_; }
 
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override {
     check(out.size() == parameters_.size(), "a change has the layout's size");
@@ -130,7 +136,9 @@ class Trainer final : public Learner, public Tunable {
 
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
+    const float before = largest_magnitude(parameters_);
     std::ranges::copy(parameters, parameters_.begin());
+    hold(before);
     if (position_after_) std::swap(optimizer_, optimizer_after_);
     move_to(step_ + steps, position_after_.value_or(position_));
   }
@@ -162,6 +170,9 @@ class Trainer final : public Learner, public Tunable {
 
   std::size_t optimizer_size() const override { return optimizer_.state_size(); }
   void copy_optimizer(std::span<float> out) const override { optimizer_.copy_state(out); }
+  bool is_possible(std::span<const float> state) const override {
+    return optimizer_.is_possible(state);
+  }
   std::uint64_t updates() const override { return optimizer_.updates(); }
 
   OptimizerState optimizer_state() const override {
@@ -241,13 +252,29 @@ class Trainer final : public Learner, public Tunable {
     return std::min(all, progress_ * all + since);
   }
 
+  void step_by(std::span<const float> gradient, std::size_t samples) {
+    whole_batch_ = samples > 0 ? samples : spec_.batch;
+    optimizer_.step(parameters_, gradient, learning_rate());
+    move_to(step_ + 1, sampler_.after(position_, drawn_));
+  }
+
+  /// A mean may contain what hostile peers have made up. They must not make the model so large that
+  /// no gradient is finite any more. `before`: the largest parameter before the update, for a model
+  /// that began otherwise than by the seed.
+  void hold(float before) {
+    const float bound = std::max(bound_, before);
+    if (largest_magnitude(parameters_) <= bound) return;
+    for (float& value : parameters_) value = std::clamp(value, -bound, bound);
+    ++held_;
+  }
+
   Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
     Score total;
     gradient_.resize(parameters_.size());
     for (std::uint64_t i = 0; i < count; ++i) {
       const Score score = gradient(samples, gradient_, {}, {});
       if (direct) direct(gradient_);
-      update(gradient_, 0);
+      step_by(gradient_, 0);
       total += score;
     }
     return total;
@@ -283,6 +310,8 @@ class Trainer final : public Learner, public Tunable {
   Optimizer optimizer_after_;
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;
+  float bound_ = 0;  ///< Means make no parameter larger than this.
+  std::uint64_t held_ = 0;
   std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;
   std::optional<Hogwild> hogwild_;  ///< Set if several threads make the steps of run_steps().

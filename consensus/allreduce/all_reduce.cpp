@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -38,32 +39,53 @@ GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t
 /// Results of at least this many bytes do not stay in a processor's cache until they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// Copies, reading each value once. True if all are finite.
-bool copy_finite(float* to, std::span<const float> from) {
+/// A peer is unsound if it makes a sum this many times too large. A sound one makes it at most twice
+/// as large, when it adds its input to a sum that a hostile peer has brought to the limit.
+constexpr float excess = 4;
+
+/// True if all values are finite and none is larger than `most`.
+bool is_within(std::span<const float> values, float most) {
+  return largest_magnitude(values) <= most;
+}
+
+/// Copies, reading each value once. Returns is_within() of the copies.
+bool copy_within(float* to, std::span<const float> from, float most) {
   std::ranges::copy(from, to);
-  return is_finite({to, from.size()});
+  return is_within({to, from.size()}, most);
+}
+
+/// Brings values back to the limit that are beyond it. False if one is not finite, or so large that
+/// no sound peer can have sent it.
+bool bring_within(std::span<float> values, float limit, float most) {
+  const float largest = largest_magnitude(values);
+  if (!(largest <= most)) return false;
+  if (largest <= limit) return true;
+  for (float& value : values) value = std::clamp(value, -limit, limit);
+  return true;
 }
 
 /// The same, but writes past the cache, which would otherwise first fetch the memory that is
 /// overwritten. Measured with the source in the cache: twice as fast.
-bool copy_finite_past_cache(float* to, std::span<const float> from) {
+bool copy_within_past_cache(float* to, std::span<const float> from, float most) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
   std::size_t i = std::min(from.size(), (4 - misplaced) % 4);
-  bool finite = copy_finite(to, from.first(i));
-  const __m128i exponent = _mm_set1_epi32(0x7f800000);
+  bool within = copy_within(to, from.first(i), most);
+  // Without the sign bit, floats and their bits have the same order; infinity and NaN come last.
+  const __m128i magnitude = _mm_set1_epi32(0x7fffffff);
+  const __m128i largest = _mm_castps_si128(_mm_set1_ps(most));
   __m128i bad = _mm_setzero_si128();
   for (; i + 4 <= from.size(); i += 4) {
     const __m128 values = _mm_loadu_ps(from.data() + i);
-    const __m128i of_values = _mm_and_si128(_mm_castps_si128(values), exponent);
-    bad = _mm_or_si128(bad, _mm_cmpeq_epi32(of_values, exponent));
+    const __m128i of_values = _mm_and_si128(_mm_castps_si128(values), magnitude);
+    bad = _mm_or_si128(bad, _mm_cmpgt_epi32(of_values, largest));
     _mm_stream_ps(to + i, values);
   }
   _mm_sfence();
-  finite &= _mm_movemask_epi8(bad) == 0;
-  return copy_finite(to + i, from.subspan(i)) && finite;
+  within &= _mm_movemask_epi8(bad) == 0;
+  return copy_within(to + i, from.subspan(i), most) && within;
 #else
-  return copy_finite(to, from);
+  return copy_within(to, from, most);
 #endif
 }
 
@@ -408,32 +430,42 @@ bool AllReduce::involves(PeerId peer) const {
   });
 }
 
+/// The largest value of the sums that a step leaves: those of all inputs, or their means.
+float AllReduce::largest_sum(const Step& step) const {
+  const bool is_whole = step.what.completes || step.what.kind == ReduceStep::Kind::copy;
+  return is_whole ? options_.largest : options_.largest / options_.scale;
+}
+
 /// Merges the next received elements of a step into the result. Each is read only once, because its
-/// sender may change shared memory at any time. So the check for finite values looks at the result.
+/// sender may change shared memory at any time. So the check of values looks at the result. A sum
+/// that is passed on is brought back to the limit, so that the next peer finds us sound whatever
+/// has come in; one that all must have in the same bits is left as it is.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
-  const std::span<const float> result(to, values.size());
-  bool finite = true;
+  const std::span<float> result(to, values.size());
+  const float limit = largest_sum(step);
+  const float most = std::min(excess * limit, std::numeric_limits<float>::max());
+  bool sound = true;
   if (step.what.kind == ReduceStep::Kind::copy) {
     if (values.data() == to) {
-      finite = is_finite(result);  // The block was read directly into its place.
+      sound = is_within(result, most);  // The block was read directly into its place.
     } else if (elements() * sizeof(float) < too_long_for_cache) {
-      finite = copy_finite(to, values);
+      sound = copy_within(to, values, most);
     } else {
-      finite = copy_finite_past_cache(to, values);
+      sound = copy_within_past_cache(to, values, most);
     }
   } else if (step.first_touch) {
     bring_in(step.at, end, values.data(), scale);
-    finite = is_finite(result);
+    sound = bring_within(result, limit, most);
   } else {
     const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
     add(to, values.data(), plain, 1, scale);
     add(to + plain, values.data() + plain, values.size() - plain, 1, 1);
-    finite = is_finite(result);
+    sound = bring_within(result, limit, most);
   }
-  if (finite || step.is_gathered) {
+  if (sound || step.is_gathered) {
     step.at = end;
   } else {
     unsound_from_ = options_.order[step.what.peer];

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,6 +45,10 @@ struct AllReduceShape {
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
   /// From this element on, weights and the scale are 1 and values travel uncoded.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
+  /// No value of an input is larger than this. What makes a sum larger than the inputs together can
+  /// be is brought back to that, and a peer that sends much more is unsound. Must be above all
+  /// values behind `unweighted_from`.
+  float largest = std::numeric_limits<float>::max();
   /// Must be plain except for the ring, where pieces are passed on whole. Each peer encodes its
   /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.
   WireFormat wire;
@@ -75,8 +80,9 @@ class AllReduce {
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
-  /// The first peer whose values make our result not finite. From then on nothing is sent or
-  /// received, so that a sum which is not finite gets no further than the first sound peer.
+  /// The first peer whose values make our result not finite, or far larger than a sum can be. From
+  /// then on nothing is sent or received, so that such a sum gets no further than the first sound
+  /// peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.
@@ -139,6 +145,7 @@ class AllReduce {
   bool is_final(const Step& step) const;
   void take_early(std::size_t bucket, std::size_t step);
   void merge(Step& step, std::span<const float> values);
+  float largest_sum(const Step& step) const;
   std::size_t elements() const;
   void bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
   bool sends_input(const Step& step) const;

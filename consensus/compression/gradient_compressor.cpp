@@ -1,12 +1,32 @@
 // The behaviour that all gradient compressors share.
 #include "consensus/compression/gradient_compressor.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/magnitude.hpp"
+
 namespace gv {
 
 bool GradientCompressor::encode(const CompressionPlan& plan, std::span<float> gradient,
                                 std::span<float> out, Rng draws) {
   if (std::exchange(local_, plan.sum.local) != plan.sum.local) clear();
-  return write(plan, gradient, out, draws);
+  bound_gradient(gradient);
+  if (!write(plan, gradient, out, draws)) return false;
+  // What is gathered may be any bits, and peers take it as it is.
+  const std::size_t gathered = plan.parts.empty() ? 0 : plan.parts.back().end;
+  if (!plan.in_place) bound_gradient(out.subspan(gathered));
+  return true;
+}
+
+void bound_gradient(std::span<float> values) {
+  const float largest = largest_magnitude(values);
+  if (largest <= largest_gradient) return;
+  for (float& value : values) {
+    if (!std::isfinite(value)) continue;
+    value = std::clamp(value, -largest_gradient, largest_gradient);
+  }
 }
 
 }  // namespace gv

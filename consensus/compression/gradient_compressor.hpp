@@ -69,13 +69,14 @@ class GradientCompressor {
   /// replaces `gradient`, and `out` is not used. Otherwise the result is written to `out`, which
   /// has the plan's size, and `gradient` is then unspecified. If the plan is piecewise, `gradient`
   /// may be only a part. A gradient may be encoded again before its sum has arrived, as if it had
-  /// never been encoded. Returns false if a value is not finite, or not finite in its codec.
+  /// never been encoded. Values beyond `largest_gradient` are brought back to it. Returns false
+  /// if a value is not finite, or not finite in its codec.
   bool encode(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
               Rng draws);
 
-  /// The mean gradient that a sum stands for; valid until the next call. The sum may be longer than
-  /// planned. This confirms the newest encode() of that plan: what was not sent is now kept for
-  /// good.
+  /// The mean gradient that a sum stands for; valid until the next call. It may have any values,
+  /// because parts of it may be gathered from hostile peers. The sum may be longer than planned.
+  /// This confirms the newest encode() of that plan: what was not sent is now kept for good.
   virtual std::span<const float> decode(const CompressionPlan& plan,
                                         std::span<const float> sum) = 0;
 
@@ -96,5 +97,8 @@ class GradientCompressor {
   /// True if kept values come from local steps, whose units differ from those of gradients.
   bool local_ = false;
 };
+
+/// Brings values beyond `largest_gradient` back to it. Leaves those that are not finite.
+void bound_gradient(std::span<float> values);
 
 }  // namespace gv

@@ -201,6 +201,9 @@ struct ModelsDiffer {
 struct SumRefused {
   std::string why;
 };
+struct ModelHeld {
+  std::uint64_t step = 0;
+};
 struct ArraysDiffer {
   PeerId peer{};
   std::uint64_t call = 0;    ///< From 1.
@@ -321,7 +324,8 @@ using FactVariant = std::variant<
     FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
     TrainingBegan, BudgetDone, TargetMeasured, TargetReached, FinaleBegan, FinaleMissed, FinaleDone,
     CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan, GenerationEnded,
-    CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, ArraysDiffer, GradientNotFinite,
+    CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, ModelHeld, ArraysDiffer,
+    GradientNotFinite,
     AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost,
     LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable,
     KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined, EventsLost,

@@ -59,8 +59,8 @@ std::string_view to_string(Reason reason) {
       return "peer gone";
     case Reason::unreachable:
       return "unreachable";
-    case Reason::leaving:
-      return "leaving";
+    case Reason::impossible:
+      return "impossible";
     case Reason::resting:
       return "resting";
     case Reason::forged:

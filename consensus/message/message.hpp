@@ -42,7 +42,7 @@ enum class Reason : std::uint8_t {
   timed_out,         ///< No progress before the deadline.
   peer_gone,         ///< The partner died or left meanwhile.
   unreachable,       ///< No way to open a bulk lane between the two.
-  leaving,           ///< Shutting down.
+  impossible,        ///< A state of an optimiser that no optimiser makes.
   resting,           ///< Exchanges with this peer take long, and it has had its share of our time.
   forged,            ///< A statement in a peer's name lacks its signature.
   doubtful,          ///< A model far from those of other peers.

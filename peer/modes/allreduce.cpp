@@ -266,7 +266,8 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
 void AllReduceMode::finish_operations(Time now, Effects& out) {
   if (const auto sender = operation_.unsound_from()) {
     out.tell(
-        SumRefused{.why = fmt::format("{} sent values that are not finite", to_string(*sender))});
+        SumRefused{.why = fmt::format("{} sent values that are not finite or far too large",
+                                      to_string(*sender))});
     if (generations_.refuse(now, *sender, not_finite, out)) disturb(now, {*sender}, out);
     return;
   }
@@ -418,6 +419,11 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     operation_.forget_gradient();
     follow_budget(now);
     return disturb(now, {*source}, out);
+  }
+  if (first_of<task::ApplyUpdate>(done.job.tasks) != nullptr) {
+    const bool was_held =
+        std::exchange(is_held_, first_of<result::ModelHeld>(done.results) != nullptr);
+    if (is_held_ && !was_held) out.tell(ModelHeld{.step = done.step});
   }
   if (gradient != nullptr && !gradient->is_sound) {
     // It would destroy every peer's model. The others go on without us.

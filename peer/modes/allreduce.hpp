@@ -142,6 +142,7 @@ class AllReduceMode final : public Mode {
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;
+  bool is_held_ = false;      ///< The newest update has left parameters at their bound.
   Time settled_at_{};         ///< All peers have the previous sum by then.
   bool on_one_host_ = false;  ///< All peers of the generation are on this host.
   LinkSurvey survey_;

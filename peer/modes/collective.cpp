@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
@@ -44,6 +45,8 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
   shape_.segment = options_.segment_elements;
   shape_.wire = compressor_->wire();
+  // Programs average any finite arrays.
+  if (!options_.averages_arrays) shape_.largest = largest_gradient;
 }
 
 /// Cuts the values that travel into buckets.

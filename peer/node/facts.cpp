@@ -121,7 +121,7 @@ FactText text(const ExchangeCommitted& f) {
 FactText text(const ModelRefused& f) {
   return {.info = {"model_refused", "the model of {peer} is refused: {reason}",
                    "Its values are not finite, far larger than ours, or far from the models of "
-                   "other peers.",
+                   "other peers, or no optimiser can have made its state.",
                    "Look at the training of that peer; its learning rate may be too high."},
           .numbers = numbers("norm", f.norm)};
 }
@@ -284,8 +284,19 @@ FactText text(const SumRefused&) {
   return {
       .info = {
           "sum_refused", "a sum is refused: {detail}",
-          "Some contribution is missing from it, in it twice, or not finite. The step is repeated.",
+          "Some contribution is missing from it, in it twice, not finite or far too large. The step "
+          "is repeated.",
           ""}};
+}
+FactText text(const ModelHeld& f) {
+  return {.info = {"model_held",
+                   "step {step}: parameters would be absurdly large and are held at a bound",
+                   "It is a thousand times the largest parameter of the first model, or 1000. "
+                   "Training diverges, or a hostile peer makes up gradients. It is told once until "
+                   "a step keeps below the bound.",
+                   "Lower train.learning_rate. If the run was sound before, look for the peer that "
+                   "joined last, and take its key off the allow-list."},
+          .numbers = numbers("step", f.step)};
 }
 FactText text(const ArraysDiffer& f) {
   return {.info = {"arrays_differ", "{peer} has given {detail}; so this peer leaves",

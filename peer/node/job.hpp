@@ -88,7 +88,8 @@ struct LoadState {
   bool own_optimizer = false;
   bool model_only = false;  ///< The values are parameters only; keep the rest of our state.
   /// If not 0, a replica that has made steps refuses parameters whose norm is above this many times
-  /// the larger of its own norm and 1. Then neither this task nor a later one of the job is done.
+  /// the larger of its own norm and 1. Any replica refuses a state of the optimiser that none can
+  /// have made. Then neither this task nor a later one of the job is done.
   double norm_cap = 0;
 };
 
@@ -277,8 +278,12 @@ struct Fingerprint {
 
 /// Of a LoadState that was refused. The job comes back without that task and the later ones.
 struct StateRefused {
+  Reason why = Reason::none;
   double norm = 0;  ///< Of its parameters.
 };
+
+/// Of an ApplyUpdate that would have made parameters absurdly large (Learner::held).
+struct ModelHeld {};
 
 /// Of ComputeGradient.
 struct Gradient {
@@ -358,8 +363,9 @@ struct Job {
 /// A job that is done.
 struct JobDone {
   using Result =
-      std::variant<result::Fingerprint, result::StateRefused, result::Gradient, result::Validation,
-                   result::Measured, result::Mixing, result::StagePart, result::Saved>;
+      std::variant<result::Fingerprint, result::StateRefused, result::ModelHeld, result::Gradient,
+                   result::Validation, result::Measured, result::Mixing, result::StagePart,
+                   result::Saved>;
 
   /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;

@@ -75,10 +75,10 @@ constexpr std::array reason_texts{
                "lane or is given up, and both peers go on with others.",
                "Give one of the two an address that the other can reach (--listen, --advertise), "
                "and open its two ports in the firewall."},
-    ReasonInfo{Reason::leaving, "leaving", "the peer is shutting down",
-               "The one that asked goes on with others. Peers of this version say farewell "
-               "instead, so this reason comes from none of them.",
-               ""},
+    ReasonInfo{Reason::impossible, "impossible", "no optimiser can have made the state",
+               "For example, it holds squares below zero. It is thrown away, and another peer is "
+               "asked for its state.",
+               "Take the key of that peer off the allow-list if you do not trust its machine."},
     ReasonInfo{Reason::resting, "resting", "exchanges with that peer take too long",
                "They took four times as long as with others, or came to nothing. The peer that "
                "refuses meets it more rarely, for at most 45 s at a time, so that a slow link "

@@ -2,6 +2,7 @@
 #include "peer/node/whole_replica.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -52,6 +53,18 @@ Named take(std::string_view prefix, OptimizerState& state) {
   }
   std::ranges::reverse(taken);
   return taken;
+}
+
+/// The mean gradient without what is too large or no number, as parts that are gathered may have.
+/// Writes it to `corrected` only if there is such a value.
+std::span<const float> bounded(std::span<const float> mean, std::vector<float>& corrected) {
+  if (largest_magnitude(mean) <= largest_gradient) return mean;
+  corrected.assign(mean.begin(), mean.end());
+  for (float& value : corrected) {
+    if (!std::isfinite(value)) value = 0;
+  }
+  bound_gradient(corrected);
+  return corrected;
 }
 
 /// Measures the model of a member of a population on the validation data.
@@ -214,7 +227,8 @@ std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   return length;
 }
 
-/// Takes over the whole replica in a population, and the model alone otherwise.
+/// Takes over the whole replica in a population, and otherwise, or if the optimiser's state cannot
+/// be right, the model alone.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
   const auto parameters = values.first(learner_->layout().size());
@@ -224,23 +238,38 @@ void WholeReplica::adopt(const DownloadedModel& fetched) {
     learner_->adopt(parameters, fetched.step);
     return;
   }
-  learner_->adopt_state(parameters, values.subspan(parameters.size(), learner_->optimizer_size()),
-                        fetched.step, tail->updates);
+  const auto optimizer = values.subspan(parameters.size(), learner_->optimizer_size());
+  if (!learner_->is_possible(optimizer)) {
+    learner_->adopt(parameters, fetched.step);
+    return;
+  }
+  learner_->adopt_state(parameters, optimizer, fetched.step, tail->updates);
   tunable->set_hyperparameters(tail->hyperparameters);
 }
 
-/// Takes a state that is too long out of the job, with all that was to be done after it.
+/// Why a state of another peer is refused; none if it is loaded. `norm`: of its parameters.
+Reason WholeReplica::problem_with(const task::LoadState& load, double norm) const {
+  const bool has_model = load.norm_cap > 0 && learner_->step() > 0;
+  const double longest = load.norm_cap * std::max(norm_of(learner_->parameters()), 1.0);
+  if (has_model && !(norm <= longest)) return Reason::norm_exceeded;
+  if (load.model_only) return Reason::none;
+  const auto optimizer = std::span<const float>(*load.values)
+                             .subspan(learner_->layout().size(), learner_->optimizer_size());
+  return learner_->is_possible(optimizer) ? Reason::none : Reason::impossible;
+}
+
+/// Takes a state that cannot be right out of the job, with all that was to be done after it.
 void WholeReplica::refuse_state(JobDone& done) const {
   std::vector<Job::Task>& tasks = done.job.tasks;
   for (auto at = tasks.begin(); at != tasks.end(); ++at) {
     const auto* load = std::get_if<task::LoadState>(&*at);
     if (load == nullptr) continue;
-    if (load->norm_cap == 0 || learner_->step() == 0) return;
-    const auto parameters = std::span<const float>(*load->values).first(learner_->layout().size());
-    const double norm = norm_of(parameters);
-    if (norm <= load->norm_cap * std::max(norm_of(learner_->parameters()), 1.0)) return;
+    const double norm =
+        norm_of(std::span<const float>(*load->values).first(learner_->layout().size()));
+    const Reason why = problem_with(*load, norm);
+    if (why == Reason::none) return;
     tasks.erase(at, tasks.end());
-    done.results.emplace_back(result::StateRefused{norm});
+    done.results.emplace_back(result::StateRefused{why, norm});
     return;
   }
 }
@@ -282,7 +311,9 @@ void WholeReplica::update(const task::ApplyUpdate& update) {
     return;
   }
   const std::size_t size = learner_->layout().size();
-  const auto mean = compressor_->decode(update.plan, *update.values).first(size);
+  std::vector<float> corrected;
+  const auto decoded = compressor_->decode(update.plan, *update.values).first(size);
+  const auto mean = update.plan.in_place ? decoded : bounded(decoded, corrected);
   if (update.becomes_model_at) {
     learner_->adopt_model(mean, *update.becomes_model_at);
   } else if (update.local_steps == 0) {
@@ -363,7 +394,11 @@ JobDone WholeReplica::run(Job job) {
         load_state(task);
         begin = learner_->step();
       },
-      [&](const task::ApplyUpdate& task) { update(task); },
+      [&](const task::ApplyUpdate& task) {
+        const std::uint64_t before = learner_->held();
+        update(task);
+        if (learner_->held() > before) done.results.emplace_back(result::ModelHeld{});
+      },
       [&](const task::TakeFingerprint&) {
         done.results.emplace_back(result::Fingerprint{fingerprint(learner_->parameters())});
       },

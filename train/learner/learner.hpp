@@ -115,6 +115,9 @@ class Learner {
   /// (0: as many as in one of its own steps). The samples of the last gradient(), if it came after
   /// the last update, are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
+  /// How many updates and ends of local steps would have made parameters absurdly large, so that
+  /// these were held at a bound. It is the same at all learners that began and learnt alike.
+  virtual std::uint64_t held() const { return 0; }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and
   /// writes the anchor minus the resulting model into all of `out`. Returns the summed score. Like
@@ -149,6 +152,9 @@ class Learner {
   /// fixed order.
   virtual std::size_t optimizer_size() const { return 0; }
   virtual void copy_optimizer(std::span<float> /*out*/) const {}
+  /// True if an optimiser like ours can have made that state. It comes from another peer, and all
+  /// values are finite.
+  virtual bool is_possible(std::span<const float> /*optimizer*/) const { return true; }
   /// Number of updates since the optimiser was last reset.
   virtual std::uint64_t updates() const { return step(); }
 
