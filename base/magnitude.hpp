@@ -5,8 +5,8 @@
 
 namespace gv {
 
-/// No value of a gradient that is sent or applied is larger. No model that learns comes near it, and
-/// what optimisers make of it is finite.
+/// No value of a gradient that is sent or applied is larger. No model that learns comes near it,
+/// and what optimisers make of it is finite.
 inline constexpr float largest_gradient = 0x1p40F;
 
 /// True if no value is NaN or infinite.

@@ -39,8 +39,8 @@ GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t
 /// Results of at least this many bytes do not stay in a processor's cache until they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// A peer is unsound if it makes a sum this many times too large. A sound one makes it at most twice
-/// as large, when it adds its input to a sum that a hostile peer has brought to the limit.
+/// A peer is unsound if it makes a sum this many times too large. A sound one makes it at most
+/// twice as large, when it adds its input to a sum that a hostile peer has brought to the limit.
 constexpr float excess = 4;
 
 /// True if all values are finite and none is larger than `most`.

@@ -325,12 +325,11 @@ using FactVariant = std::variant<
     TrainingBegan, BudgetDone, TargetMeasured, TargetReached, FinaleBegan, FinaleMissed, FinaleDone,
     CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan, GenerationEnded,
     CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, ModelHeld, ArraysDiffer,
-    GradientNotFinite,
-    AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened, LaneClosed, LaneLost,
-    LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed, NotReachable,
-    KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined, EventsLost,
-    AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused, SaveFailed,
-    TrainingFailed, SettingsRevisionNotWritten, SwitchRefused>;
+    GradientNotFinite, AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened,
+    LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed,
+    NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined,
+    EventsLost, AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused,
+    SaveFailed, TrainingFailed, SettingsRevisionNotWritten, SwitchRefused>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct Fact : FactVariant {

@@ -265,9 +265,8 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
 
 void AllReduceMode::finish_operations(Time now, Effects& out) {
   if (const auto sender = operation_.unsound_from()) {
-    out.tell(
-        SumRefused{.why = fmt::format("{} sent values that are not finite or far too large",
-                                      to_string(*sender))});
+    out.tell(SumRefused{.why = fmt::format("{} sent values that are not finite or far too large",
+                                           to_string(*sender))});
     if (generations_.refuse(now, *sender, not_finite, out)) disturb(now, {*sender}, out);
     return;
   }

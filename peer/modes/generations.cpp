@@ -145,8 +145,7 @@ std::optional<PeerId> Generations::reject_state(Time now, const JobDone& done, E
   if (refused == nullptr || !replaced_) return std::nullopt;
   const Replaced replaced = *std::exchange(replaced_, std::nullopt);
   agreement_.set_version(replaced.version);
-  out.tell(
-      ModelRefused{.peer = replaced.source, .reason = refused->why, .norm = refused->norm});
+  out.tell(ModelRefused{.peer = replaced.source, .reason = refused->why, .norm = refused->norm});
   static_cast<void>(refuse(now, replaced.source,
                            refused->why == Reason::norm_exceeded
                                ? "its model is far longer than ours"

@@ -17,7 +17,8 @@
 
 namespace gv {
 
-/// The reason for refusing a peer that sent values which are not finite, or far too large for a sum.
+/// The reason for refusing a peer that sent values which are not finite, or far too large for a
+/// sum.
 inline constexpr const char* not_finite = "it sent values that are not finite or far too large";
 
 /// A peer's side of generations. A ballot says which peers take part and where they go on from; a

@@ -281,12 +281,11 @@ FactText text(const ModelsDiffer& f) {
       .numbers = numbers("step", f.step)};
 }
 FactText text(const SumRefused&) {
-  return {
-      .info = {
-          "sum_refused", "a sum is refused: {detail}",
-          "Some contribution is missing from it, in it twice, not finite or far too large. The step "
-          "is repeated.",
-          ""}};
+  return {.info = {"sum_refused", "a sum is refused: {detail}",
+                   "Some contribution is missing from it, in it twice, not finite or far too "
+                   "large. The step "
+                   "is repeated.",
+                   ""}};
 }
 FactText text(const ModelHeld& f) {
   return {.info = {"model_held",

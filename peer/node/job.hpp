@@ -362,10 +362,9 @@ struct Job {
 
 /// A job that is done.
 struct JobDone {
-  using Result =
-      std::variant<result::Fingerprint, result::StateRefused, result::ModelHeld, result::Gradient,
-                   result::Validation, result::Measured, result::Mixing, result::StagePart,
-                   result::Saved>;
+  using Result = std::variant<result::Fingerprint, result::StateRefused, result::ModelHeld,
+                              result::Gradient, result::Validation, result::Measured,
+                              result::Mixing, result::StagePart, result::Saved>;
 
   /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;

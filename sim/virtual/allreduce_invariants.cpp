@@ -7,12 +7,15 @@
 #include <cmath>
 
 #include "base/fingerprint.hpp"
+#include "base/magnitude.hpp"
 
 namespace gv {
 namespace {
 
 /// Newest gradients kept of each peer. One would do, except when peers were stopped for a while.
 constexpr std::size_t gradients_kept = 16;
+/// Values of a whole sum that come from a hostile peer may be up to four times the limit.
+constexpr float sum_max = 4 * largest_gradient;
 
 }  // namespace
 
@@ -72,8 +75,21 @@ void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const 
   mine.job_version = job.version;
   const auto* update = first_of<task::ApplyUpdate>(job.tasks);
   if (update != nullptr && world.hostile_count() == 0) check_sum(world, peer, *update->values);
+  if (update != nullptr && !world.is_hostile(peer)) check_bound(world, peer, *update);
   const auto* gradient = first_of<task::ComputeGradient>(job.tasks);
   mine.gradient = gradient != nullptr ? gradient->values : nullptr;
+}
+
+/// "sums bounded": however large the values of a hostile peer, no sound one applies a sum that is
+/// far larger than a gradient may be.
+void AllReduceInvariants::check_bound(const Simulator& world, PeerNumber peer,
+                                      const task::ApplyUpdate& update) {
+  if (!update.plan.parts.empty()) return;  // What is gathered is bounded when it is decoded.
+  const auto sum = std::span<const float>(*update.values).first(update.plan.elements);
+  const float largest = largest_magnitude(sum);
+  if (largest <= sum_max) return;
+  fail(world, "sums bounded",
+       fmt::format("peer-{} applies a sum with the value {:g}", peer, largest));
 }
 
 /// "sums whole": the applied sum is the mean of the gradients of all peers in the generation, each

@@ -59,6 +59,7 @@ class AllReduceInvariants : public Checker {
   };
 
   void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
+  void check_bound(const Simulator& world, PeerNumber peer, const task::ApplyUpdate& update);
   void check_sum(const Simulator& world, PeerNumber peer, std::span<const float> sum);
   PeerRecord& record(PeerNumber peer);
   static Sample sample(const Simulator& world, std::span<const float> values);

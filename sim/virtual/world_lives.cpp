@@ -178,12 +178,13 @@ bool Simulator::World::starts_peers(const FaultEvent& fault_event) {
          ((kind == FaultKind::kill || kind == FaultKind::leave) && !fault_event.begins);
 }
 
-/// Bound on the finite values that a saboteur makes up where no guard bounds received values. Sums
+/// Bound on the finite values that a saboteur makes up where nothing bounds received values. Sums
 /// of larger values could overflow, and no peer could tell whose fault that is.
 constexpr float loudest_unguarded = 1e30F;
 
 void Simulator::World::prepare_saboteurs() {
-  const bool guarded = options.node.mode == ModeKind::gossip;
+  const bool guarded =
+      options.node.mode == ModeKind::gossip || options.node.mode == ModeKind::allreduce;
   const float loudest = guarded ? std::numeric_limits<float>::max() : loudest_unguarded;
   for (PeerNumber number = 0; number < options.peers; ++number) {
     if (!options.scenario.saboteurs.contains(number)) continue;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 #include "consensus/allreduce/all_reduce.hpp"
 
@@ -377,6 +378,20 @@ TEST_CASE("no compressor sends a gradient that is not finite", "[unit]") {
       given[at] = bad;
       CHECK(encoded(*compressor, plan, given).empty());
     }
+  }
+}
+
+TEST_CASE("no compressor sends values that are summed and too large for a gradient", "[unit]") {
+  for (const CompressorKind& kind : compressor_kinds()) {
+    INFO(kind.name);
+    const auto compressor = make(kind);
+    const CompressionPlan plan = compressor->plan(sum_of(0));
+    auto given = learn(plan).given;
+    for (float& value : given) value *= 0x1p60F;
+    const std::vector<float> sent = encoded(*compressor, plan, given);
+    REQUIRE_FALSE(sent.empty());
+    const std::size_t gathered = plan.parts.empty() ? 0 : plan.parts.back().end;
+    CHECK(largest_magnitude(std::span(sent).subspan(gathered)) <= largest_gradient);
   }
 }
 

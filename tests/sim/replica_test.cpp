@@ -8,6 +8,7 @@
 #include "peer/node/stage_replica.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/stand_ins.hpp"
+#include "train/built_in_learner.hpp"
 
 namespace gv {
 namespace {
@@ -86,12 +87,47 @@ TEST_CASE("a replica that has made steps refuses a state far longer than its own
     CHECK(done.job.tasks.size() == 1);
     CHECK_FALSE(done.job.saves());
     REQUIRE(done.results.size() == 2);
-    CHECK(first_of<result::StateRefused>(done.results) != nullptr);
+    REQUIRE(first_of<result::StateRefused>(done.results) != nullptr);
+    CHECK(first_of<result::StateRefused>(done.results)->why == Reason::norm_exceeded);
     CHECK(replica->step() == 3);
     CHECK(std::ranges::equal(replica->parameters(), before));
   }
   CHECK(replica->run({.tasks = {load(1)}}).results.empty());
   CHECK(replica->step() == 50);
+}
+
+TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]") {
+  const auto data = std::make_shared<DataSet>();
+  data->shape = {1, 1, 4};
+  data->classes = 2;
+  data->bytes = {1, 2, 3, 4, 5, 6, 7, 8};
+  data->scale = 1;
+  data->labels = {0, 1};
+  const auto learner = [&] {
+    return built_in_learner(
+        {.model = mlp({4}, 2), .optimizer = {.kind = OptimizerKind::adam}, .batch = 2}, data);
+  };
+  WholeReplica giver(learner(), 0);
+  giver.run({.tasks = {task::TakeSteps{3}}});
+  const auto state = std::make_shared<Floats>(giver.state_size());
+  giver.run({.tasks = {task::ExportState{state}}});
+  const auto load = [](std::shared_ptr<const Floats> values) {
+    return task::LoadState{.values = std::move(values), .step = 3};
+  };
+
+  // A new replica does not know how long models are, but what an optimiser makes.
+  WholeReplica newcomer(learner(), 1);
+  const auto negative = std::make_shared<Floats>(*state);
+  negative->back() = -1;
+  const JobDone done = newcomer.run({.tasks = {load(negative), task::TakeSteps{2}}});
+  REQUIRE(first_of<result::StateRefused>(done.results) != nullptr);
+  CHECK(first_of<result::StateRefused>(done.results)->why == Reason::impossible);
+  CHECK(done.job.tasks.empty());
+  CHECK(newcomer.step() == 0);
+
+  CHECK(newcomer.run({.tasks = {load(state)}}).results.empty());
+  CHECK(newcomer.step() == 3);
+  CHECK(std::ranges::equal(newcomer.parameters(), giver.parameters()));
 }
 
 TEST_CASE("a whole replica goes on from its parts like one that never stopped", "[unit]") {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
@@ -394,6 +395,50 @@ TEST_CASE("foreign optimiser state is refused and changes nothing", "[unit]") {
   CHECK_FALSE(adam.restore(longer, 7).empty());
   CHECK(adam.vectors() == before);
   CHECK(adam.updates() == 1);
+}
+
+TEST_CASE("any state that an optimiser makes is possible", "[unit]") {
+  constexpr std::size_t size = 16;
+  for (const Kind kind : kinds) {
+    for (OptimizerSpec spec : {exact_spec(kind), OptimizerSpec{.kind = kind}}) {
+      INFO("kind " << static_cast<int>(kind));
+      Optimizer optimizer(spec, size);
+      std::vector<float> x(size, 1), g(size), state(optimizer.state_size());
+      Rng rng(7);
+      for (int t = 0; t < 400; ++t) {
+        optimizer.copy_state(state);
+        REQUIRE(optimizer.is_possible(state));
+        // Gradients of all sizes, also none at all and the largest for long.
+        const int power = static_cast<int>(rng.below(70)) - 30;
+        const float most = t % 100 < 40 ? largest_gradient : std::ldexp(1.0F, power);
+        for (float& value : g) {
+          value = rng.chance(0.2) ? 0 : most * static_cast<float>(2 * rng.uniform() - 1);
+        }
+        optimizer.step(x, g, 0.001);
+      }
+    }
+  }
+}
+
+TEST_CASE("a state that no optimiser makes is not possible", "[unit]") {
+  const auto holds = [](Kind kind, std::vector<float> state) {
+    return Optimizer({.kind = kind}, 2).is_possible(state);
+  };
+  for (const Kind kind : {Kind::adam, Kind::adamw, Kind::lamb}) {
+    CHECK(holds(kind, {1, -1, 1, 2}));
+    CHECK_FALSE(holds(kind, {0, 0, 1, -1e-6F}));  // A square root of it is no number.
+    CHECK_FALSE(holds(kind, {0, 1, 1, 0}));       // The next step would be 10^8 times too long.
+    CHECK_FALSE(holds(kind, {1e6F, 0, 1, 1}));
+  }
+  for (const Kind kind : {Kind::adagrad, Kind::rmsprop}) {
+    CHECK(holds(kind, {0, 1e20F}));
+    CHECK_FALSE(holds(kind, {0, -1}));
+  }
+  for (const Kind kind : {Kind::momentum, Kind::nesterov, Kind::lars}) {
+    CHECK(holds(kind, {-5, 1e9F}));
+    CHECK_FALSE(holds(kind, {0, -0x1p60F}));
+  }
+  CHECK(Optimizer({.kind = Kind::sgd}, 2).is_possible({}));
 }
 
 TEST_CASE("a reset optimiser is a new one", "[unit]") {

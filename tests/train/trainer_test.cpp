@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
 #include "train/layers/network.hpp"
@@ -321,6 +322,42 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
     taker->adopt_state(giver->parameters(), state, giver->step(), giver->updates());
     CHECK(taker->optimizer_state().position == *position + 8);
   }
+}
+
+TEST_CASE("no mean makes a model so large that its gradients are not finite", "[unit]") {
+  for (const OptimizerKind kind : every_kind) {
+    INFO("optimiser " << static_cast<int>(kind));
+    const TrainerSpec spec = spec_of(mlp({16, 16}, 10), kind);
+    const auto first = built_in_learner(spec, images(30));
+    const auto second = built_in_learner(spec, images(40));
+    const float before = std::max(1.0F, largest_magnitude(first->parameters()));
+    Floats mean(first->parameters().size(), largest_gradient);
+    for (std::size_t i = 0; i < mean.size(); i += 3) mean[i] = -largest_gradient;
+    for (int i = 0; i < 30; ++i) {
+      CHECK(is_finite(gradient_of(first, 8)));
+      CHECK(is_finite(gradient_of(second, 8)));
+      first->update(mean);
+      second->update(mean);
+    }
+    CHECK(largest_magnitude(first->parameters()) <= 1000 * before);
+    CHECK(copied(first->parameters()) == copied(second->parameters()));
+    CHECK(first->held() == second->held());
+    if (kind == OptimizerKind::sgd) CHECK(first->held() == 30);
+    first->end_local_steps(mean, 1);
+    CHECK(largest_magnitude(first->parameters()) <= 1000 * before);
+  }
+}
+
+TEST_CASE("a model that begins with large parameters keeps them", "[unit]") {
+  const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::sgd);
+  const auto learner = built_in_learner(spec, images(30));
+  const Floats large(learner->parameters().size(), 5000);
+  CHECK(learner->restore(large, {}).empty());
+  gradient_of(learner, 8);
+  learner->update(Floats(large.size(), 0));
+  // Weight decay shortens them, and nothing else does.
+  CHECK(std::ranges::min(learner->parameters()) > 4990);
+  CHECK(learner->held() == 0);
 }
 
 TEST_CASE("the swarm's schedule goes on within a task from the progress it was told of", "[unit]") {
