@@ -27,8 +27,9 @@ def shared_buffer(process):
     raise Failed("no shared buffer")
 
 
-def spoilt(binary, page, value=float("nan")):
-    """Writes a value into four pages of what one peer in lockstep shares, as bad memory or a hostile peer would."""
+def spoilt(binary, page, value=float("nan"), names=True):
+    """Writes a value into four pages of what one peer in lockstep shares, as bad memory or a hostile peer would.
+    `names`: it is so bad that the others must name the peer and keep sound models; otherwise they must only live."""
     with Swarm(binary, mode="allreduce").start_all() as swarm:
         file = shared_buffer(swarm[3].process.pid)
         bad, draw, writes, end = struct.pack("<f", value) * 16, random.Random(1), 0, time.monotonic() + 2.5
@@ -41,7 +42,7 @@ def spoilt(binary, page, value=float("nan")):
         wait_until(lambda: swarm.alive() == 0, 1.5)
         honest = swarm.peers[:3]
         losses = [peer.status().get("loss") for peer in honest if peer.is_alive()]
-        sound = all(loss is not None and loss == loss and loss < 10 for loss in losses)
+        sound = not names or all(loss is not None and loss == loss and loss < 10 for loss in losses)
         before = [peer.step() for peer in honest]
         wait_until(lambda: all(peer.step() > step for peer, step in zip(honest, before)), 5)
         at_once = sum(peer.step() > step for peer, step in zip(honest, before))
@@ -78,8 +79,16 @@ def shared_nan_25(binary):
 @attack
 def shared_large(binary):
     """Writes 2^100 into pages 15 to 18 of the buffer that one of four peers in lockstep shares. The three others must
-    live with sound models and train on."""
+    live with sound models and train on, but for one that alone refuses the fourth: it must train again a minute
+    later."""
     return spoilt(binary, 15, 2.0**100)
+
+
+@attack
+def shared_limit(binary):
+    """Writes 2^39 into pages 15 to 18 of the buffer that one of four peers in lockstep shares, which is just allowed. The
+    three others must live and train on, whatever becomes of the model."""
+    return spoilt(binary, 15, 2.0**39, names=False)
 
 
 def state_served(swarm, server):
