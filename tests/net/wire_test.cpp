@@ -105,7 +105,7 @@ std::vector<Frame> one_of_each() {
                     .checksum = checksum}),
       Message(
           Accept{.id = id, .alpha = marker, .clip_radius = 2.5F, .step = 8, .checksum = checksum}),
-      Message(Refuse{id, Reason::leaving}),
+      Message(Refuse{id, Reason::impossible}),
       Message(Ready{id}),
       Message(Commit{id}),
       Message(Query{id}),
