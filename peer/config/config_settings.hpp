@@ -53,6 +53,10 @@ std::span<const Setting<Config>> config_settings();
 /// The keys of one [[model.layers]] table, except `layers`, which the reader of layer lists reads.
 std::span<const Setting<LayerSpec>> layer_settings();
 
+/// A layer's kind as configs write it, its units and what is inside: "conv2d 64", "residual
+/// (dense, relu)".
+std::string layer_name(const LayerSpec& layer);
+
 /// A layer as an inline table, with the keys that have an effect for its kind.
 std::string to_string(const LayerSpec& layer);
 std::string to_string(const std::vector<LayerSpec>& layers);

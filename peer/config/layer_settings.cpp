@@ -71,4 +71,20 @@ std::string to_string(const std::vector<LayerSpec>& layers) {
   return "[" + text + "]";
 }
 
+static std::string layer_kind(const LayerSpec& layer) {
+  const auto kind = std::ranges::find(layer_settings(), "kind", &Setting<LayerSpec>::key);
+  std::string name = kind->show(layer);
+  std::erase(name, '"');
+  return name;
+}
+
+std::string layer_name(const LayerSpec& layer) {
+  std::string name = layer_kind(layer);
+  if (layer.units > 0) name += " " + std::to_string(layer.units);
+  if (layer.layers.empty()) return name;
+  std::string inner;
+  for (const LayerSpec& one : layer.layers) inner += (inner.empty() ? "" : ", ") + layer_kind(one);
+  return name + " (" + inner + ")";
+}
+
 }  // namespace gv

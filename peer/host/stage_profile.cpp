@@ -75,25 +75,6 @@ double allocated_bytes() {
 
 double bytes_of(std::size_t floats) { return static_cast<double>(floats * sizeof(float)); }
 
-/// Returns the layer's kind as configs write it.
-std::string kind_of(const LayerSpec& layer) {
-  const auto kind = std::ranges::find(layer_settings(), "kind", &Setting<LayerSpec>::key);
-  std::string name = kind->show(layer);
-  std::erase(name, '"');
-  return name;
-}
-
-std::string name_of(const LayerSpec& layer) {
-  std::string name = kind_of(layer);
-  if (layer.units > 0) name += " " + std::to_string(layer.units);
-  if (layer.layers.empty()) return name;
-  std::string inner;
-  for (const LayerSpec& one : layer.layers) {
-    inner += (inner.empty() ? "" : ", ") + kind_of(one);
-  }
-  return name + " (" + inner + ")";
-}
-
 /// A piece of the model with everything to run it.
 struct Piece {
   LayerProfile profile;
@@ -122,9 +103,9 @@ std::vector<Piece> pieces_of(const ModelPlan& whole, const TrainerSpec& trainer)
     piece.profile.first = std::exchange(first, end);
     piece.profile.end = end;
     const std::size_t layers = end - piece.profile.first;
-    piece.profile.name = name_of(whole.layers[piece.profile.first].spec);
+    piece.profile.name = layer_name(whole.layers[piece.profile.first].spec);
     if (layers > 1) {
-      piece.profile.name += " ... " + name_of(whole.layers[end - 1].spec);
+      piece.profile.name += " ... " + layer_name(whole.layers[end - 1].spec);
     }
     piece.profile.parameters = piece.plan.layout.size();
     piece.profile.output_bytes = bytes_of(trainer.batch * piece.plan.outputs);

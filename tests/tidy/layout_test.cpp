@@ -48,6 +48,7 @@ const std::vector<Folder> layout = {
      {"Eigen/", "emmintrin.h"},
      true},
     {"consensus/pipeline/", {"consensus/message/"}, {}, true},
+    {"consensus/split/", {}, {}, true},
     {"train/learner/", {}, {}, true},
     {"train/",
      {"train/learner/"},

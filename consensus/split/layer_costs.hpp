@@ -1,0 +1,121 @@
+// Predicts what a layer costs when a group of peers shares its work in one of several ways.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consensus/split/split_site.hpp"
+
+namespace gv {
+
+/// How the work of a layer is shared.
+enum class SplitKind {
+  samples,  ///< Each peer has the whole layer and some of the samples; gradients are summed.
+  factors,  ///< The same, but the gradient of a dense layer travels as its two factors.
+  model,    ///< Each peer has some outputs, heads or channels, for all samples.
+  rows      ///< Each peer has the whole layer and some rows of every image.
+};
+std::string_view to_string(SplitKind kind);
+
+/// What the members of a group do with the outputs of a layer that they share by model.
+enum class OutputMerge {
+  gather,  ///< Each member has some of the outputs: a layer that is cut by its outputs.
+  sum,     ///< Each member has a summand of all outputs: a pair of layers, or heads of attention.
+  none     ///< The outputs stay where they are: a loss that is computed in parts.
+};
+
+/// One layer that is shared as a whole, as far as its costs depend on it. Figures are for one
+/// sample, in numbers of floats; they follow from the shapes.
+struct SplitLayer {
+  std::string name;
+  double operations = 0;  ///< Multiplications and additions forward; backward takes twice as many.
+  double weights = 0;     ///< Parameters.
+  double inputs = 0;
+  double outputs = 0;
+  bool has_factors = false;      ///< True if it is a dense layer whose gradient has two factors.
+  std::size_t model_grains = 0;  ///< Pieces for `model`, such as outputs or heads; 0: none.
+  OutputMerge merge = OutputMerge::gather;
+  std::size_t rows = 0;         ///< Rows of its outputs; 0 if it cannot be cut by rows.
+  double halo = 0;              ///< Floats that neighbouring strips send each other.
+  double halo_messages = 0;     ///< Exchanges of them in a forward pass.
+  bool may_begin_stage = true;  ///< False if a pipeline may not be cut before it.
+  /// Index of an earlier layer whose table it uses, if any: both must be shared alike.
+  std::optional<std::size_t> tied_to;
+};
+
+/// One way to share a layer. The group consists of blocks of `ways` peers, which follow each other
+/// in its order. A block carries its part of the samples, and its members share the layer by model
+/// or by rows. With `samples` and `factors` every block is one peer.
+struct SplitState {
+  SplitKind kind = SplitKind::samples;
+  std::size_t group = 0;  ///< Index in the list of groups.
+  std::size_t ways = 1;
+
+  friend bool operator==(const SplitState&, const SplitState&) = default;
+};
+
+/// Seconds of a step, and the bytes that the busiest peer sends in it.
+struct SplitCost {
+  double compute_s = 0;
+  double activations_s = 0;  ///< Exchanges inside forward and backward passes.
+  double weights_s = 0;      ///< Sums of gradients.
+  double bytes = 0;
+
+  double seconds() const { return compute_s + activations_s + weights_s; }
+  SplitCost& operator+=(const SplitCost& other);
+};
+
+/// Samples of a step, in micro-batches of equal size that are passed one after the other.
+struct SplitBatch {
+  std::size_t samples = 1;
+  std::size_t micro_batches = 1;
+  std::size_t in_flight = 1;  ///< Micro-batches whose activations a peer keeps at once.
+
+  std::size_t of_pass() const { return samples / micro_batches; }
+};
+
+/// The ways in which this group can share the layer: those in which every peer gets something.
+/// `group` is its index in the list of groups.
+std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& group,
+                                  std::size_t index, const SplitBatch& batch);
+
+/// The cost of a layer in this state: the slowest peer's computing, exchanges inside the layer, and
+/// the sum of its gradients. With g(n, q) = rounds(q) latency + 4 n (q - 1) / (q bandwidth) for the
+/// gather of n floats among q peers, a block of r of the group's p peers, its s samples and
+/// L layers' weights W, a step takes
+///
+///   samples   2 g(W, p)                      model     g(s outputs, r) or twice that for a sum,
+///   factors   g(samples (inputs + outputs), p)         and 2 g(W / r, p / r)
+///   rows      2 halo exchanges, 2 g(W, p)
+///
+/// (Gholami 2018, and Xie 2016 for factors, whose products every peer computes for all samples.)
+SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const SplitGroup& group,
+                     const SplitBatch& batch, GatherRounds rounds);
+
+/// The cost of bringing the activations between two layers from the first one's state to the
+/// second one's, and their gradient back. Before a layer that is shared by model, inputs are
+/// gathered and their gradients summed, which together takes as much as a sum of both.
+SplitCost edge_cost(double floats, const SplitState& from, const SplitGroup& from_group,
+                    const SplitState& to, const SplitGroup& to_group, const SplitGroup& both,
+                    const SplitBatch& batch, GatherRounds rounds);
+
+/// Bytes of parameters, gradients, optimiser state and activations of the layer at each peer of the
+/// group, given the bytes that are kept for each parameter.
+std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& state,
+                                 const SplitGroup& group, const SplitBatch& batch,
+                                 double bytes_per_weight);
+
+/// The part of each peer of the group: samples of a pass, and grains or rows of the layer.
+struct SplitShare {
+  std::size_t samples = 0;
+  std::size_t begin = 0;  ///< First grain or row.
+  std::size_t end = 0;
+};
+std::vector<SplitShare> shares_of(const SplitLayer& layer, const SplitState& state,
+                                  const SplitGroup& group, const SplitBatch& batch);
+
+}  // namespace gv

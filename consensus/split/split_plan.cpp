@@ -1,0 +1,306 @@
+// Combines the best states of layers to plans with one stage or several.
+#include "consensus/split/split_plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "base/check.hpp"
+#include "consensus/split/state_search.hpp"
+
+namespace gv {
+namespace {
+
+/// Peers [begin, end) of an order.
+struct Run {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  friend auto operator<=>(const Run&, const Run&) = default;
+};
+
+/// A stage of a plan in the making.
+struct ChosenStage {
+  std::size_t first = 0;
+  const StateSearch* search = nullptr;
+  StateChain chain;
+  SplitLink link;         ///< To the stage before; unused in the first one.
+  std::size_t links = 1;  ///< Links to it that work at the same time.
+  std::size_t peers = 1;
+};
+
+bool is_same_plan(const SplitPlan& a, const SplitPlan& b) {
+  if (a.micro_batches != b.micro_batches || a.stages.size() != b.stages.size()) return false;
+  for (std::size_t s = 0; s < a.stages.size(); ++s) {
+    if (a.stages[s].last != b.stages[s].last) return false;
+  }
+  for (std::size_t i = 0; i < a.layers.size(); ++i) {
+    const SplitState& x = a.layers[i].state;
+    const SplitState& y = b.layers[i].state;
+    if (x.kind != y.kind || x.ways != y.ways) return false;
+    if (a.groups[x.group].peers != b.groups[y.group].peers) return false;
+  }
+  return true;
+}
+
+void keep_plan(std::vector<SplitPlan>& best, SplitPlan plan) {
+  const auto same = [&](const SplitPlan& other) { return is_same_plan(plan, other); };
+  if (std::ranges::none_of(best, same)) keep_two(best, std::move(plan));
+}
+
+SplitPlan assembled(const SplitQuestion& question, const std::vector<ChosenStage>& chosen,
+                    std::size_t micro_batches) {
+  SplitPlan plan{.micro_batches = micro_batches};
+  plan.memory_bytes.resize(question.site.peers.size());
+  const auto count = static_cast<double>(micro_batches);
+  double pace = 0;
+  double busiest = 0;
+  for (const ChosenStage& stage : chosen) {
+    SplitStage& planned = plan.stages.emplace_back(
+        SplitStage{.first = stage.first, .last = stage.first, .peers = stage.peers});
+    const SplitState* before = nullptr;
+    for (const SplitState& state : stage.chain.states) {
+      const std::size_t layer = planned.last++;
+      const SplitGroup& group = stage.search->groups()[state.group];
+      PlannedLayer& own = plan.layers.emplace_back();
+      own.state = {state.kind, plan.groups.size(), state.ways};
+      own.cost = stage.search->cost(layer, state, before);
+      own.shares = stage.search->shares(layer, state);
+      planned.busy_s += own.cost.seconds();
+      stage.search->add_memory(layer, state, plan.memory_bytes);
+      const auto known = std::ranges::find(plan.groups, group.peers, &SplitGroup::peers);
+      own.state.group = static_cast<std::size_t>(known - plan.groups.begin());
+      if (known == plan.groups.end()) plan.groups.push_back(group);
+      before = &state;
+    }
+    if (plan.stages.size() > 1) {
+      SplitStage& earlier = plan.stages[plan.stages.size() - 2];
+      const double bytes = static_cast<double>(question.samples) *
+                           question.layers[stage.first].inputs * sizeof(float);
+      earlier.transfer_bytes = bytes;
+      earlier.transfer_s = stage.link.seconds(bytes / count / static_cast<double>(stage.links));
+      plan.seconds += 2 * earlier.transfer_s;
+      pace = std::max(pace, earlier.transfer_s);
+    }
+    plan.seconds += planned.busy_s / count;
+    pace = std::max(pace, planned.busy_s / count);
+    busiest = std::max(busiest, planned.busy_s);
+  }
+  plan.seconds += (count - 1) * pace;
+  plan.waiting_s = plan.seconds - busiest;
+  return plan;
+}
+
+std::vector<SplitPlan> plans_without_stages(const SplitQuestion& question,
+                                            const SplitChoice& choice) {
+  std::vector<std::size_t> peers(question.site.peers.size());
+  std::iota(peers.begin(), peers.end(), std::size_t{0});
+  const StateSearch search(
+      question, question.groups.empty() ? candidate_groups(question.site, peers) : question.groups,
+      {.samples = question.samples});
+  std::vector<SplitPlan> best;
+  std::vector<std::vector<StateChain>> chains = search.chains_from(0, choice);
+  for (StateChain& chain : chains.back()) {
+    keep_plan(best, assembled(question, {{.search = &search, .chain = std::move(chain)}}, 1));
+  }
+  return best;
+}
+
+/// Searches plans with several stages, whose peers follow each other in one order.
+class StageSearch {
+ public:
+  StageSearch(const SplitQuestion& question, const SplitChoice& choice,
+              std::vector<std::size_t> order, std::size_t micro_batches)
+      : question_(question),
+        choice_(choice),
+        order_(std::move(order)),
+        micro_batches_(micro_batches) {
+    const std::size_t in_flight = std::min(choice.stages_max, micro_batches);
+    for (std::size_t begin = 0; begin < order_.size(); ++begin) {
+      for (std::size_t end = begin + 1; end <= order_.size(); ++end) {
+        const std::span<const std::size_t> peers(order_.data() + begin, end - begin);
+        Segments& segments = runs_[{begin, end}];
+        segments.search =
+            std::make_unique<StateSearch>(question, candidate_groups(question.site, peers),
+                                          SplitBatch{question.samples, micro_batches, in_flight});
+        for (std::size_t first = 0; first < question.layers.size(); ++first) {
+          if (!question.layers[first].may_begin_stage) continue;
+          segments.chains[first] = segments.search->chains_from(first, choice);
+        }
+      }
+    }
+  }
+
+  std::vector<SplitPlan> best() const {
+    std::vector<std::map<Run, std::vector<Partial>>> at(question_.layers.size() + 1);
+    for (const auto& [run, segments] : runs_) add(at, nullptr, 0, run, segments);
+    std::vector<SplitPlan> plans;
+    for (std::size_t first = 1; first < question_.layers.size(); ++first) {
+      if (!question_.layers[first].may_begin_stage) continue;
+      for (const auto& [before, partials] : at[first]) {
+        for (const Partial& partial : partials) {
+          if (partial.stages.size() == choice_.stages_max) continue;
+          for (auto next = runs_.lower_bound({before.end, 0}); next != runs_.end(); ++next) {
+            add(at, &partial, first, next->first, next->second, before);
+          }
+        }
+      }
+    }
+    for (const auto& [run, partials] : at.back()) {
+      for (const Partial& partial : partials) {
+        if (partial.stages.size() < choice_.stages_min || partial.stages.size() < 2) continue;
+        keep_plan(plans, assembled(question_, partial.stages, micro_batches_));
+      }
+    }
+    return plans;
+  }
+
+ private:
+  /// What a run of peers can do with the layers from each possible first layer on.
+  struct Segments {
+    std::unique_ptr<StateSearch> search;
+    std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;
+  };
+  /// The first stages of a plan.
+  struct Partial {
+    double pace = 0;  ///< Seconds between two micro-batches.
+    double fill = 0;  ///< Seconds that one micro-batch takes through the stages.
+    std::vector<ChosenStage> stages;
+  };
+  using Partials = std::vector<std::map<Run, std::vector<Partial>>>;
+
+  /// Appends every stage that begins at `first` on a run to a partial plan, or to none.
+  void add(Partials& at, const Partial* partial, std::size_t first, const Run& run,
+           const Segments& segments, const Run& before = {}) const {
+    const auto& chains = segments.chains.at(first);
+    for (std::size_t i = 0; i < chains.size(); ++i) {
+      const std::size_t last = first + i + 1;
+      if (last < question_.layers.size() && !question_.layers[last].may_begin_stage) continue;
+      for (const StateChain& chain : chains[i]) {
+        Partial longer = partial == nullptr ? Partial{} : *partial;
+        ChosenStage stage{.first = first,
+                          .search = segments.search.get(),
+                          .chain = chain,
+                          .peers = run.end - run.begin};
+        const auto count = static_cast<double>(micro_batches_);
+        if (partial != nullptr) {
+          link(stage, before, run);
+          const double bytes = static_cast<double>(question_.samples) *
+                               question_.layers[first].inputs * sizeof(float);
+          const double transfer =
+              stage.link.seconds(bytes / count / static_cast<double>(stage.links));
+          longer.fill += 2 * transfer;
+          longer.pace = std::max(longer.pace, transfer);
+        }
+        longer.fill += chain.seconds / count;
+        longer.pace = std::max(longer.pace, chain.seconds / count);
+        longer.stages.push_back(std::move(stage));
+        keep(at[last][run], std::move(longer));
+      }
+    }
+  }
+
+  /// Stages with r and r' peers use min(r, r') links at once, each as slow as the slowest.
+  void link(ChosenStage& stage, const Run& a, const Run& b) const {
+    stage.links = std::min(a.end - a.begin, b.end - b.begin);
+    for (std::size_t i = a.begin; i < a.end; ++i) {
+      for (std::size_t j = b.begin; j < b.end; ++j) {
+        const SplitLink& between = question_.site.links[order_[i]][order_[j]];
+        SplitLink& worst = stage.link;
+        worst.latency_s = std::max(worst.latency_s, between.latency_s);
+        const bool is_slower = worst.bytes_per_s == 0 || between.bytes_per_s < worst.bytes_per_s;
+        if (between.bytes_per_s > 0 && is_slower) worst.bytes_per_s = between.bytes_per_s;
+      }
+    }
+  }
+
+  /// Keeps it unless two with as few stages are as good in both figures. A step takes fill + (m -
+  /// 1) pace, which grows with both.
+  static void keep(std::vector<Partial>& partials, Partial candidate) {
+    const auto beats = [](const Partial& a, const Partial& b) {
+      return a.pace <= b.pace && a.fill <= b.fill && a.stages.size() <= b.stages.size();
+    };
+    const auto worse = std::ranges::count_if(
+        partials, [&](const Partial& other) { return beats(other, candidate); });
+    if (worse >= 2) return;
+    partials.push_back(std::move(candidate));
+    const std::vector<Partial>& all = partials;
+    std::vector<bool> beaten;
+    for (const Partial& one : all) {
+      const auto better = std::ranges::count_if(all, [&](const Partial& other) {
+        return &other != &one && beats(other, one) && !beats(one, other);
+      });
+      beaten.push_back(better >= 2);
+    }
+    std::size_t i = 0;
+    std::erase_if(partials, [&](const Partial&) { return beaten[i++]; });
+  }
+
+  const SplitQuestion& question_;
+  const SplitChoice& choice_;
+  std::vector<std::size_t> order_;
+  std::size_t micro_batches_;
+  std::map<Run, Segments> runs_;
+};
+
+}  // namespace
+
+SplitCost SplitPlan::cost() const {
+  const auto busiest = std::ranges::max_element(stages, {}, &SplitStage::busy_s);
+  SplitCost sum;
+  for (std::size_t i = busiest->first; i < busiest->last; ++i) sum += layers[i].cost;
+  return sum;
+}
+
+double SplitPlan::bytes() const {
+  double most = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    double sum = stages[s].transfer_bytes + (s > 0 ? stages[s - 1].transfer_bytes : 0);
+    sum /= static_cast<double>(stages[s].peers);
+    for (std::size_t i = stages[s].first; i < stages[s].last; ++i) sum += layers[i].cost.bytes;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+bool SplitPlan::uses(std::size_t peer) const {
+  return std::ranges::any_of(groups, [&](const SplitGroup& group) {
+    return std::ranges::find(group.peers, peer) != group.peers.end();
+  });
+}
+
+std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice) {
+  check(!question.layers.empty() && !question.site.peers.empty(), "there is something to share");
+  std::vector<SplitPlan> best;
+  if (choice.stages_min <= 1) best = plans_without_stages(question, choice);
+  if (choice.stages_max < 2) return best;
+  std::vector<std::size_t> by_speed(question.site.peers.size());
+  std::iota(by_speed.begin(), by_speed.end(), std::size_t{0});
+  std::vector<std::size_t> by_cluster;
+  for (const auto& cluster : clusters_of(question.site, by_speed)) {
+    by_cluster.insert(by_cluster.end(), cluster.begin(), cluster.end());
+  }
+  by_speed = group_of(question.site, by_speed).peers;
+  std::vector<std::vector<std::size_t>> orders{by_cluster};
+  if (by_speed != by_cluster) orders.push_back(by_speed);
+  for (const std::size_t micro_batches : question.micro_batches) {
+    for (const auto& order : orders) {
+      const StageSearch search(question, choice, order, micro_batches);
+      for (SplitPlan& plan : search.best()) keep_plan(best, std::move(plan));
+    }
+  }
+  return best;
+}
+
+SplitPlan plan_of(const SplitQuestion& question, std::span<const SplitGroup> groups,
+                  std::span<const SplitState> states) {
+  check(states.size() == question.layers.size(), "one state for each layer");
+  const StateSearch search(question, {groups.begin(), groups.end()}, {.samples = question.samples});
+  StateChain chain;
+  chain.states.assign(states.begin(), states.end());
+  return assembled(question, {{.search = &search, .chain = std::move(chain)}}, 1);
+}
+
+}  // namespace gv

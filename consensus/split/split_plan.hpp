@@ -1,0 +1,83 @@
+// Searches for the fastest way in which unlike peers can share the work of all layers.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "consensus/split/layer_costs.hpp"
+#include "consensus/split/split_site.hpp"
+
+namespace gv {
+
+/// Which plans may be chosen.
+struct SplitChoice {
+  bool may_split_layers = true;  ///< `model` and `rows` are allowed.
+  bool may_use_factors = true;
+  bool one_group = false;  ///< All layers of a stage are shared by the same peers.
+  std::size_t stages_min = 1;
+  std::size_t stages_max = 1;
+};
+
+struct SplitQuestion {
+  std::vector<SplitLayer> layers;
+  SplitSite site;
+  std::size_t samples = 1;  ///< Samples in a step of all peers.
+  /// Numbers of micro-batches to try for plans with stages; each divides `samples`.
+  std::vector<std::size_t> micro_batches;
+  double bytes_per_weight = 16;  ///< Of the parameter, its gradients and the optimiser's state.
+  /// Groups that may share a layer of a plan without stages. Empty: candidate_groups().
+  std::vector<SplitGroup> groups;
+};
+
+/// How a layer is shared in a plan.
+struct PlannedLayer {
+  SplitState state;                ///< `group` counts in SplitPlan::groups.
+  SplitCost cost;                  ///< With the exchange that brings its inputs.
+  std::vector<SplitShare> shares;  ///< One for each peer of the group.
+};
+
+/// A stage: layers [first, last) on peers that carry no other stage.
+struct SplitStage {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  double busy_s = 0;          ///< In a step, its slowest peer's.
+  double transfer_s = 0;      ///< Of a micro-batch from here to the next stage, one way.
+  double transfer_bytes = 0;  ///< Of all micro-batches of a step, one way.
+  std::size_t peers = 0;      ///< Number of peers that share it.
+};
+
+struct SplitPlan {
+  double seconds = 0;    ///< Of a step.
+  double waiting_s = 0;  ///< The part of it in which the busiest stage waits for the others.
+  std::size_t micro_batches = 1;
+  std::vector<SplitGroup> groups;
+  std::vector<PlannedLayer> layers;
+  std::vector<SplitStage> stages;
+  std::vector<double> memory_bytes;  ///< Of each peer of the site.
+
+  /// The sum over the busiest stage's layers; the other stages work at the same time.
+  SplitCost cost() const;
+  double bytes() const;  ///< Sent in a step by the busiest peer of the busiest stage.
+  bool uses(std::size_t peer) const;
+};
+
+/// The plans with the least seconds, the fastest first; at most two. Empty if none fits the memory.
+///
+/// Exact for a chain of layers (dynamic programming over states, which keeps two candidates that
+/// no two others beat in time and in each peer's memory), but for two bounds: of more than 64 such
+/// candidates for one state the slowest are dropped, and stages are given to peers that follow each
+/// other in one of two orders, by clusters or by speed. A peer that only slows the others is left
+/// out, since its group is not chosen.
+///
+/// A stage's busy time b is the sum of its layers' costs in a step. With m micro-batches a step
+/// takes the longest b, or transfer if that is longer, and 1/m of each of the others, which wait
+/// for it at both ends.
+std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice);
+
+/// The cost of a given plan without stages: one state for each layer.
+SplitPlan plan_of(const SplitQuestion& question, std::span<const SplitGroup> groups,
+                  std::span<const SplitState> states);
+
+}  // namespace gv

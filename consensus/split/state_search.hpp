@@ -1,0 +1,74 @@
+// Finds the cheapest states of consecutive layers on given groups of peers.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "consensus/split/split_plan.hpp"
+
+namespace gv {
+
+/// States for the layers of a stage.
+struct StateChain {
+  double seconds = 0;
+  std::vector<double> memory_bytes;  ///< Of each peer of the site.
+  std::vector<SplitState> states;
+};
+
+/// Adds a plan or chain to the two with the least seconds.
+template <class Ranked>
+void keep_two(std::vector<Ranked>& best, Ranked candidate) {
+  auto at = best.begin();
+  while (at != best.end() && at->seconds <= candidate.seconds) ++at;
+  best.insert(at, std::move(candidate));
+  if (best.size() > 2) best.pop_back();
+}
+
+/// Costs of all states of a question's layers on given groups. The question must outlive it.
+class StateSearch {
+ public:
+  StateSearch(const SplitQuestion& question, std::vector<SplitGroup> groups, SplitBatch batch);
+
+  const std::vector<SplitGroup>& groups() const { return groups_; }
+
+  /// For each end behind `first`, the at most two best chains for the layers from `first` on:
+  /// element i is for layers [first, first + i + 1).
+  std::vector<std::vector<StateChain>> chains_from(std::size_t first,
+                                                   const SplitChoice& choice) const;
+
+  /// The cost of a layer, with the exchange between its state and the one before, if any.
+  SplitCost cost(std::size_t layer, const SplitState& state, const SplitState* before) const;
+  std::vector<SplitShare> shares(std::size_t layer, const SplitState& state) const;
+  /// Adds the memory of the layer to that of each peer of the site.
+  void add_memory(std::size_t layer, const SplitState& state, std::vector<double>& bytes) const;
+
+ private:
+  /// The end of a partial chain. Its beginning is found through `before`.
+  struct Label {
+    double seconds = 0;
+    std::vector<double> memory_bytes;  ///< Empty if no peer has a limit.
+    SplitState state;
+    std::size_t before = 0;  ///< Index in the labels of the layer before.
+  };
+  using States = std::vector<std::vector<SplitState>>;
+
+  void append_chains(std::size_t first, const States& states,
+                     std::vector<std::vector<StateChain>>& chains) const;
+  std::vector<Label> extended(std::size_t layer, const SplitState& state,
+                              const std::vector<Label>* before) const;
+  SplitCost edge(std::size_t layer, const SplitState& state, const SplitState& before) const;
+  bool fits(const std::vector<double>& bytes) const;
+  const SplitGroup& both(std::size_t a, std::size_t b) const {
+    return unions_[a * groups_.size() + b];
+  }
+
+  const SplitQuestion* question_;
+  std::vector<SplitGroup> groups_;
+  std::vector<SplitGroup> unions_;  ///< Of each group with each other.
+  SplitBatch batch_;
+  bool is_limited_ = false;  ///< True if the memory of some peer has a limit.
+};
+
+}  // namespace gv

@@ -1,0 +1,143 @@
+// Derives the pieces of a model from its plan.
+#include "peer/config/split_layers.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/check.hpp"
+#include "peer/config/config_settings.hpp"
+#include "train/layers/plan.hpp"
+#include "train/stage_trainer.hpp"
+
+namespace gv {
+namespace {
+
+double elements_of(const SampleShape& shape) { return static_cast<double>(elements(shape)); }
+
+bool is_activation(LayerKind kind) {
+  return kind == LayerKind::relu || kind == LayerKind::tanh || kind == LayerKind::gelu ||
+         kind == LayerKind::dropout;
+}
+
+/// What is inside a residual layer: perhaps a norm, then attention, or two dense layers with
+/// activations between them. Every member computes the norm, and what lies between residual layers.
+void describe_residual(const LayerPlan& residual, SplitLayer& costs) {
+  std::vector<const LayerPlan*> inner;
+  for (const LayerPlan& layer : residual.layers) {
+    const bool is_cut =
+        layer.spec.kind == LayerKind::attention || layer.spec.kind == LayerKind::dense;
+    if (!inner.empty() || is_cut) inner.push_back(&layer);
+  }
+  while (!inner.empty() && inner.back()->spec.kind == LayerKind::dropout) inner.pop_back();
+  if (inner.empty()) return;
+  const LayerSpec& front = inner.front()->spec;
+  if (inner.size() == 1 && front.kind == LayerKind::attention) {
+    costs.model_grains = front.heads;
+    costs.merge = OutputMerge::sum;
+    return;
+  }
+  const bool is_pair = inner.size() > 1 && front.kind == LayerKind::dense &&
+                       inner.back()->spec.kind == LayerKind::dense &&
+                       std::all_of(inner.begin() + 1, inner.end() - 1, [](const LayerPlan* layer) {
+                         return is_activation(layer->spec.kind);
+                       });
+  if (!is_pair) return;
+  costs.model_grains = front.units;
+  costs.merge = OutputMerge::sum;
+}
+
+/// Floats that strips exchange before this layer: rows above or below one's own, whichever are
+/// more, since each goes to another neighbour.
+double halo_of(const LayerPlan& layer) {
+  const auto kernel = static_cast<double>(layer.spec.kernel);
+  const auto stride = static_cast<double>(layer.spec.stride);
+  const auto padding = static_cast<double>(layer.spec.padding);
+  const double rows = std::max({padding, kernel - stride - padding, 0.0});
+  return rows * static_cast<double>(layer.in[0] * layer.in[2]);
+}
+
+bool slides(LayerKind kind) {
+  return kind == LayerKind::conv2d || kind == LayerKind::max_pool || kind == LayerKind::avg_pool;
+}
+
+/// Rows, if a convolution is followed by nothing but pools, activations and a flatten at its end.
+void describe_rows(const std::vector<LayerPlan>& layers, ModelPiece& piece) {
+  SplitLayer& costs = piece.costs;
+  for (std::size_t i = piece.first; i < piece.end; ++i) {
+    const LayerPlan& layer = layers[i];
+    if (slides(layer.spec.kind)) {
+      costs.rows = layer.out[1];
+      const double halo = halo_of(layer);
+      costs.halo += halo;
+      costs.halo_messages += halo > 0 ? 1 : 0;
+    } else if (layer.spec.kind == LayerKind::flatten && i + 1 < piece.end) {
+      costs.rows = 0;
+      return;
+    }
+  }
+}
+
+void describe(const ModelSpec& model, const std::vector<LayerPlan>& layers, ModelPiece& piece) {
+  const auto begin = layers.begin() + static_cast<std::ptrdiff_t>(piece.first);
+  const auto end = layers.begin() + static_cast<std::ptrdiff_t>(piece.end);
+  const auto main = std::find_if(begin, end, [](const LayerPlan& l) { return l.has_parameters(); });
+  SplitLayer& costs = piece.costs;
+  costs.name = layer_name((main == end ? *begin : *main).spec);
+  costs.inputs = elements_of(begin->in);
+  costs.outputs = elements_of((end - 1)->out);
+  if (main == end) return;
+  const LayerSpec& spec = main->spec;
+  switch (spec.kind) {
+    case LayerKind::dense: {
+      const bool is_last = end == layers.end() && main + 1 == end;
+      const bool in_parts = is_last && model.loss == LossKind::cross_entropy;
+      costs.has_factors = !spec.tied;
+      costs.model_grains = spec.units;
+      costs.merge = in_parts ? OutputMerge::none : OutputMerge::gather;
+      if (spec.tied) costs.tied_to = 0;
+      break;
+    }
+    case LayerKind::conv2d:
+      costs.model_grains = spec.units;
+      describe_rows(layers, piece);
+      break;
+    case LayerKind::attention:
+      costs.model_grains = spec.heads;
+      costs.merge = OutputMerge::sum;
+      break;
+    case LayerKind::embedding:
+      costs.model_grains = spec.vocabulary;
+      costs.merge = OutputMerge::sum;
+      break;
+    case LayerKind::residual:
+      describe_residual(*main, costs);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& input) {
+  Problems unsound;
+  const ModelPlan plan = plan_model(model, input, unsound);
+  check(unsound.empty(), "a model is sound before its layers are shared");
+  const std::vector<LayerWork> work = layer_work(model, input);
+  std::vector<ModelPiece> pieces;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    if (pieces.empty() || (work[i].parameters > 0 && pieces.back().costs.weights > 0)) {
+      pieces.push_back({.first = i, .end = i});
+      pieces.back().costs.may_begin_stage = i == 0 || work[i].may_begin_stage;
+    }
+    ModelPiece& piece = pieces.back();
+    ++piece.end;
+    piece.costs.operations += work[i].operations;
+    piece.costs.weights += static_cast<double>(work[i].parameters);
+  }
+  for (ModelPiece& piece : pieces) describe(model, plan.layers, piece);
+  return pieces;
+}
+
+}  // namespace gv

@@ -1,0 +1,32 @@
+// The layers of a model as the search for a way to share them sees them.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "consensus/split/layer_costs.hpp"
+#include "train/spec.hpp"
+
+namespace gv {
+
+/// Layers [first, end) of a model that are shared as one: a layer with parameters, and those behind
+/// it that have none. In front of the first parameters there may be layers without.
+struct ModelPiece {
+  std::size_t first = 0;
+  std::size_t end = 0;
+  SplitLayer costs;
+};
+
+/// The pieces of a sound model, with costs from its shapes. What can be cut:
+///
+///   dense                      by model: its outputs; or samples whose gradients travel as factors
+///   conv2d, with pools         by model: its channels; or rows of the image
+///   attention, alone or in a residual layer with norms: by model: its heads
+///   two dense layers in a residual layer, with activations between them: by model, as a pair
+///   embedding                  by model: its vocabulary
+///
+/// and everything by samples. If the last layer is dense under a cross-entropy, the loss is taken
+/// to be computed in parts, so that its outputs are not gathered.
+std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& input);
+
+}  // namespace gv

@@ -1,0 +1,128 @@
+// The file that describes peers, and the layers of models that they may share.
+#include "peer/config/peers_file.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "consensus/split/split_plan.hpp"
+#include "peer/config/split_layers.hpp"
+
+namespace gv {
+namespace {
+
+const std::string two_peers =
+    "[[peer]]\nname = \"desk\"\ngflops = 8\nmemory_mb = 2000\n"
+    "[[peer]]\nname = \"tower\"\ngflops = 4.5\n";
+
+/// The only problem of a text, on one line.
+std::string problem_of(const std::string& text) {
+  const ParsedPeers parsed = parse_peers_text(text, "p.toml");
+  INFO(text);
+  REQUIRE(parsed.problems.size() == 1);
+  return to_string(parsed.problems.front());
+}
+
+}  // namespace
+
+TEST_CASE("a file of peers gives speeds and memory and links") {
+  const ParsedPeers parsed =
+      parse_peers_text(two_peers +
+                           "[[peer]]\nname = \"board\"\ngflops = 1\n"
+                           "[links]\nlatency_ms = 2\nbandwidth_mbit = 100\n"
+                           "[[link]]\npeers = [\"desk\", \"tower\"]\nlatency_ms = 0.5\n",
+                       "p.toml");
+  REQUIRE(parsed.problems.empty());
+  const SplitSite& site = parsed.site;
+  REQUIRE(site.peers.size() == 3);
+  CHECK(site.peers[0].name == "desk");
+  CHECK(site.peers[0].operations_per_s == 8e9);
+  CHECK(site.peers[0].memory_bytes == 2e9);
+  CHECK(site.peers[1].memory_bytes == 0);
+  CHECK(site.links[0][2].latency_s == Approx(2e-3));
+  CHECK(site.links[0][2].bytes_per_s == Approx(12.5e6));
+  CHECK(site.links[1][0].latency_s == Approx(0.5e-3));
+  CHECK(site.links[1][0].bytes_per_s == 0);
+}
+
+TEST_CASE("mistakes in a file of peers are named with place and remedy") {
+  CHECK(problem_of("") ==
+        "p.toml:1: peer: 0 of them; write one [[peer]] for each peer, at most 64");
+  CHECK(problem_of(two_peers + "[[peer]]\ngflops = 1\n") ==
+        "p.toml:8: peer[2]: a peer without a name; add name = \"desk\"");
+  CHECK(problem_of("[[peer]]\nname = \"a\"\n") ==
+        "p.toml:1: peer[0]: a peer without a speed; add gflops = 8.0");
+  CHECK(problem_of("[[peer]]\nname = \"a\"\ngflops = -1\n")
+            .starts_with("p.toml:3: peer[0].gflops: out of range: -1"));
+  CHECK(problem_of("[[peer]]\nname = \"a\"\nglops = 1\ngflops = 1\n") ==
+        "p.toml:3: peer[0].glops: unknown key; the nearest valid one is gflops");
+  CHECK(problem_of(two_peers + two_peers.substr(0, 34)).find("two peers are called \"desk\"") !=
+        std::string::npos);
+  CHECK(problem_of(two_peers + "[[link]]\npeers = [\"desk\", \"sofa\"]\n")
+            .find("no peer is called \"sofa\"") != std::string::npos);
+  CHECK(problem_of(two_peers + "[[link]]\npeers = [\"desk\"]\n").find("a link without two ends") !=
+        std::string::npos);
+  CHECK(problem_of("peer = 3\n[links]\n").find("wrong type") != std::string::npos);
+  CHECK(problem_of(two_peers + "links = 3\n").find("unknown key") != std::string::npos);
+  std::string many;
+  for (int i = 0; i < 65; ++i)
+    many += "[[peer]]\nname = \"p" + std::to_string(i) + "\"\ngflops = 1\n";
+  CHECK(problem_of(many).find("65 of them") != std::string::npos);
+}
+
+TEST_CASE("a convolutional network is shared in pieces of a layer and what follows it") {
+  const std::vector<ModelPiece> pieces = model_pieces(cnn(10), {1, 28, 28});
+  REQUIRE(pieces.size() == 4);
+  CHECK(pieces[0].end == 2);
+  CHECK(pieces[1].costs.name == "conv2d 64");
+  // With its pool; strips are cut where the pool's windows end.
+  CHECK(pieces[1].end == 5);
+  CHECK(pieces[1].costs.rows == 14);
+  CHECK(pieces[1].costs.halo == 32 * 28);
+  CHECK(pieces[1].costs.halo_messages == 1);
+  CHECK(pieces[1].costs.weights == 18496);
+  CHECK(pieces[1].costs.outputs == 12544);
+  CHECK(pieces[2].costs.model_grains == 128);
+  CHECK(pieces[2].costs.merge == OutputMerge::gather);
+  CHECK(pieces[2].costs.has_factors);
+  // Two operations for each weight, and one for each input and output.
+  CHECK(pieces[2].costs.operations == Approx(2 * 12544.0 * 128).epsilon(0.01));
+  CHECK(pieces[3].costs.merge == OutputMerge::none);
+  CHECK(pieces[3].end == 8);
+}
+
+TEST_CASE("halos follow kernel and stride and padding") {
+  const auto halo = [](const LayerSpec& conv) {
+    return model_pieces({.layers = {conv, {.kind = LayerKind::dense, .units = 2}}}, {3, 20, 7})
+        .front()
+        .costs;
+  };
+  CHECK(halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 5, .padding = 2}).halo == 2 * 21);
+  CHECK(halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 1}).halo_messages == 0);
+  // Reads one row above and none below its own pairs of rows.
+  CHECK(
+      halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 3, .stride = 2, .padding = 1}).halo ==
+      21);
+  CHECK(halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 7, .stride = 2}).halo == 5 * 21);
+}
+
+TEST_CASE("a transformer is shared by vocabulary and heads and pairs") {
+  const std::vector<ModelPiece> pieces = model_pieces(
+      transformer({.blocks = 1, .width = 32, .heads = 4, .tied = true}, 100), {16, 1, 1});
+  REQUIRE(pieces.size() == 5);
+  CHECK(pieces[0].costs.model_grains == 100);
+  CHECK(pieces[1].costs.model_grains == 4);
+  CHECK(pieces[1].costs.merge == OutputMerge::sum);
+  CHECK(pieces[2].costs.model_grains == 128);
+  CHECK(pieces[2].costs.merge == OutputMerge::sum);
+  CHECK(pieces[3].costs.model_grains == 0);
+  CHECK(pieces[4].costs.model_grains == 100);
+  CHECK(pieces[4].costs.merge == OutputMerge::none);
+  CHECK(pieces[4].costs.tied_to == 0);
+  CHECK_FALSE(pieces[2].costs.may_begin_stage);
+  const std::vector<ModelPiece> apart = model_pieces(
+      transformer({.blocks = 1, .width = 32, .heads = 4, .tied = false}, 100), {16, 1, 1});
+  CHECK(apart[2].costs.may_begin_stage);
+  CHECK_FALSE(apart[4].costs.tied_to);
+}
+
+}  // namespace gv
