@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/shared_layers.hpp"
 #include "consensus/pipeline/picture.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/stage_plan.hpp"
@@ -30,7 +31,11 @@ namespace {
 
 struct PlanOptions {
   std::string config;
-  std::size_t peers = 0;  ///< 0 means the config's number.
+  /// As given: a number, or a file that describes the peers. Empty: the config's number.
+  std::string peers_text;
+  std::size_t samples = 0;  ///< With a file of peers: of a step; 0 means as the config says.
+  bool as_json = false;     ///< With a file of peers.
+  std::size_t peers = 0;    ///< 0 means the config's number.
   /// Speeds of the peers, relative to this machine. Empty means that all are like it.
   std::vector<double> speeds;
   std::string svg;  ///< File for the picture. Empty means none.
@@ -503,16 +508,50 @@ int show_plan(const PlanOptions& options) {
   return options.svg.empty() ? 0 : write_picture(given, picture, options.svg);
 }
 
+/// Chooses by what --peers is: a number for a pipeline on alike peers, or a file.
+int show_any_plan(PlanOptions& options) {
+  const std::string& text = options.peers_text;
+  const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (!is_number) {
+    return show_shared_layers({.config = options.config,
+                               .peers_file = text,
+                               .samples = options.samples,
+                               .as_json = options.as_json});
+  }
+  if (options.as_json || options.samples > 0) {
+    return fail({{options.as_json ? "--json" : "--samples", "counts only with a file of peers",
+                  "add --peers peers.toml, or leave it out"}});
+  }
+  if (!text.empty()) {
+    options.peers = text.size() <= 3 ? std::stoul(text) : peers_max + 1;
+    if (options.peers == 0 || options.peers > peers_max) {
+      return fail({{"--peers", fmt::format("not a number from 1 to {}", peers_max),
+                    "write how many peers there are, or a file that describes them"}});
+    }
+  }
+  return show_plan(options);
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app) {
   const auto options = std::make_shared<PlanOptions>();
   auto* command =
-      app.add_subcommand("plan", "Show how a pipeline would work, by measuring its model");
-  command->add_option("CONFIG", options->config, "A TOML file with mode = \"pipeline\"")
+      app.add_subcommand("plan",
+                         "Show how a pipeline would work, by measuring its model, or how "
+                         "unlike peers share layers");
+  command
+      ->add_option("CONFIG", options->config,
+                   "A TOML file, with mode = \"pipeline\" unless peers are in a file")
       ->required();
-  command->add_option("-n,--peers", options->peers, "Number of peers; default: run.peers")
-      ->check(CLI::Range(1, 256));
+  command->add_option("-n,--peers", options->peers_text,
+                      "Number of peers, or a TOML file that describes unlike peers (see "
+                      "docs/parallelism.md); default: run.peers");
+  command
+      ->add_option("--samples", options->samples,
+                   "With a file of peers: samples in a step; default: by the config")
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_flag("--json", options->as_json, "With a file of peers: the same as JSON");
   command
       ->add_option("--speeds", options->speeds,
                    "How fast each peer is, where this machine is 1, as in 1,1,0.5; default: all "
@@ -533,8 +572,9 @@ void add_plan(CLI::App& app) {
   command->footer(
       "Example:\n  grapevine plan configs/fashion-pipeline.toml\n"
       "  grapevine plan configs/fashion-pipeline.toml --speeds 1,1,0.5\n"
-      "  grapevine plan configs/text-pipeline.toml -n 6 --bandwidth 100 --latency 5 --svg p.svg");
-  command->callback([options] { exit_with(show_plan(*options)); });
+      "  grapevine plan configs/text-pipeline.toml -n 6 --bandwidth 100 --latency 5 --svg p.svg\n"
+      "  grapevine plan configs/fashion-cnn.toml --peers peers.toml");
+  command->callback([options] { exit_with(show_any_plan(*options)); });
 }
 
 }  // namespace gv

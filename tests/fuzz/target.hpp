@@ -36,6 +36,7 @@ Target handshake_target();
 Target safetensors_target();
 Target config_target();
 Target scenario_target();
+Target peers_target();
 Target csv_target();
 Target idx_target();
 Target cifar_target();

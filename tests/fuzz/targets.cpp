@@ -4,12 +4,12 @@
 namespace gv::fuzz {
 
 std::vector<Target> targets() {
-  return {node_target(),        lane_target(),         handshake_target(),
-          safetensors_target(), config_target(),       scenario_target(),
-          csv_target(),         idx_target(),          cifar_target(),
-          pickle_target(),      npy_target(),          archive_target(),
-          allow_list_target(),  member_cache_target(), settings_revision_target(),
-          rendezvous_target()};
+  return {
+      node_target(),      lane_target(),       handshake_target(),    safetensors_target(),
+      config_target(),    scenario_target(),   peers_target(),        csv_target(),
+      idx_target(),       cifar_target(),      pickle_target(),       npy_target(),
+      archive_target(),   allow_list_target(), member_cache_target(), settings_revision_target(),
+      rendezvous_target()};
 }
 
 }  // namespace gv::fuzz

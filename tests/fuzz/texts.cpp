@@ -1,9 +1,10 @@
-// The targets `config` and `scenario`: texts that people write.
+// The targets `config`, `scenario` and `peers`: texts that people write.
 #include <string>
 
 #include "base/check.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/config.hpp"
+#include "peer/config/peers_file.hpp"
 #include "sim/scenario_text.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -53,9 +54,35 @@ std::vector<Bytes> scenario_seeds() {
           bytes_of("0[run]\nmode = \"mixing\"\n[scenario]\nstage_work = [1, 2]\n")};
 }
 
+/// A description that is understood can be planned for: speeds and links are usable numbers.
+void feed_peers(std::span<const std::byte> bytes) {
+  const ParsedPeers parsed = parse_peers_text(text_of(bytes), "fuzzed.toml");
+  if (!parsed.problems.empty()) return;
+  const SplitSite& site = parsed.site;
+  check(!site.peers.empty() && site.peers.size() <= peers_in_file_max, "there are some peers");
+  check(site.links.size() == site.peers.size(), "every peer has links");
+  for (std::size_t a = 0; a < site.peers.size(); ++a) {
+    check(site.peers[a].operations_per_s > 0 && site.peers[a].memory_bytes >= 0, "peers are sound");
+    for (std::size_t b = 0; b < site.peers.size(); ++b) {
+      const SplitLink& link = site.links[a][b];
+      check(link.latency_s >= 0 && link.bytes_per_s >= 0, "links are sound");
+      check(link.latency_s == site.links[b][a].latency_s, "links are alike in both directions");
+    }
+  }
+}
+
+std::vector<Bytes> peers_seeds() {
+  return {
+      bytes_of("[[peer]]\nname = \"desk\"\ngflops = 8\nmemory_mb = 2000\n"
+               "[[peer]]\nname = \"tower\"\ngflops = 4.5\n"
+               "[links]\nlatency_ms = 2\nbandwidth_mbit = 100\n"
+               "[[link]]\npeers = [\"desk\", \"tower\"]\nlatency_ms = 0.1\n")};
+}
+
 }  // namespace
 
 Target config_target() { return {.name = "config", .feed = feed_config, .seeds = config_seeds}; }
+Target peers_target() { return {.name = "peers", .feed = feed_peers, .seeds = peers_seeds}; }
 Target scenario_target() {
   return {.name = "scenario", .feed = feed_scenario, .seeds = scenario_seeds};
 }

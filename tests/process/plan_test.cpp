@@ -198,6 +198,30 @@ TEST_CASE("a cut keeps to the memory that a stage may need, and says what would 
   CHECK(has(useless.output, "memory_mb"));
 }
 
+TEST_CASE("unlike peers of a file get a plan for every layer and its settings", "[process]") {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "peers.toml";
+  std::ofstream(file) << "[[peer]]\nname = \"near\"\ngflops = 1\n"
+                         "[[peer]]\nname = \"far\"\ngflops = 1\n"
+                         "[links]\nlatency_ms = 1000\nbandwidth_mbit = 1\n";
+  const std::vector<std::string> with_peers{"--peers", file.string()};
+  const Planned planned = plan(config_text("allreduce", ""), with_peers);
+  INFO(planned.output);
+  REQUIRE(planned.exit_code == 0);
+  CHECK(has(planned.output, "a step of 24 samples for the 2 peers"));
+  CHECK(has(planned.output, ", without far"));
+  CHECK(!line_with(planned.output, "0-1  dense 32").empty());
+  CHECK(has(planned.output, "mode = \"allreduce\"\npeers = 1\n[train]\nbatch = 24"));
+  const Planned json = plan(config_text("allreduce", ""), {"--peers", file.string(), "--json"});
+  CHECK(has(json.output, "\"can_run\": true"));
+  std::ofstream(file) << "[[peer]]\nname = \"near\"\n";
+  const Planned refused = plan(config_text("allreduce", ""), with_peers);
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.output, "peer[0]: a peer without a speed; add gflops = 8.0"));
+  CHECK(count(refused.output, "\n") == 1);
+  CHECK(plan(config_text("pipeline", three_stages), {"--json"}).exit_code == 2);
+}
+
 TEST_CASE("a picture that cannot be written is an error", "[process]") {
   const Planned planned =
       plan(config_text("pipeline", three_stages), {"--svg", "/no/such/folder/plan.svg"});

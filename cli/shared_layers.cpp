@@ -1,0 +1,88 @@
+// Makes the question for the search from a config and a file of peers.
+#include "cli/shared_layers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/split_report.hpp"
+#include "consensus/split/split_plan.hpp"
+#include "peer/config/config.hpp"
+#include "peer/config/peers_file.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/split_layers.hpp"
+#include "peer/config/task.hpp"
+#include "train/optimizer.hpp"
+
+namespace gv {
+namespace {
+
+/// With more peers than this, plans with stages take longer to search than they are worth.
+constexpr std::size_t staged_peers_max = 8;
+constexpr std::size_t stages_max = 8;
+/// Numbers of micro-batches up to this one are tried, in powers of two.
+constexpr std::size_t micro_batches_max = 16;
+
+std::size_t samples_of(const Config& config) {
+  const bool is_pipeline = config.run.mode == ModeKind::pipeline;
+  return config.train.batch * (is_pipeline ? config.pipeline.micro_batches : config.run.peers);
+}
+
+SplitQuestion question_of(const Config& config, const std::vector<ModelPiece>& pieces,
+                          SplitSite site, std::size_t samples) {
+  SplitQuestion question{.site = std::move(site), .samples = samples};
+  for (const ModelPiece& piece : pieces) question.layers.push_back(piece.costs);
+  for (std::size_t m = 2; m <= micro_batches_max; m *= 2) {
+    if (samples % m == 0) question.micro_batches.push_back(m);
+  }
+  const std::size_t own = config.pipeline.micro_batches;
+  if (config.run.mode == ModeKind::pipeline && samples % own == 0 &&
+      std::ranges::find(question.micro_batches, own) == question.micro_batches.end()) {
+    question.micro_batches.push_back(own);
+  }
+  // Parameters, the gradients of a pass and of a step, and the optimiser's vectors.
+  const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
+  question.bytes_per_weight = sizeof(float) * (3 + vectors);
+  return question;
+}
+
+}  // namespace
+
+int show_shared_layers(const SharedLayersOptions& options) {
+  ParsedConfig parsed = parse_config_file(options.config, {});
+  ParsedPeers peers = parse_peers_file(options.peers_file);
+  Problems problems = std::move(parsed.problems);
+  problems.insert(problems.end(), peers.problems.begin(), peers.problems.end());
+  if (!problems.empty()) return fail(problems);
+  const Task task = load_task(parsed.config, 0);
+  if (!task.problems.empty()) return fail(parsed.places.placed(task.problems));
+  SplitReport report{.config = options.config, .peers_file = options.peers_file};
+  report.pieces = model_pieces(task.trainer.model, task.shard->shape);
+  report.question = question_of(parsed.config, report.pieces, std::move(peers.site),
+                                options.samples > 0 ? options.samples : samples_of(parsed.config));
+  const std::size_t count = report.question.site.peers.size();
+  const std::size_t most =
+      count > staged_peers_max ? 1 : std::min({count, report.pieces.size(), stages_max});
+  report.best = best_plans(report.question, {.stages_max = most});
+  if (report.best.empty()) {
+    return fail({{options.peers_file,
+                  "the model and its activations fit no peers of the file, "
+                  "whatever part each of them takes",
+                  "allow more memory_mb, or give fewer --samples"}});
+  }
+  const SplitChoice whole{.may_split_layers = false, .one_group = true};
+  report.samples = best_plans(report.question, whole);
+  if (most > 1) {
+    SplitChoice stages = whole;
+    stages.stages_min = 2;
+    stages.stages_max = most;
+    report.stages = best_plans(report.question, stages);
+    // Every peer of a running pipeline carries a stage, and each stage needs parameters.
+    std::erase_if(report.stages, [](const SplitPlan& plan) { return !can_run(plan); });
+  }
+  fmt::print("{}", options.as_json ? to_json(report) : to_text(report));
+  return 0;
+}
+
+}  // namespace gv

@@ -1,0 +1,291 @@
+// Writes plans that share layers.
+#include "cli/split_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace gv {
+namespace {
+
+double milliseconds(double seconds) { return 1e3 * seconds; }
+double megabytes(double bytes) { return 1e-6 * bytes; }
+
+std::size_t stage_of(const SplitPlan& plan, std::size_t layer) {
+  std::size_t stage = 0;
+  while (plan.stages[stage].last <= layer) ++stage;
+  return stage;
+}
+
+/// Into how many parts the samples, the model and the image of a layer are divided.
+struct Parts {
+  std::size_t samples = 1;
+  std::size_t model = 1;
+  std::size_t space = 1;
+};
+
+Parts parts_of(const SplitPlan& plan, const SplitState& state) {
+  const std::size_t blocks = plan.groups[state.group].size() / state.ways;
+  return {.samples = blocks,
+          .model = state.kind == SplitKind::model ? state.ways : 1,
+          .space = state.kind == SplitKind::rows ? state.ways : 1};
+}
+
+std::string layers_of(const ModelPiece& piece) {
+  return piece.end - piece.first == 1 ? std::to_string(piece.first)
+                                      : fmt::format("{}-{}", piece.first, piece.end - 1);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  }
+  return text;
+}
+
+/// "desk 32, tower 32": the samples, grains or rows of each peer.
+std::string carriers_of(const SplitReport& report, const SplitPlan& plan,
+                        const PlannedLayer& layer) {
+  const SplitGroup& group = plan.groups[layer.state.group];
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const SplitShare& share = layer.shares[i];
+    const std::string& name = report.question.site.peers[group.peers[i]].name;
+    texts.push_back(layer.state.ways == 1
+                        ? fmt::format("{} {}", name, share.samples)
+                        : fmt::format("{} {}-{}", name, share.begin, share.end - 1));
+  }
+  const char* what = layer.state.kind == SplitKind::factors ? "samples, sums as factors"
+                     : layer.state.kind == SplitKind::rows  ? "rows"
+                     : layer.state.kind == SplitKind::model ? "of the layer"
+                                                            : "samples";
+  return fmt::format("{}: {}", what, fmt::join(texts, ", "));
+}
+
+/// The names of the peers that do not work in the plan, or that do.
+std::string names_of(const SplitReport& report, const SplitPlan& plan, bool that_work) {
+  std::vector<std::string> names;
+  const std::vector<SplitPeer>& peers = report.question.site.peers;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (plan.uses(i) == that_work) names.push_back(peers[i].name);
+  }
+  return joined(names);
+}
+
+std::string rate_of(const SplitReport& report, const SplitPlan& plan) {
+  return fmt::format("{:.2f} ms a step, {:.0f} samples/s", milliseconds(plan.seconds),
+                     static_cast<double>(report.question.samples) / plan.seconds);
+}
+
+std::string table_of(const SplitReport& report, const SplitPlan& plan) {
+  std::size_t width = 4;
+  for (const ModelPiece& piece : report.pieces) width = std::max(width, piece.costs.name.size());
+  width = std::min<std::size_t>(width, 40);
+  std::string text =
+      fmt::format("{:>6}  {:<{}}  {:>24}  {:>8}  {:>9}  {:>7}  {:>7}\n", "layers", "kind", width,
+                  "samples model space stage", "compute", "exchange", "sum", "MB sent");
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const PlannedLayer& layer = plan.layers[i];
+    const Parts parts = parts_of(plan, layer.state);
+    text += fmt::format(
+        "{:>6}  {:<{}.{}}  {:>7} {:>5} {:>5} {:>5}  {:>8.2f}  {:>9.2f}  {:>7.2f}  "
+        "{:>7.2f}  {}\n",
+        layers_of(report.pieces[i]), report.pieces[i].costs.name, width, width, parts.samples,
+        parts.model, parts.space, stage_of(plan, i), milliseconds(layer.cost.compute_s),
+        milliseconds(layer.cost.activations_s), milliseconds(layer.cost.weights_s),
+        megabytes(layer.cost.bytes), carriers_of(report, plan, layer));
+  }
+  if (plan.stages.size() > 1) {
+    text += fmt::format("{} micro-batches; the busiest stage waits {:.2f} ms for the others.\n",
+                        plan.micro_batches, milliseconds(plan.waiting_s));
+  }
+  std::vector<std::string> memory;
+  for (std::size_t i = 0; i < plan.memory_bytes.size(); ++i) {
+    if (!plan.uses(i)) continue;
+    memory.push_back(fmt::format("{} {:.1f} MB", report.question.site.peers[i].name,
+                                 megabytes(plan.memory_bytes[i])));
+  }
+  return text + fmt::format("Memory: {}.\n", fmt::join(memory, ", "));
+}
+
+/// Why the first plan is faster: the times of the busiest stages, term by term.
+std::string difference(const SplitPlan& best, const SplitPlan& other) {
+  const SplitCost a = best.cost();
+  const SplitCost b = other.cost();
+  std::vector<std::string> terms;
+  const auto add = [&](const char* name, double more) {
+    if (std::abs(milliseconds(more)) >= 0.005) {
+      terms.push_back(fmt::format("{} {:+.2f} ms", name, milliseconds(more)));
+    }
+  };
+  add("computing", b.compute_s - a.compute_s);
+  add("exchanges", b.activations_s - a.activations_s);
+  add("sums", b.weights_s - a.weights_s);
+  add("waiting", other.waiting_s - best.waiting_s);
+  return terms.empty() ? "no term differs" : fmt::format("{}", fmt::join(terms, ", "));
+}
+
+/// What the second plan does with the layers that the first one shares otherwise.
+std::string changes(const SplitReport& report, const SplitPlan& best, const SplitPlan& other) {
+  std::string text;
+  for (std::size_t i = 0; i < best.layers.size(); ++i) {
+    const std::string was = carriers_of(report, best, best.layers[i]);
+    const std::string is = carriers_of(report, other, other.layers[i]);
+    if (was == is && stage_of(best, i) == stage_of(other, i)) continue;
+    text +=
+        fmt::format("  layers {}: {}{}\n", layers_of(report.pieces[i]), is,
+                    other.stages.size() > 1 ? fmt::format("; stage {}", stage_of(other, i)) : "");
+  }
+  return text;
+}
+
+std::string compared(const SplitReport& report) {
+  std::string text = "\nWhat this version can run:\n";
+  const auto line = [&](const char* name, const std::vector<SplitPlan>& plans) {
+    text += fmt::format("  {:<12}  ", name);
+    if (plans.empty()) {
+      text += "no plan fits\n";
+      return;
+    }
+    text += fmt::format("{}, on {}\n", rate_of(report, plans.front()),
+                        names_of(report, plans.front(), true));
+    text += fmt::format("  {:<12}  against the best: {}\n", "",
+                        difference(report.best.front(), plans.front()));
+  };
+  line("samples only", report.samples);
+  line("stages", report.stages);
+  return text;
+}
+
+/// The faster of the plans that can be run; null if there is none.
+const SplitPlan* runnable(const SplitReport& report) {
+  const SplitPlan* found = nullptr;
+  for (const auto* plans : {&report.samples, &report.stages}) {
+    if (plans->empty()) continue;
+    if (found == nullptr || plans->front().seconds < found->seconds) found = &plans->front();
+  }
+  return found;
+}
+
+nlohmann::json json_of(const SplitReport& report, const SplitPlan& plan) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const PlannedLayer& layer = plan.layers[i];
+    const Parts parts = parts_of(plan, layer.state);
+    const SplitGroup& group = plan.groups[layer.state.group];
+    nlohmann::json peers = nlohmann::json::array();
+    for (std::size_t p = 0; p < group.size(); ++p) {
+      const SplitShare& share = layer.shares[p];
+      nlohmann::json part{{"peer", report.question.site.peers[group.peers[p]].name},
+                          {"samples", share.samples}};
+      if (layer.state.ways > 1) part["range"] = {share.begin, share.end};
+      peers.push_back(std::move(part));
+    }
+    layers.push_back({{"first", report.pieces[i].first},
+                      {"end", report.pieces[i].end},
+                      {"kind", report.pieces[i].costs.name},
+                      {"shared_by", std::string(to_string(layer.state.kind))},
+                      {"samples", parts.samples},
+                      {"model", parts.model},
+                      {"space", parts.space},
+                      {"stage", stage_of(plan, i)},
+                      {"compute_s", layer.cost.compute_s},
+                      {"exchange_s", layer.cost.activations_s},
+                      {"sum_s", layer.cost.weights_s},
+                      {"bytes", layer.cost.bytes},
+                      {"peers", std::move(peers)}});
+  }
+  nlohmann::json memory = nlohmann::json::object();
+  for (std::size_t i = 0; i < plan.memory_bytes.size(); ++i) {
+    memory[report.question.site.peers[i].name] = plan.memory_bytes[i];
+  }
+  return {{"seconds", plan.seconds},
+          {"bytes", plan.bytes()},
+          {"micro_batches", plan.micro_batches},
+          {"waiting_s", plan.waiting_s},
+          {"can_run", can_run(plan)},
+          {"layers", std::move(layers)},
+          {"memory_bytes", std::move(memory)}};
+}
+
+}  // namespace
+
+bool can_run(const SplitPlan& plan) {
+  for (const SplitStage& stage : plan.stages) {
+    for (std::size_t i = stage.first; i < stage.last; ++i) {
+      const SplitState& state = plan.layers[i].state;
+      const bool shares_samples = state.kind == SplitKind::samples ||
+                                  (state.kind == SplitKind::factors && plan.stages.size() == 1);
+      if (!shares_samples || state.group != plan.layers[stage.first].state.group) return false;
+    }
+  }
+  return true;
+}
+
+std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
+  std::size_t peers = 0;
+  for (std::size_t i = 0; i < report.question.site.peers.size(); ++i) {
+    if (plan.uses(i)) ++peers;
+  }
+  const std::size_t samples = report.question.samples;
+  if (plan.stages.size() > 1) {
+    std::vector<std::size_t> ends;
+    for (const SplitStage& stage : plan.stages) ends.push_back(report.pieces[stage.last - 1].end);
+    return fmt::format(
+        "[run]\nmode = \"pipeline\"\npeers = {}\n[train]\nbatch = {}\n[pipeline]\nends = [{}]\n"
+        "micro_batches = {}\n",
+        peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
+  }
+  const bool factors = std::ranges::any_of(plan.layers, [](const PlannedLayer& layer) {
+    return layer.state.kind == SplitKind::factors;
+  });
+  return fmt::format("[run]\nmode = \"allreduce\"\npeers = {}\n[train]\nbatch = {}\n{}", peers,
+                     std::max<std::size_t>(samples / peers, 1),
+                     factors ? "[allreduce]\nsufficient_factors = true\n" : "");
+}
+
+std::string to_text(const SplitReport& report) {
+  const SplitPlan& best = report.best.front();
+  double operations = 0;
+  for (const ModelPiece& piece : report.pieces) operations += 3 * piece.costs.operations;
+  std::string text = fmt::format(
+      "{}: a step of {} samples for the {} peers of {}\nEach sample takes {:.4g} GFLOP, forward "
+      "and backward. Times are in ms.\n",
+      report.config, report.question.samples, report.question.site.peers.size(), report.peers_file,
+      1e-9 * operations);
+  const std::string left_out = names_of(report, best, false);
+  text += fmt::format("\nBest: {}{}\n{}", rate_of(report, best),
+                      left_out.empty() ? "" : ", without " + left_out, table_of(report, best));
+  if (report.best.size() > 1) {
+    const SplitPlan& second = report.best.back();
+    text += fmt::format("\nSecond best: {}. Against the best: {}.\n{}", rate_of(report, second),
+                        difference(best, second), changes(report, best, second));
+  }
+  text += compared(report);
+  const SplitPlan* own = runnable(report);
+  if (own == nullptr) return text;
+  text += can_run(best) ? "\nThe best plan can be run.\n"
+                        : fmt::format(
+                              "\nThe best plan shares layers inside, which this version "
+                              "cannot do yet; the next best takes {:.2f} times as long.\n",
+                              own->seconds / best.seconds);
+  text +=
+      fmt::format("Start {} with\n\n{}", names_of(report, *own, true), settings_of(report, *own));
+  if (own->stages.size() > 1) text += "\nPeers find their stages themselves, as planned here:\n";
+  return own->stages.size() > 1 && own != &best ? text + table_of(report, *own) : text;
+}
+
+std::string to_json(const SplitReport& report) {
+  nlohmann::json document{{"samples", report.question.samples}, {"plans", nlohmann::json::array()}};
+  for (const SplitPlan& plan : report.best) document["plans"].push_back(json_of(report, plan));
+  if (const SplitPlan* own = runnable(report)) {
+    document["runnable"] = json_of(report, *own);
+    document["settings"] = settings_of(report, *own);
+  }
+  return document.dump(2) + "\n";
+}
+
+}  // namespace gv
