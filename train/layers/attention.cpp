@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/check.hpp"
+#include "train/layers/cut_attention.hpp"
 #include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/product.hpp"
@@ -10,12 +12,13 @@
 namespace gv {
 namespace {
 
-/// With B samples, T positions, width W, H heads of W/H each:
-///   qkv = x Wqkv^T + bqkv                                  (B, T, 3W)
-///   for each sample and head, of its columns q, k, v (T, W/H) of qkv:
-///     p[i] = softmax over j <= i of q[i] k[j] / sqrt(W/H)  (T, T), zero for j > i
-///     its columns of mixed are p v                         (B, T, W)
-///   y = mixed Wout^T + bout
+/// With B samples, T positions, width W, H heads of D each, which together have a width of V = H D
+/// (W, unless it is a part of a layer):
+///   qkv = x Wqkv^T + bqkv                                (B, T, 3V)
+///   for each sample and head, of its columns q, k, v (T, D) of qkv:
+///     p[i] = softmax over j <= i of q[i] k[j] / sqrt(D)  (T, T), zero for j > i
+///     its columns of mixed are p v                       (B, T, V)
+///   y = mixed Wout^T + bout, without bout in a part
 template <class T>
 class Attention final : public Layer<T> {
  public:
@@ -25,45 +28,60 @@ class Attention final : public Layer<T> {
         width_(plan.in[2]),
         heads_(plan.spec.heads),
         head_(width_ / heads_),
+        inner_(width_),
         scale_(1 / std::sqrt(static_cast<T>(head_))) {}
+
+  /// A part with `heads` of the layer's heads, whose parameters are those of the part alone.
+  Attention(const LayerPlan& plan, std::size_t heads)
+      : positions_(plan.in[0]),
+        width_(plan.in[2]),
+        heads_(heads),
+        head_(width_ / plan.spec.heads),
+        inner_(heads * head_),
+        scale_(1 / std::sqrt(static_cast<T>(head_))),
+        is_part_(true) {
+    at_.qkv_bias = 3 * inner_ * width_;
+    at_.out_weight = at_.qkv_bias + 3 * inner_;
+    at_.out_bias = at_.out_weight + width_ * inner_;
+  }
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
     const std::size_t rows = batch * positions_;
-    qkv_.resize(rows * 3 * width_);
-    mixed_.resize(rows * width_);
+    qkv_.resize(rows * 3 * inner_);
+    mixed_.resize(rows * inner_);
     shares_.resize(batch * heads_ * area());
-    project(in, rows, width_, parameters + at_.qkv_weight, parameters + at_.qkv_bias, 3 * width_,
+    project(in, rows, width_, parameters + at_.qkv_weight, parameters + at_.qkv_bias, 3 * inner_,
             qkv_.data());
     each_head(batch, [&](std::size_t row, std::size_t column, T* p) {
-      const T* q = qkv_.data() + row * 3 * width_ + column;
-      multiply<T>({positions_, positions_, head_}, {q, 3 * width_}, {key(q), 3 * width_, true}, p,
+      const T* q = qkv_.data() + row * 3 * inner_ + column;
+      multiply<T>({positions_, positions_, head_}, {q, 3 * inner_}, {key(q), 3 * inner_, true}, p,
                   positions_, scale_);
       for (std::size_t i = 0; i < positions_; ++i) softmax(p + i * positions_, i + 1);
-      multiply<T>({positions_, head_, positions_}, {p, positions_}, {value(q), 3 * width_},
-                  mixed_.data() + row * width_ + column, width_);
+      multiply<T>({positions_, head_, positions_}, {p, positions_}, {value(q), 3 * inner_},
+                  mixed_.data() + row * inner_ + column, inner_);
     });
-    project(mixed_.data(), rows, width_, parameters + at_.out_weight, parameters + at_.out_bias,
-            width_, out);
+    project(mixed_.data(), rows, inner_, parameters + at_.out_weight,
+            is_part_ ? nullptr : parameters + at_.out_bias, width_, out);
   }
 
   /// Variables are named like forward's, with d_ in front. d_s is the gradient of q k / sqrt(W/H).
   void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     const std::size_t rows = batch * positions_;
-    d_mixed_.resize(rows * width_);
-    d_qkv_.resize(rows * 3 * width_);
+    d_mixed_.resize(rows * inner_);
+    d_qkv_.resize(rows * 3 * inner_);
     d_s_.resize(area());
-    multiply<T>({rows, width_, width_}, {d_out, width_}, {parameters + at_.out_weight, width_},
-                d_mixed_.data(), width_);
+    multiply<T>({rows, inner_, width_}, {d_out, width_}, {parameters + at_.out_weight, inner_},
+                d_mixed_.data(), inner_);
     each_head(batch, [&](std::size_t row, std::size_t column, const T* p) {
-      const std::size_t stride = 3 * width_;
+      const std::size_t stride = 3 * inner_;
       const T* q = qkv_.data() + row * stride + column;
-      const T* d_mixed = d_mixed_.data() + row * width_ + column;
+      const T* d_mixed = d_mixed_.data() + row * inner_ + column;
       T* d_q = d_qkv_.data() + row * stride + column;
       T* d_s = d_s_.data();
-      multiply<T>({positions_, head_, positions_}, {p, positions_, true}, {d_mixed, width_},
+      multiply<T>({positions_, head_, positions_}, {p, positions_, true}, {d_mixed, inner_},
                   value(d_q), stride);
-      multiply<T>({positions_, positions_, head_}, {d_mixed, width_}, {value(q), stride, true}, d_s,
+      multiply<T>({positions_, positions_, head_}, {d_mixed, inner_}, {value(q), stride, true}, d_s,
                   positions_);
       for (std::size_t i = 0; i < positions_; ++i) {
         softmax_backward(p + i * positions_, d_s + i * positions_, i + 1);
@@ -75,16 +93,16 @@ class Attention final : public Layer<T> {
                   stride, scale_);
     });
     if (d_in == nullptr) return;
-    multiply<T>({rows, width_, 3 * width_}, {d_qkv_.data(), 3 * width_},
+    multiply<T>({rows, width_, 3 * inner_}, {d_qkv_.data(), 3 * inner_},
                 {parameters + at_.qkv_weight, width_}, d_in, width_);
   }
 
   void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
                        std::size_t batch) override {
     const std::size_t rows = batch * positions_;
-    project_backward(mixed_.data(), rows, width_, d_out, width_, d_parameters + at_.out_weight,
+    project_backward(mixed_.data(), rows, inner_, d_out, width_, d_parameters + at_.out_weight,
                      d_parameters + at_.out_bias);
-    project_backward(in, rows, width_, d_qkv_.data(), 3 * width_, d_parameters + at_.qkv_weight,
+    project_backward(in, rows, width_, d_qkv_.data(), 3 * inner_, d_parameters + at_.qkv_weight,
                      d_parameters + at_.qkv_bias);
   }
 
@@ -92,11 +110,11 @@ class Attention final : public Layer<T> {
   std::size_t area() const { return positions_ * positions_; }
   template <class Pointer>
   Pointer key(Pointer query) const {
-    return query + width_;
+    return query + inner_;
   }
   template <class Pointer>
   Pointer value(Pointer query) const {
-    return query + 2 * width_;
+    return query + 2 * inner_;
   }
 
   /// Calls visit(first row of the sample, first column of the head, its p).
@@ -109,10 +127,11 @@ class Attention final : public Layer<T> {
     }
   }
 
-  /// y = x w^T + b.
+  /// y = x w^T + b, or without b if it is null.
   static void project(const T* x, std::size_t rows, std::size_t inputs, const T* w, const T* b,
                       std::size_t outputs, T* y) {
     multiply<T>({rows, outputs, inputs}, {x, inputs}, {w, inputs, true}, y, outputs);
+    if (b == nullptr) return;
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t i = 0; i < outputs; ++i) y[row * outputs + i] += b[i];
     }
@@ -138,8 +157,10 @@ class Attention final : public Layer<T> {
   std::size_t positions_;
   std::size_t width_;
   std::size_t heads_;
-  std::size_t head_;  ///< Width of one head.
+  std::size_t head_;   ///< Width of one head.
+  std::size_t inner_;  ///< Width of all heads that it has.
   T scale_;
+  bool is_part_ = false;
   std::vector<T> qkv_;
   std::vector<T> shares_;  ///< p for every sample and head.
   std::vector<T> mixed_;
@@ -149,6 +170,39 @@ class Attention final : public Layer<T> {
 };
 
 }  // namespace
+
+AttentionPart attention_part(const LayerPlan& plan, const Range& heads) {
+  check(heads.begin < heads.end && heads.end <= plan.spec.heads, "a part has heads of the layer");
+  const AttentionOffsets at = attention_offsets(plan);
+  const std::size_t width = plan.in[2];
+  const std::size_t head = width / plan.spec.heads;
+  const Range own{heads.begin * head, heads.end * head};
+  AttentionPart part;
+  for (std::size_t third = 0; third < 3; ++third) {
+    const std::size_t row = third * width + own.begin;
+    part.ranges.push_back(
+        {at.qkv_weight + row * width, at.qkv_weight + (row + own.size()) * width});
+  }
+  for (std::size_t third = 0; third < 3; ++third) {
+    const std::size_t begin = at.qkv_bias + third * width + own.begin;
+    part.ranges.push_back({begin, begin + own.size()});
+  }
+  for (std::size_t row = 0; row < width; ++row) {
+    const std::size_t begin = at.out_weight + row * width;
+    part.ranges.push_back({begin + own.begin, begin + own.end});
+  }
+  part.ranges.push_back({at.out_bias, at.out_bias + width});
+  part.out_bias = 4 * own.size() * width + 3 * own.size();
+  return part;
+}
+
+template <class T>
+std::unique_ptr<Layer<T>> make_attention_part(const LayerPlan& plan, const Range& heads) {
+  return std::make_unique<Attention<T>>(plan, heads.size());
+}
+
+template std::unique_ptr<Layer<float>> make_attention_part(const LayerPlan&, const Range&);
+template std::unique_ptr<Layer<double>> make_attention_part(const LayerPlan&, const Range&);
 
 LayerFamily attention_layers() { return {make_one<Attention, float>, make_one<Attention, double>}; }
 

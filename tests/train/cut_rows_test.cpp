@@ -1,0 +1,257 @@
+// Convolutions and pools whose images several members share by rows, against whole images.
+#include "train/layers/cut_rows.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "tests/train/dyadic.hpp"
+
+namespace gv {
+namespace {
+
+LayerPlan plan_of(const LayerSpec& spec, const SampleShape& in) {
+  Problems problems;
+  // A dense layer behind it, since a model has parameters.
+  const ModelPlan plan =
+      plan_model({.layers = {spec, {.kind = LayerKind::dense, .units = 1}}}, in, problems);
+  REQUIRE(problems.empty());
+  return plan.layers.front();
+}
+
+/// Consecutive ranges in proportion to `weights`; the rest goes to the last one.
+std::vector<Range> strips(std::size_t rows, const std::vector<std::size_t>& weights) {
+  std::size_t sum = 0;
+  for (const std::size_t weight : weights) sum += weight;
+  std::vector<Range> ranges;
+  std::size_t passed = 0;
+  for (const std::size_t weight : weights) {
+    const std::size_t begin = rows * passed / sum;
+    passed += weight;
+    ranges.push_back({begin, rows * passed / sum});
+  }
+  return ranges;
+}
+
+struct Passes {
+  std::vector<float> y, dx, parameters;
+
+  friend bool operator==(const Passes&, const Passes&) = default;
+};
+
+struct Given {
+  LayerPlan layer;
+  std::size_t batch = 1;
+  std::vector<float> parameters, x, dy;
+};
+
+Given given(const LayerSpec& spec, const SampleShape& in, std::size_t batch = 1) {
+  Given all{.layer = plan_of(spec, in), .batch = batch};
+  const LayerPlan& layer = all.layer;
+  all.parameters.resize(layer.end);
+  if (layer.has_parameters()) {
+    const std::vector<float> w = dyadic_w.values<float>(layer.bias - layer.weight);
+    std::ranges::copy(w, all.parameters.begin());
+  }
+  all.x = dyadic_x.values<float>(batch * elements(layer.in));
+  all.dy = dyadic_dy.values<float>(batch * elements(layer.out));
+  return all;
+}
+
+Passes whole_pass(const Given& all) {
+  Passes passes;
+  passes.y.resize(all.batch * elements(all.layer.out));
+  passes.dx.resize(all.x.size());
+  passes.parameters.resize(all.parameters.size());
+  const auto layer = make_layer<float>(all.layer);
+  Rng rng(1);
+  layer->forward(all.parameters.data(), all.x.data(), passes.y.data(), all.batch, true, rng);
+  layer->backward_input(all.parameters.data(), all.x.data(), passes.y.data(), all.dy.data(),
+                        passes.dx.data(), all.batch);
+  layer->backward_weight(all.parameters.data(), all.x.data(), passes.y.data(), all.dy.data(),
+                         passes.parameters.data(), all.batch);
+  return passes;
+}
+
+/// Copies rows of every plane of `from`, which has the rows `have`, to `to`, or adds them.
+void move_rows(const std::vector<float>& from, const Range& have, std::vector<float>& to,
+               const Range& into, const Range& rows, std::size_t width, bool adds) {
+  if (have.empty() || into.empty()) return;
+  const std::size_t planes = from.size() / (have.size() * width);
+  for (std::size_t plane = 0; plane < planes; ++plane) {
+    for (std::size_t row = rows.begin; row < rows.end; ++row) {
+      const std::size_t a = (plane * have.size() + row - have.begin) * width;
+      const std::size_t b = (plane * into.size() + row - into.begin) * width;
+      for (std::size_t i = 0; i < width; ++i) to[b + i] = from[a + i] + (adds ? to[b + i] : 0);
+    }
+  }
+}
+
+/// The passes by members with these strips of inputs and outputs, who exchange rows as
+/// row_transfers() says.
+Passes cut_pass(const Given& all, const std::vector<Range>& owned,
+                const std::vector<Range>& outputs) {
+  const LayerPlan& layer = all.layer;
+  const std::size_t width = layer.in[2];
+  const std::size_t planes = all.batch * layer.in[0];
+  const Range image{0, layer.in[1]};
+  const Range made{0, layer.out[1]};
+  const auto transfers = row_transfers(layer, owned, outputs);
+  const auto own_and_received = [&](std::size_t member) {
+    std::vector<RowTransfer> in;
+    for (const RowTransfer& one : transfers) {
+      if (one.to == member) in.push_back(one);
+    }
+    const Range reads = rows_read(layer, outputs[member]).rows;
+    const Range own{std::max(reads.begin, owned[member].begin),
+                    std::min(reads.end, owned[member].end)};
+    if (own.begin < own.end) in.push_back({member, member, own});
+    std::ranges::sort(in, {}, &RowTransfer::from);
+    return in;
+  };
+  Passes passes;
+  passes.y.resize(all.batch * elements(layer.out));
+  passes.dx.resize(all.x.size());
+  passes.parameters.resize(all.parameters.size());
+  for (std::size_t m = 0; m < outputs.size(); ++m) {
+    CutRows<float> strip(layer, outputs[m]);
+    const Range& reads = strip.reads();
+    std::vector<float> in(planes * reads.size() * width);
+    std::size_t rows = 0;
+    for (const RowTransfer& part : own_and_received(m)) {
+      move_rows(all.x, image, in, reads, part.rows, width, false);
+      rows += part.rows.size();
+    }
+    CHECK(rows == reads.size());
+    const std::size_t values = all.batch * layer.out[0] * outputs[m].size() * layer.out[2];
+    std::vector<float> out(values), dy(values), d_in(in.size());
+    std::vector<float> gradient(all.parameters.size());
+    strip.forward(all.parameters.data(), in.data(), out.data(), all.batch);
+    move_rows(out, outputs[m], passes.y, made, outputs[m], layer.out[2], false);
+    move_rows(all.dy, made, dy, outputs[m], outputs[m], layer.out[2], false);
+    strip.backward_input(all.parameters.data(), dy.data(), d_in.data(), all.batch);
+    strip.backward_weight(all.parameters.data(), dy.data(), gradient.data(), all.batch);
+    for (const RowTransfer& part : own_and_received(m)) {
+      move_rows(d_in, reads, passes.dx, image, part.rows, width, true);
+    }
+    for (std::size_t i = 0; i < gradient.size(); ++i) passes.parameters[i] += gradient[i];
+  }
+  return passes;
+}
+
+std::size_t halo_rows(const LayerPlan& layer, const std::vector<Range>& owned,
+                      const std::vector<Range>& outputs) {
+  std::size_t rows = 0;
+  for (const RowTransfer& one : row_transfers(layer, owned, outputs)) rows += one.rows.size();
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions cut by rows have the known results") {
+  struct Known {
+    std::size_t k, s, p;
+    double y, dx, dw;
+  };
+  for (const Known known : {Known{3, 1, 1, -960.359375, 317.875, 149.40625},
+                            {5, 1, 2, -144.625, 165.1875, -2417.125},
+                            {4, 1, 1, -330.765625, 113.65625, -5165.0625},
+                            {3, 2, 1, -60.875, 740.875, 602.375},
+                            {5, 2, 2, 426.75, 274.03125, 728.3125},
+                            {7, 2, 3, -357.34375, 227.21875, 183.5625},
+                            {1, 2, 0, -48.46875, -47.4375, 5.625}}) {
+    INFO("kernel " << known.k << " stride " << known.s << " padding " << known.p);
+    const Given all = given({.kind = LayerKind::conv2d,
+                             .units = 3,
+                             .kernel = known.k,
+                             .stride = known.s,
+                             .padding = known.p},
+                            {2, 11, 5});
+    const Passes cut = cut_pass(all, strips(11, {2, 1, 2}), strips(all.layer.out[1], {2, 1, 2}));
+    CHECK(checksum(cut.y) == known.y);
+    CHECK(checksum(cut.dx) == known.dx);
+    const auto weights = static_cast<std::ptrdiff_t>(all.layer.bias);
+    CHECK(checksum(std::vector<float>(cut.parameters.begin(), cut.parameters.begin() + weights)) ==
+          known.dw);
+    CHECK(cut == whole_pass(all));
+  }
+}
+
+TEST_CASE("strips read the rows that windows of theirs touch") {
+  const auto reads = [](std::size_t k, std::size_t s, std::size_t p,
+                        const std::vector<Range>& cut) {
+    const LayerPlan layer =
+        plan_of({.kind = LayerKind::conv2d, .units = 3, .kernel = k, .stride = s, .padding = p},
+                {2, 11, 5});
+    std::vector<Range> rows;
+    for (const Range& outputs : cut) rows.push_back(rows_read(layer, outputs).rows);
+    return rows;
+  };
+  const std::vector<Range> six{{0, 3}, {3, 4}, {4, 6}};
+  CHECK(reads(5, 2, 2, six) == std::vector<Range>{{0, 7}, {4, 9}, {6, 11}});
+  CHECK(reads(7, 2, 3, six) == std::vector<Range>{{0, 8}, {3, 10}, {5, 11}});
+  CHECK(reads(3, 2, 1, six) == std::vector<Range>{{0, 6}, {5, 8}, {7, 11}});
+  CHECK(reads(4, 1, 1, {{0, 4}, {4, 6}, {6, 10}}) == std::vector<Range>{{0, 6}, {3, 8}, {5, 11}});
+  const LayerPlan even =
+      plan_of({.kind = LayerKind::conv2d, .units = 3, .kernel = 4, .padding = 1}, {2, 11, 5});
+  CHECK(halo_rows(even, {{0, 4}, {4, 7}, {7, 11}}, {{0, 4}, {4, 6}, {6, 10}}) == 6);
+  CHECK(rows_read(even, {0, 1}).zeros_above == 1);
+  CHECK(rows_read(even, {9, 10}).zeros_below == 1);
+}
+
+TEST_CASE("every kernel and stride and padding can be cut into unlike strips") {
+  const std::vector<std::vector<std::size_t>> cuts{
+      {1}, {1, 4}, {5, 1, 1}, {1, 0, 2, 1}, {1, 1, 1, 1, 1}};
+  for (std::size_t k = 1; k <= 7; ++k) {
+    for (std::size_t s = 1; s <= 3; ++s) {
+      for (std::size_t p = 0; p < k; ++p) {
+        for (const std::size_t height : {5, 8, 17}) {
+          if (k > height + 2 * p || k > 5 + 2 * p) continue;
+          const Given all =
+              given({.kind = LayerKind::conv2d, .units = 2, .kernel = k, .stride = s, .padding = p},
+                    {2, height, 5}, 2);
+          const Passes whole = whole_pass(all);
+          for (const auto& cut : cuts) {
+            INFO(k << " " << s << " " << p << " " << height << " " << cut.size());
+            REQUIRE(cut_pass(all, strips(height, cut), strips(all.layer.out[1], cut)) == whole);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("pools cut by rows choose the same winners") {
+  Given all = given({.kind = LayerKind::max_pool, .kernel = 3, .stride = 2}, {1, 5, 5});
+  std::fill(all.x.begin(), all.x.end(), 1.0F);
+  for (const std::size_t row : {1, 2, 3}) {
+    for (const std::size_t column : {1, 2, 3}) all.x[row * 5 + column] = 2;
+  }
+  all.dy = {1, 2, 3, 4};
+  std::vector<float> expected(25);
+  expected[1 * 5 + 1] = 1;
+  expected[1 * 5 + 2] = 2;
+  expected[2 * 5 + 1] = 3;
+  expected[2 * 5 + 2] = 4;
+  CHECK(cut_pass(all, {{0, 3}, {3, 5}}, {{0, 1}, {1, 2}}).dx == expected);
+  for (const LayerKind kind : {LayerKind::max_pool, LayerKind::avg_pool}) {
+    for (const std::size_t stride : {1, 2, 4}) {
+      const Given pool = given({.kind = kind, .kernel = 4, .stride = stride}, {3, 13, 6}, 2);
+      const Passes whole = whole_pass(pool);
+      for (const auto& cut : std::vector<std::vector<std::size_t>>{{1, 1}, {3, 1, 2}, {1, 5}}) {
+        CHECK(cut_pass(pool, strips(13, cut), strips(pool.layer.out[1], cut)) == whole);
+      }
+    }
+  }
+}
+
+TEST_CASE("a strip shorter than the halo reads rows of a member further away") {
+  const LayerPlan layer =
+      plan_of({.kind = LayerKind::conv2d, .units = 1, .kernel = 7, .padding = 3}, {1, 8, 5});
+  const std::vector<Range> cut{{0, 3}, {3, 4}, {4, 8}};
+  const auto transfers = row_transfers(layer, cut, cut);
+  const RowTransfer far{.from = 2, .to = 0, .rows = {4, 6}};
+  CHECK(std::ranges::count(transfers, far) == 1);
+}
+
+}  // namespace gv

@@ -1,0 +1,30 @@
+// One member's heads of an attention layer that several peers share.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/range.hpp"
+#include "train/layers/layer.hpp"
+
+namespace gv {
+
+/// The parameters of a member with some of the heads: their rows of queries, keys and values, and
+/// their columns of the output matrix. The biases of the output are at every member.
+struct AttentionPart {
+  /// Where they lie in the flat vector of the whole model. In the part's own vector they follow
+  /// each other in this order.
+  std::vector<Range> ranges;
+  std::size_t out_bias = 0;  ///< Offset of the biases of the output in the part's own vector.
+};
+AttentionPart attention_part(const LayerPlan& plan, const Range& heads);
+
+/// The layer of these heads over a part's own vector. Its outputs and the gradient of its inputs
+/// are summands, which members add in the order of their heads; each then adds the biases to the
+/// sum of outputs. The gradients of parameters need no exchange: all members compute the same
+/// gradient of the biases of the output. T is float or double.
+template <class T>
+std::unique_ptr<Layer<T>> make_attention_part(const LayerPlan& plan, const Range& heads);
+
+}  // namespace gv

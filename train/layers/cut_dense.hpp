@@ -1,0 +1,120 @@
+// One member's part of a dense layer, or of a pair of them, that several peers share.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/range.hpp"
+#include "train/layers/layer.hpp"
+
+namespace gv {
+
+/// How a dense layer y = x W^T + b with weights (outputs, inputs) is cut. The grains are its
+/// outputs or its inputs, and each member has a range of them.
+enum class DenseCut {
+  outputs,  ///< Rows of W: a member has some of the outputs, for which it needs all inputs.
+  inputs    ///< Columns of W: a member has a summand of all outputs, from some of the inputs.
+};
+
+/// What the members of a group have to do with the result of a pass before it can be used. All
+/// members then hold the same bits.
+enum class GroupExchange {
+  none,    ///< The result is complete as it is.
+  gather,  ///< Every member has the columns of its own range; all need all columns.
+  sum      ///< Every member has a summand. Summands are added in the order of their ranges.
+};
+
+/// One member's part of a dense layer. A pass ends where members have to exchange something, and
+/// the caller carries the exchange out, so that it may compute something else meanwhile. Signals must
+/// be held during its passes (SignalsHeld). T is float or double.
+///
+/// A member with outputs [a, z) holds weights (z - a, inputs) and z - a biases. A member with
+/// inputs [a, z) holds weights (outputs, z - a); the biases are at every member, which adds them
+/// after the sum, and all compute the same gradient of them from the same gradient of the outputs.
+template <class T>
+class CutDense {
+ public:
+  /// `part` is a range of the outputs or inputs, and not empty.
+  CutDense(DenseCut cut, std::size_t inputs, std::size_t outputs, Range part);
+
+  std::size_t in_width() const { return cut_ == DenseCut::inputs ? part_.size() : inputs_; }
+  std::size_t out_width() const { return cut_ == DenseCut::outputs ? part_.size() : outputs_; }
+  std::size_t weights() const { return in_width() * out_width(); }
+  std::size_t biases() const { return out_width(); }
+
+  GroupExchange after_forward() const {
+    return cut_ == DenseCut::outputs ? GroupExchange::gather : GroupExchange::sum;
+  }
+  GroupExchange after_backward() const {
+    return cut_ == DenseCut::outputs ? GroupExchange::sum : GroupExchange::none;
+  }
+
+  /// Copies a member's part of the whole weights (outputs, inputs), or back into them. Parts of
+  /// biases are parts of weights with one input; cut by inputs they are whole.
+  void take_weights(std::span<const T> whole, std::span<T> part) const;
+  void put_weights(std::span<const T> part, std::span<T> whole) const;
+
+  /// `out` (rows, out_width) from `in` (rows, in_width). If it is to be gathered, it has its
+  /// biases; if it is to be summed, it has none, and add_biases() is called on the sum.
+  void forward(const T* weights, const T* biases, const T* in, T* out, std::size_t rows) const;
+  /// Adds the biases once, behind a sum; does nothing behind a gather.
+  void add_biases(const T* biases, T* out, std::size_t rows) const;
+
+  /// `d_in` (rows, in_width) from `d_out` (rows, out_width): its own columns of the gradient of the
+  /// gathered outputs, or all of them.
+  void backward_input(const T* weights, const T* d_out, T* d_in, std::size_t rows) const;
+  /// Overwrites the gradients of weights and biases. They need no exchange.
+  void backward_weight(const T* in, const T* d_out, T* d_weights, T* d_biases,
+                       std::size_t rows) const;
+
+ private:
+  DenseCut cut_;
+  std::size_t inputs_;
+  std::size_t outputs_;
+  Range part_;
+};
+
+/// One member's part of two dense layers with an activation between them (Shoeybi 2019, Megatron):
+/// the first is cut by its outputs and the second by its inputs, which are the same hidden units.
+/// So there is one sum after forward() and one after backward_input(), and none in between.
+template <class T>
+class CutPair {
+ public:
+  /// `hidden` are all hidden units and `part` those of this member. The activation works on each
+  /// value alone.
+  CutPair(std::size_t inputs, std::size_t hidden, std::size_t outputs, LayerKind activation,
+          Range part);
+
+  const CutDense<T>& first() const { return first_; }
+  const CutDense<T>& second() const { return second_; }
+
+  /// A member's parameters or their gradients.
+  template <class Value>
+  struct Parameters {
+    Value* first_weights = nullptr;
+    Value* first_biases = nullptr;
+    Value* second_weights = nullptr;
+    Value* second_biases = nullptr;
+  };
+
+  /// `out` (rows, outputs) is to be summed, and then gets second().add_biases().
+  void forward(const Parameters<const T>& parameters, const T* in, T* out, std::size_t rows);
+  /// `d_in` (rows, inputs) is to be summed. `d_out` is the gradient of the summed outputs.
+  void backward_input(const Parameters<const T>& parameters, const T* d_out, T* d_in,
+                      std::size_t rows);
+  /// Call it after backward_input(), with the arrays of both passes.
+  void backward_weight(const T* in, const T* d_out, const Parameters<T>& gradient,
+                       std::size_t rows) const;
+
+ private:
+  CutDense<T> first_;
+  CutDense<T> second_;
+  std::unique_ptr<Layer<T>> activation_;
+  std::vector<T> before_;  ///< (rows, own hidden units), before the activation.
+  std::vector<T> after_;
+  std::vector<T> d_before_;
+};
+
+}  // namespace gv

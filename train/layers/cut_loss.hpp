@@ -1,0 +1,37 @@
+// A cross-entropy whose classes several members share, so that none needs all logits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/range.hpp"
+#include "train/layers/loss.hpp"
+
+namespace gv {
+
+/// What a member tells the others of one row of its logits. Only these numbers travel.
+template <class T>
+struct LossPart {
+  T largest = 0;
+  std::size_t best = 0;  ///< The first class with it.
+  T sum = 0;             ///< Of exp(logit - largest).
+  T label = 0;           ///< The label's logit, if it is among the member's classes; else 0.
+};
+
+/// One for each row of `logits` (rows, classes.size()), the member's columns of all logits. Labels
+/// count in all classes. T is float or double.
+template <class T>
+std::vector<LossPart<T>> loss_parts(std::span<const T> logits, std::span<const std::int32_t> labels,
+                                    const Range& classes);
+
+/// The loss of the whole rows, from the parts of all members in the order of their classes, and the
+/// gradient of the mean over rows by this member's own logits. All members get the same bits, and
+/// the gradient needs no exchange. `d_logits` has the shape of `logits` and may be empty.
+template <class T>
+LossSum loss_of_parts(std::span<const std::vector<LossPart<T>>> parts, std::span<const T> logits,
+                      std::span<const std::int32_t> labels, const Range& classes,
+                      std::span<T> d_logits);
+
+}  // namespace gv
