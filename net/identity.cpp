@@ -262,10 +262,6 @@ std::optional<PublicKey> public_key_from_text(std::string_view text) {
   return key;
 }
 
-bool is_peer_name(std::string_view text) {
-  return !text.empty() && text.size() <= 64 && std::ranges::all_of(text, is_name_character);
-}
-
 bool is_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return false;

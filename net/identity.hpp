@@ -11,12 +11,13 @@
 
 #include "base/ids.hpp"
 #include "base/problems.hpp"
+#include "consensus/message/certificate.hpp"
 
 namespace gv {
 
 /// An Ed25519 public key. The peer signs with the secret half. The keys for ZeroMQ CURVE are
 /// derived from this pair, so a peer has only one.
-using PublicKey = std::array<std::uint8_t, 32>;
+using PublicKey = PeerKey;
 
 /// The secret half must never be logged or sent.
 struct KeyPair {
@@ -63,9 +64,6 @@ struct LoadedKeyPair {
 
 /// Refuses anything but a regular file of ours with mode 0600 or stricter.
 LoadedKeyPair load_key_pair(const std::filesystem::path& file);
-
-/// 1 to 64 bytes of [A-Za-z0-9._-].
-bool is_peer_name(std::string_view text);
 
 /// "host:port" or "[v6]:port" that can be dialled: a port from 1 to 65535.
 bool is_address(std::string_view text);

@@ -45,8 +45,13 @@ Signature KeySigner::sign(std::span<const std::byte> bytes) const {
 bool KeySigner::verify(PeerId signer, std::span<const std::byte> bytes,
                        const Signature& signature) const {
   const auto key = keys_.find(signer);
-  return key != keys_.end() && crypto_sign_verify_detached(signature.data(), data_of(bytes),
-                                                           bytes.size(), key->second.data()) == 0;
+  return key != keys_.end() && verify_key(key->second, bytes, signature);
+}
+
+bool KeySigner::verify_key(const PeerKey& key, std::span<const std::byte> bytes,
+                           const Signature& signature) const {
+  return crypto_sign_verify_detached(signature.data(), data_of(bytes), bytes.size(), key.data()) ==
+         0;
 }
 
 }  // namespace gv

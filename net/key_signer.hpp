@@ -25,6 +25,9 @@ class KeySigner final : public Signer {
   Signature sign(std::span<const std::byte> bytes) const override;
   bool verify(PeerId signer, std::span<const std::byte> bytes,
               const Signature& signature) const override;
+  bool verify_key(const PeerKey& key, std::span<const std::byte> bytes,
+                  const Signature& signature) const override;
+  PeerId id_of(const PeerKey& key) const override { return peer_id(key); }
   Digest digest(std::span<const std::byte> bytes) const override;
 
  private:

@@ -19,7 +19,7 @@ namespace gv {
 constexpr std::size_t frame_bytes_max = 64 * 1024;
 
 /// First byte of every frame, raised whenever the layout of a frame changes.
-constexpr std::uint8_t wire_version = 6;
+constexpr std::uint8_t wire_version = 7;
 
 /// The first frame each way: the sender's name, and settings on which both ends must agree.
 struct Hello {

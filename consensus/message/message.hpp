@@ -13,6 +13,7 @@
 
 #include "base/ids.hpp"
 #include "base/one_of.hpp"
+#include "consensus/message/certificate.hpp"
 #include "consensus/message/signer.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "consensus/message/transfer_id.hpp"
@@ -506,7 +507,7 @@ using MessageVariant =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
                  Install, EndGeneration, Refusals, StatusRequest, StatusReply, ProbeAck, Complete,
-                 Audit, SketchRequest, SketchReply, Decided, Equivocation>;
+                 Audit, SketchRequest, SketchReply, Decided, Equivocation, Certificates>;
 
 /// Any message. Only message.cpp compiles how one is copied, moved and destroyed: with a variant of
 /// this many types that cost every file which sends a message a second of compile time.

@@ -10,6 +10,9 @@
 
 namespace gv {
 
+/// The public key of a peer or of a swarm.
+using PeerKey = std::array<std::uint8_t, 32>;
+
 /// The signature of one peer's key over some bytes.
 using Signature = std::array<std::uint8_t, 64>;
 
@@ -31,6 +34,13 @@ class Signer {
                       const Signature& signature) const = 0;
 
   virtual Digest digest(std::span<const std::byte> bytes) const = 0;
+
+  /// True if the holder of `key` signed these bytes, whether it is on the allow-list or not.
+  virtual bool verify_key(const PeerKey& key, std::span<const std::byte> bytes,
+                          const Signature& signature) const = 0;
+
+  /// The id of the peer that holds this key.
+  virtual PeerId id_of(const PeerKey& key) const = 0;
 };
 
 }  // namespace gv

@@ -12,7 +12,9 @@ namespace gv {
 
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
            const NodeOptions& options, const Signer& signer, Rng rng)
-    : membership_(self, std::move(authorized), options.membership, signer, rng.fork("membership")) {
+    : membership_(self, authorized, options.membership, signer, rng.fork("membership")),
+      signer_(&signer),
+      listed_(std::move(authorized)) {
   MadeMode made = make_mode(self.id, session, options, signer, rng);
   mode_ = std::move(made.mode);
   as_ = made.as;
@@ -27,6 +29,7 @@ void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& o
 
 void Node::contact(Time now, PeerId peer, NodeEffects& out) {
   membership_.contact(now, peer, out);
+  if (trust_) trust_->contact(peer, out);
   settle(now, out);
 }
 
@@ -73,6 +76,9 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const SketchReply& m) { for_mode(m); },
                  [&](const Decided& m) { for_mode(m); },
                  [&](const Equivocation& m) { for_mode(m); },
+                 [&](const Certificates& m) {
+                   if (trust_) trust_->receive(now, envelope.from, m, membership_.view(), out);
+                 },
              },
              envelope.message);
   settle(now, out);
@@ -111,16 +117,59 @@ void Node::complete(Time now, JobDone done, NodeEffects& out) {
 }
 
 void Node::authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out) {
-  membership_.authorize(now, std::move(authorized), out);
+  listed_ = std::move(authorized);
+  trusted_ = 0;
+  follow_trust(now, out);
   settle(now, out);
+}
+
+void Node::certify(Time now, Trust trust, NodeEffects& out) {
+  trust_.emplace(std::move(trust));
+  follow_trust(now, out);
+}
+
+std::optional<Certificate> Node::invite(Time now, const PeerKey& key, const std::string& name,
+                                        bool may_invite, NodeEffects& out) {
+  std::optional<Certificate> made =
+      trust_->certify(now, key, name, may_invite, membership_.view(), out);
+  settle(now, out);
+  return made;
+}
+
+Problems Node::revoke(Time now, std::string_view name, bool with_invited, NodeEffects& out) {
+  Problems problems = trust_->revoke(now, name, with_invited, membership_.view(), out);
+  settle(now, out);
+  return problems;
+}
+
+void Node::receive_certificates(Time now, const Certificates& shown, NodeEffects& out) {
+  if (!trust_) return;
+  trust_->show(now, shown, membership_.view(), out);
+  settle(now, out);
+}
+
+/// Lets the peers of the allow-list and those with certificates take part, and no others.
+void Node::follow_trust(Time now, NodeEffects& out) {
+  const std::uint64_t version = trust_ ? trust_->version() + 1 : 1;
+  if (version == trusted_) return;
+  trusted_ = version;
+  std::vector<PeerId> authorized = listed_;
+  if (trust_) {
+    for (const Certificate& certificate : trust_->accepted()) {
+      authorized.push_back(signer_->id_of(certificate.key));
+    }
+  }
+  membership_.authorize(now, std::move(authorized), out);
 }
 
 void Node::tick(Time now, NodeEffects& out) {
   membership_.tick(now, out);
+  if (trust_) trust_->tick(now, membership_.view(), out);
   settle(now, out);
 }
 
 void Node::settle(Time now, NodeEffects& out) {
+  if (trust_) follow_trust(now, out);
   // The mode must learn of deaths that membership has found; indexed because the mode appends
   // facts too.
   for (std::size_t i = 0; i < out.facts.size(); ++i) {
@@ -154,6 +203,9 @@ void Node::leave(Time now, NodeEffects& out) {
   settle(now, out);
 }
 
-Time Node::deadline() const { return std::min(membership_.deadline(), mode_->deadline()); }
+Time Node::deadline() const {
+  const Time due = std::min(membership_.deadline(), mode_->deadline());
+  return trust_ ? std::min(due, trust_->deadline()) : due;
+}
 
 }  // namespace gv

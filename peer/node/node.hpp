@@ -13,6 +13,7 @@
 
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
+#include "consensus/trust/trust.hpp"
 #include "peer/modes/mode.hpp"
 
 namespace gv {
@@ -57,6 +58,18 @@ class Node {
   void complete(Time now, JobDone done, NodeEffects& out);
   void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
 
+  /// From now on peers with certificates may join too, beside those on the allow-list. Call before
+  /// start().
+  void certify(Time now, Trust trust, NodeEffects& out);
+  /// The certificates of the swarm; null if this peer goes by an allow-list alone.
+  const Trust* trust() const { return trust_ ? &*trust_ : nullptr; }
+  /// See Trust. Only for a node with certificates.
+  std::optional<Certificate> invite(Time now, const PeerKey& key, const std::string& name,
+                                    bool may_invite, NodeEffects& out);
+  Problems revoke(Time now, std::string_view name, bool with_invited, NodeEffects& out);
+  /// Certificates that a peer shows which may not have a link yet.
+  void receive_certificates(Time now, const Certificates& shown, NodeEffects& out);
+
   /// Safe to call early, late or twice.
   void tick(Time now, NodeEffects& out);
   Time deadline() const;
@@ -84,6 +97,7 @@ class Node {
 
  private:
   void settle(Time now, NodeEffects& out);
+  void follow_trust(Time now, NodeEffects& out);
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
@@ -91,6 +105,10 @@ class Node {
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;
+  const Signer* signer_;
+  std::vector<PeerId> listed_;  ///< The allow-list.
+  std::optional<Trust> trust_;
+  std::uint64_t trusted_ = 0;  ///< The version of `trust_` that membership goes by.
 };
 
 }  // namespace gv

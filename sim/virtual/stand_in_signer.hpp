@@ -23,6 +23,15 @@ class StandInSigner final : public Signer {
               const Signature& signature) const override {
     return of(signer, bytes) == signature;
   }
+  bool verify_key(const PeerKey& key, std::span<const std::byte> bytes,
+                  const Signature& signature) const override {
+    return verify(id_of(key), bytes, signature);
+  }
+  PeerId id_of(const PeerKey& key) const override {
+    std::uint64_t id = 0;
+    for (std::size_t i = 8; i-- > 0;) id = id << 8 | key[i];
+    return PeerId{id};
+  }
   Digest digest(std::span<const std::byte> bytes) const override {
     Digest digest{};
     const Signature hash = of(PeerId{}, bytes);

@@ -47,6 +47,8 @@ Target allow_list_target();
 Target member_cache_target();
 Target settings_revision_target();
 Target rendezvous_target();
+Target ticket_target();
+Target certificates_target();
 
 /// All targets.
 std::vector<Target> targets();

@@ -138,6 +138,20 @@ std::vector<Frame> one_of_each() {
       Message(Decided{{.ballot = ballot, .digest = {4, 5}, .signature = {6}}}),
       Message(Equivocation{{.ballot = ballot, .digest = {7}, .signature = {8}},
                            {.ballot = ballot, .digest = {9}, .signature = {10}}}),
+      Message(Certificates{.held = {11},
+                           .certificates = {{.swarm = {12},
+                                             .issuer = {13},
+                                             .key = {14},
+                                             .name = "laptop",
+                                             .number = 15,
+                                             .may_invite = true,
+                                             .expires_s = 16,
+                                             .signature = {17}}},
+                           .revocations = {{.swarm = {18},
+                                            .issuer = {19},
+                                            .key = {20},
+                                            .until_s = 21,
+                                            .signature = {22}}}}),
   };
 }
 
@@ -209,14 +223,14 @@ TEST_CASE("every kind of frame survives the wire", "[unit]") {
 
 TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
   const TransferId id = state_id(PeerId{0x0807060504030201}, 2, 3, 9);
-  CHECK(encode(Message(Abort{id, Reason::stale})) == bytes_of({6, 27, 1,  // Version, kind; a state.
+  CHECK(encode(Message(Abort{id, Reason::stale})) == bytes_of({7, 27, 1,  // Version, kind; a state.
                                                                1, 2,  3, 4, 5, 6, 7, 8,  // Owner.
                                                                2, 0,  0, 0, 0, 0, 0, 0,  // Session.
                                                                3, 0,  0, 0, 0, 0, 0, 0,  // Number.
                                                                9, 0,  0, 0,              // Stage.
                                                                6}));
   CHECK(encode(Hello{"ab", "", 5, {{"x", "y"}}, true}) ==
-        bytes_of({6, 1,                        // Version, kind.
+        bytes_of({7, 1,                        // Version, kind.
                   2, 0, 0, 0, 'a', 'b',        // Name.
                   0, 0, 0, 0,                  // Address.
                   5, 0, 0, 0, 0,   0,   0, 0,  // Session.

@@ -43,6 +43,7 @@ const std::vector<Folder> layout = {
      true},
     {"consensus/generation/", {"consensus/message/"}, {}, true},
     {"consensus/ledger/", {"consensus/message/"}, {}, true},
+    {"consensus/trust/", {"consensus/message/"}, {}, true},
     {"consensus/allreduce/",
      {"consensus/transfer/", "consensus/compression/"},
      {"Eigen/", "emmintrin.h"},

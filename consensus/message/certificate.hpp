@@ -1,0 +1,62 @@
+// What keys of a swarm say about other keys: which belong to it, and which do not any more.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consensus/message/signer.hpp"
+
+namespace gv {
+
+/// 1 to 64 bytes of [A-Za-z0-9._-].
+bool is_peer_name(std::string_view text);
+
+/// One key says that another belongs to a swarm.
+struct Certificate {
+  PeerKey swarm{};   ///< The swarm's public key, which is also its name.
+  PeerKey issuer{};  ///< Whose signature this is: the swarm's key, or a peer that may invite.
+  PeerKey key{};     ///< The peer.
+  std::string name;
+  std::uint32_t number = 0;  ///< Which shard of the data the peer trains on, modulo their number.
+  bool may_invite = false;
+  std::uint64_t expires_s = 0;  ///< In seconds since 1970.
+  Signature signature{};
+
+  std::string problem() const;
+  friend bool operator==(const Certificate&, const Certificate&) = default;
+};
+
+/// One key says that another belongs to a swarm no longer, whatever certificates it has.
+struct Revocation {
+  PeerKey swarm{};
+  PeerKey issuer{};
+  PeerKey key{};
+  /// Seconds since 1970 after which it may be forgotten, because all certificates of the key that
+  /// are older have expired.
+  std::uint64_t until_s = 0;
+  Signature signature{};
+
+  friend bool operator==(const Revocation&, const Revocation&) = default;
+};
+
+/// The most certificates, and the most revocations, in one message.
+inline constexpr std::size_t certificates_in_message_max = 100;
+
+/// Certificates and revocations that the sender passes on.
+struct Certificates {
+  Digest held{};  ///< Of all that the sender holds, so that the receiver sees whether they differ.
+  std::vector<Certificate> certificates;
+  std::vector<Revocation> revocations;
+
+  std::string problem() const;
+};
+
+/// The bytes that an issuer signs.
+std::vector<std::byte> signed_bytes(Certificate certificate);
+std::vector<std::byte> signed_bytes(Revocation revocation);
+
+}  // namespace gv

@@ -1,0 +1,495 @@
+// The rules by which certificates count, and how they travel.
+#include "consensus/trust/trust.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <tuple>
+
+#include "base/canonical.hpp"
+
+namespace gv {
+namespace {
+
+/// Clocks may differ by this much before a certificate is refused for lasting too long.
+constexpr std::uint64_t clock_slack_s = 24 * 3600;
+
+/// Peers that hear of something new at once; the others hear of it from these, or by comparing.
+constexpr std::size_t told_at_once = 8;
+
+/// Pause before a peer sends everything again to one that still holds the same.
+constexpr Duration send_again_after = std::chrono::seconds(10);
+
+/// The two keys with the same 31 bytes and the same last seven bits have one CURVE key.
+PeerKey twin_of(PeerKey key) {
+  key.back() ^= 0x80;
+  return key;
+}
+
+/// Cuts a message into ones that may be sent; at least one.
+std::vector<Certificates> in_parts(const Certificates& whole) {
+  std::vector<Certificates> parts;
+  std::size_t first = 0;
+  const auto cut = [&](const auto& from, auto& to) {
+    const std::size_t end = std::min(from.size(), first + certificates_in_message_max);
+    for (std::size_t i = first; i < end; ++i) to.push_back(from[i]);
+  };
+  do {
+    Certificates& part = parts.emplace_back();
+    part.held = whole.held;
+    cut(whole.certificates, part.certificates);
+    cut(whole.revocations, part.revocations);
+    first += certificates_in_message_max;
+  } while (first < std::max(whole.certificates.size(), whole.revocations.size()));
+  return parts;
+}
+
+}  // namespace
+
+Trust::Trust(Options options, const Signer& signer, Rng rng)
+    : options_(options), signer_(&signer), rng_(rng), self_(signer.id_of(options.self)) {
+  refresh(Time{});
+}
+
+std::uint64_t Trust::wall(Time now) const {
+  return options_.wall_s +
+         static_cast<std::uint64_t>(
+             std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+}
+
+// ---- Which certificates count ----
+
+bool Trust::may_sign(const PeerKey& key, std::size_t left, const PeerKey& without) const {
+  if (key == options_.swarm) return true;
+  const auto found = left == 0 || key == without ? entries_.end() : entries_.find(key);
+  if (found == entries_.end()) return false;
+  const auto helps = [&](const std::optional<Certificate>& certificate) {
+    return certificate && certificate->may_invite && certificate->issuer != key &&
+           may_sign(certificate->issuer, left - 1, without);
+  };
+  return helps(found->second.right) || helps(found->second.newest);
+}
+
+bool Trust::is_revoked(const PeerKey& key) const {
+  const auto found = revocations_.find(key);
+  return found != revocations_.end() && may_sign(found->second.issuer, chain_max - 1, key);
+}
+
+bool Trust::is_entitled(const PeerKey& key, std::size_t left) const {
+  if (key == options_.swarm) return true;
+  const auto found = left == 0 || is_revoked(key) ? entries_.end() : entries_.find(key);
+  if (found == entries_.end()) return false;
+  const auto helps = [&](const std::optional<Certificate>& certificate) {
+    return certificate && certificate->may_invite && certificate->issuer != key &&
+           is_entitled(certificate->issuer, left - 1);
+  };
+  return helps(found->second.right) || helps(found->second.newest);
+}
+
+bool Trust::has_valid_one(const Entry& entry, std::uint64_t wall_s) const {
+  const auto counts = [&](const std::optional<Certificate>& certificate) {
+    return certificate && certificate->expires_s > wall_s &&
+           is_entitled(certificate->issuer, chain_max - 1);
+  };
+  return counts(entry.newest) || counts(entry.right);
+}
+
+/// True if a certificate of the key has not expired.
+bool Trust::is_current(const PeerKey& key, std::uint64_t wall_s) const {
+  if (key == options_.swarm) return true;
+  const auto found = entries_.find(key);
+  return found != entries_.end() && found->second.newest &&
+         found->second.newest->expires_s > wall_s;
+}
+
+std::size_t Trust::distance(const PeerKey& key, std::size_t left) const {
+  if (key == options_.swarm) return 0;
+  const auto found = left == 0 ? entries_.end() : entries_.find(key);
+  if (found == entries_.end()) return left + 1;
+  std::size_t least = left + 1;
+  for (const auto* certificate : {&found->second.right, &found->second.newest}) {
+    if (!*certificate || !(*certificate)->may_invite || (*certificate)->issuer == key) continue;
+    least = std::min(least, 1 + distance((*certificate)->issuer, left - 1));
+  }
+  return least;
+}
+
+bool Trust::is_better_right(const Certificate& a, const Certificate& b) const {
+  const std::size_t far_a = distance(a.issuer, chain_max), far_b = distance(b.issuer, chain_max);
+  return std::tie(far_b, a.expires_s, a.signature) > std::tie(far_a, b.expires_s, b.signature);
+}
+
+/// True if the key has signed something that is held.
+bool Trust::is_needed(const PeerKey& key) const {
+  const auto is_of = [&](const std::optional<Certificate>& certificate) {
+    return certificate && certificate->issuer == key && certificate->key != key;
+  };
+  return std::ranges::any_of(entries_,
+                             [&](const auto& item) {
+                               return is_of(item.second.newest) || is_of(item.second.right);
+                             }) ||
+         std::ranges::any_of(revocations_,
+                             [&](const auto& item) { return item.second.issuer == key; });
+}
+
+// ---- What is taken ----
+
+bool Trust::is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& bytes,
+                         const Signature& signature) const {
+  return signer_->verify_key(issuer, bytes, signature);
+}
+
+/// Puts a certificate where it belongs. Returns false if the entry has better ones.
+bool Trust::keep(Entry& entry, const Certificate& certificate) const {
+  bool is_kept = false;
+  const auto later = [](const Certificate& a, const Certificate& b) {
+    return std::tie(a.expires_s, a.signature) > std::tie(b.expires_s, b.signature);
+  };
+  if (certificate.may_invite && (!entry.right || is_better_right(certificate, *entry.right))) {
+    entry.right = certificate;
+    is_kept = true;
+  }
+  if (!entry.newest || later(certificate, *entry.newest)) {
+    entry.newest = certificate;
+    is_kept = true;
+  }
+  return is_kept;
+}
+
+Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source source) {
+  const std::uint64_t now_s = wall(now);
+  if (certificate.swarm != options_.swarm || !certificate.problem().empty() ||
+      certificate.key == options_.swarm || entries_.contains(twin_of(certificate.key)) ||
+      certificate.expires_s > now_s + certificate_lifetime_s + clock_slack_s) {
+    return Outcome::unchanged;
+  }
+  const auto found = entries_.find(certificate.key);
+  if (found == entries_.end() && entries_.size() >= certified_max) return Outcome::unchanged;
+  const bool is_held = found != entries_.end() &&
+                       (found->second.newest == certificate || found->second.right == certificate);
+  if (is_held || !may_sign(certificate.issuer, chain_max - 1, certificate.key)) {
+    // A peer may renew its own certificate if it may invite.
+    const bool renews_itself = !is_held && certificate.issuer == certificate.key &&
+                               may_sign(certificate.issuer, chain_max - 1, {});
+    if (!renews_itself) return Outcome::unchanged;
+  }
+  const bool has_expired = certificate.expires_s <= now_s;
+  if (source == Source::other_peer) {
+    if (!has_expired && !is_current(certificate.issuer, now_s)) return Outcome::unchanged;
+    if (has_expired && !certificate.may_invite) return Outcome::unchanged;
+  }
+  Entry entry = found == entries_.end() ? Entry{} : found->second;
+  if (!keep(entry, certificate)) return Outcome::unchanged;
+  if (!is_signed_by(certificate.issuer, signed_bytes(certificate), certificate.signature)) {
+    return Outcome::forged;
+  }
+  entries_[certificate.key] = std::move(entry);
+  return Outcome::taken;
+}
+
+Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
+  const std::uint64_t now_s = wall(now);
+  if (revocation.swarm != options_.swarm || revocation.key == options_.swarm ||
+      revocation.until_s <= now_s ||
+      revocation.until_s > now_s + certificate_lifetime_s + 3 * clock_slack_s) {
+    return Outcome::unchanged;
+  }
+  const auto found = revocations_.find(revocation.key);
+  const bool is_later =
+      found == revocations_.end() || std::tie(revocation.until_s, revocation.signature) >
+                                         std::tie(found->second.until_s, found->second.signature);
+  const bool has_room = found != revocations_.end() || revocations_.size() < certified_max;
+  if (!is_later || !has_room || !may_sign(revocation.issuer, chain_max - 1, revocation.key)) {
+    return Outcome::unchanged;
+  }
+  if (!is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature)) {
+    return Outcome::forged;
+  }
+  revocations_[revocation.key] = revocation;
+  return Outcome::taken;
+}
+
+bool Trust::take_all(Time now, const Certificates& message, Source source) {
+  bool took = false;
+  for (std::size_t pass = 0; pass < chain_max; ++pass) {
+    bool is_new = false;
+    for (const Certificate& certificate : message.certificates) {
+      const Outcome outcome = take(now, certificate, source);
+      if (outcome == Outcome::forged) return false;
+      if (outcome != Outcome::taken) continue;
+      fresh_.certificates.push_back(certificate);
+      is_new = true;
+    }
+    took = took || is_new;
+    if (!is_new) break;
+  }
+  for (const Revocation& revocation : message.revocations) {
+    const Outcome outcome = take(now, revocation);
+    if (outcome == Outcome::forged) return false;
+    if (outcome != Outcome::taken) continue;
+    fresh_.revocations.push_back(revocation);
+    took = true;
+  }
+  if (took) {
+    ++changes_;
+    refresh(now);
+  }
+  return true;
+}
+
+void Trust::restore(Time now, const std::vector<Certificate>& certificates,
+                    const std::vector<Revocation>& revocations) {
+  take_all(now, {.held = {}, .certificates = certificates, .revocations = revocations},
+           Source::own_record);
+  fresh_ = {};  // Others see what they lack when they compare.
+}
+
+void Trust::refresh(Time now) {
+  const std::uint64_t now_s = wall(now);
+  std::vector<Certificate> accepted;
+  next_expiry_s_ = ~std::uint64_t{0};
+  for (const auto& [key, entry] : entries_) {
+    if (is_revoked(key) || !has_valid_one(entry, now_s)) continue;
+    accepted.push_back(*entry.newest);
+    next_expiry_s_ = std::min(next_expiry_s_, entry.newest->expires_s);
+  }
+  if (accepted != accepted_) {
+    accepted_ = std::move(accepted);
+    ++version_;
+  }
+  CanonicalBytes bytes("grapevine certificates 1");
+  bytes.add(certificates(), revocations());
+  held_ = signer_->digest(bytes.bytes());
+}
+
+const Certificate* Trust::accepted(const PeerKey& key) const {
+  const auto found = std::ranges::lower_bound(accepted_, key, {}, &Certificate::key);
+  return found != accepted_.end() && found->key == key ? &*found : nullptr;
+}
+
+std::vector<Certificate> Trust::certificates() const {
+  std::vector<Certificate> all;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.right) all.push_back(*entry.right);
+    if (entry.newest && entry.newest != entry.right) all.push_back(*entry.newest);
+  }
+  return all;
+}
+
+std::vector<Revocation> Trust::revocations() const {
+  std::vector<Revocation> all;
+  for (const auto& [key, revocation] : revocations_) all.push_back(revocation);
+  return all;
+}
+
+// ---- What this peer signs ----
+
+bool Trust::may_invite(Time now) const {
+  return options_.swarm_signer != nullptr ||
+         (accepted(options_.self) != nullptr && is_current(options_.self, wall(now)) &&
+          is_entitled(options_.self, chain_max - 1));
+}
+
+/// The smallest number that no other peer of the swarm has. Two peers that invite at the same
+/// moment may choose the same one; then two peers train on one shard.
+std::uint32_t Trust::free_number(const PeerKey& key) const {
+  if (const Certificate* own = accepted(key)) return own->number;
+  std::set<std::uint32_t> taken;
+  for (const Certificate& certificate : accepted_) taken.insert(certificate.number);
+  std::uint32_t number = 0;
+  while (taken.contains(number)) ++number;
+  return number;
+}
+
+std::string Trust::free_name(const std::string& wanted, const PeerKey& key) const {
+  const auto is_taken = [&](const std::string& name) {
+    return std::ranges::any_of(accepted_, [&](const Certificate& certificate) {
+      return certificate.name == name && certificate.key != key;
+    });
+  };
+  std::string name = wanted;
+  for (std::size_t i = 2; is_taken(name); ++i) {
+    const std::string end = "-" + std::to_string(i);
+    name = wanted.substr(0, 64 - end.size()) + end;
+  }
+  return name;
+}
+
+Certificate Trust::signed_certificate(Time now, Certificate certificate) const {
+  const Signer& signer = options_.swarm_signer != nullptr ? *options_.swarm_signer : *signer_;
+  certificate.swarm = options_.swarm;
+  certificate.issuer = options_.swarm_signer != nullptr ? options_.swarm : options_.self;
+  certificate.expires_s = wall(now) + certificate_lifetime_s;
+  certificate.signature = signer.sign(signed_bytes(certificate));
+  return certificate;
+}
+
+/// Signs a certificate, and takes it like one of another peer.
+Certificate Trust::take_own(Time now, Certificate blank) {
+  const Certificate made = signed_certificate(now, std::move(blank));
+  take_all(now, {.held = {}, .certificates = {made}, .revocations = {}}, Source::other_peer);
+  return made;
+}
+
+std::optional<Certificate> Trust::certify(Time now, const PeerKey& key, const std::string& name,
+                                          bool may_invite, const View& live, Effects& out) {
+  if (!this->may_invite(now) || is_revoked(key) || !is_peer_name(name)) return std::nullopt;
+  const Certificate made = take_own(now, {.key = key,
+                                          .name = free_name(name, key),
+                                          .number = free_number(key),
+                                          .may_invite = may_invite});
+  if (accepted(key) == nullptr) return std::nullopt;
+  spread(std::nullopt, live, out);
+  return made;
+}
+
+Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const View& live,
+                       Effects& out) {
+  const auto problem = [&](std::string reason, std::string remedy) {
+    return Problems{{std::string(name), std::move(reason), std::move(remedy)}};
+  };
+  if (!may_invite(now)) {
+    return problem("this peer may not revoke", "ask a peer that may invite others");
+  }
+  const auto target = std::ranges::find(accepted_, name, &Certificate::name);
+  if (target == accepted_.end()) {
+    return problem("no peer of the swarm has this name", "`grapevine status` lists their names");
+  }
+  const PeerKey key = target->key;
+  if (key == options_.self) return problem("this is the peer that was asked", "ask another one");
+  const PeerKey signer_key = options_.swarm_signer ? options_.swarm : options_.self;
+  if (!may_sign(signer_key, chain_max - 1, key)) {
+    return problem("this peer's own right to invite comes from it",
+                   "ask a peer that the swarm's first peer has invited");
+  }
+  const std::vector<Certificate> before = accepted_;
+  Revocation revocation{.swarm = options_.swarm,
+                        .issuer = signer_key,
+                        .key = key,
+                        .until_s = wall(now) + certificate_lifetime_s + 2 * clock_slack_s};
+  const Signer& signer = options_.swarm_signer != nullptr ? *options_.swarm_signer : *signer_;
+  revocation.signature = signer.sign(signed_bytes(revocation));
+  take_all(now, {.held = {}, .certificates = {}, .revocations = {revocation}}, Source::other_peer);
+  for (const Certificate& certificate : before) {
+    const bool fell_with_it = certificate.key != key && accepted(certificate.key) == nullptr;
+    if (fell_with_it && !with_invited) take_own(now, certificate);
+  }
+  spread(std::nullopt, live, out);
+  return {};
+}
+
+// ---- How it travels ----
+
+void Trust::contact(PeerId peer, Effects& out) const {
+  out.send(peer, Certificates{.held = held_});
+}
+
+void Trust::receive(Time now, PeerId from, const Certificates& message, const View& live,
+                    Effects& out) {
+  if (!take_all(now, message, Source::other_peer)) {
+    out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
+  }
+  spread(from, live, out);
+  if (message.held != held_) send_all(now, from, message.held, out);
+}
+
+void Trust::show(Time now, const Certificates& shown, const View& live, Effects& out) {
+  if (shown.certificates.empty() || shown.certificates.size() > chain_max) return;
+  // Judged on a copy, so that a stranger fills no table with what proves nothing.
+  Trust judged = *this;
+  const PeerKey key = shown.certificates.back().key;
+  const Certificates chain{.held = {}, .certificates = shown.certificates, .revocations = {}};
+  if (accepted(key) != nullptr || !judged.take_all(now, chain, Source::other_peer)) return;
+  if (judged.accepted(key) == nullptr) return;
+  *this = std::move(judged);
+  spread(std::nullopt, live, out);
+}
+
+std::vector<Certificate> Trust::own_chain() const {
+  std::vector<Certificate> chain;
+  PeerKey key = options_.self;
+  while (key != options_.swarm && chain.size() < chain_max) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) break;
+    const Entry& entry = found->second;
+    const bool is_own = chain.empty() && entry.newest->issuer != key;
+    const Certificate& next = is_own || !entry.right ? *entry.newest : *entry.right;
+    chain.push_back(next);
+    key = next.issuer;
+  }
+  std::ranges::reverse(chain);
+  return chain;
+}
+
+/// Passes on what is new here. A peer that gets it passes it on in turn.
+void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out) {
+  if (fresh_.certificates.empty() && fresh_.revocations.empty()) return;
+  fresh_.held = held_;
+  std::vector<PeerId> others = live.peers();
+  std::erase_if(others, [&](PeerId peer) { return peer == self_ || peer == except; });
+  rng_.shuffle(std::span(others));
+  others.resize(std::min(others.size(), told_at_once));
+  for (const Certificates& part : in_parts(fresh_)) {
+    for (const PeerId peer : others) out.send(peer, part);
+  }
+  fresh_ = {};
+}
+
+void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
+  SentAll& last = sent_all_[to];
+  const bool is_in_vain = last.ours == held_ && last.theirs == theirs && last.at != Time{} &&
+                          now - last.at < send_again_after;
+  if (is_in_vain) return;
+  last = {.ours = held_, .theirs = theirs, .at = now};
+  const Certificates all{
+      .held = held_, .certificates = certificates(), .revocations = revocations()};
+  for (const Certificates& part : in_parts(all)) out.send(to, part);
+}
+
+/// Renews the certificates of live peers in the second half of their time. With several peers that
+/// may invite, chance decides which one does; near the end all try.
+void Trust::renew(Time now, const View& live) {
+  if (!may_invite(now)) return;
+  const std::vector<Certificate> before = accepted_;
+  for (const Certificate& certificate : before) {
+    const std::uint64_t left = certificate.expires_s - std::min(certificate.expires_s, wall(now));
+    const bool is_live =
+        certificate.key == options_.self || live.contains(signer_->id_of(certificate.key));
+    const bool is_due = left < certificate_lifetime_s / 2 &&
+                        (left < certificate_lifetime_s / 8 || rng_.below(live.size() + 1) == 0);
+    if (is_live && is_due) take_own(now, certificate);
+  }
+}
+
+/// Forgets revocations that are over, and certificates that have expired and on which nothing
+/// rests.
+void Trust::forget_expired(std::uint64_t wall_s) {
+  const std::size_t before = entries_.size() + revocations_.size();
+  std::erase_if(revocations_, [&](const auto& item) {
+    if (item.second.until_s > wall_s) return false;
+    entries_.erase(item.first);
+    return true;
+  });
+  std::vector<PeerKey> unneeded;
+  for (const auto& [key, entry] : entries_) {
+    const bool is_old = entry.newest->expires_s + certificate_lifetime_s < wall_s;
+    if (is_old && !is_needed(key)) unneeded.push_back(key);
+  }
+  for (const PeerKey& key : unneeded) entries_.erase(key);
+  if (entries_.size() + revocations_.size() != before) ++changes_;
+}
+
+void Trust::tick(Time now, const View& live, Effects& out) {
+  if (now < next_) return;
+  next_ = now + options_.period;
+  renew(now, live);
+  forget_expired(wall(now));
+  refresh(now);
+  spread(std::nullopt, live, out);
+  std::erase_if(sent_all_, [&](const auto& item) { return !live.contains(item.first); });
+  std::vector<PeerId> others = live.peers();
+  std::erase(others, self_);
+  if (!others.empty()) contact(others[rng_.below(others.size())], out);
+}
+
+}  // namespace gv

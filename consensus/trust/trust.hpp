@@ -1,0 +1,173 @@
+// Which keys belong to a swarm: certificates and revocations, passed on until all peers have the
+// same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "base/rng.hpp"
+#include "base/time.hpp"
+#include "base/view.hpp"
+#include "consensus/message/certificate.hpp"
+#include "consensus/message/effects.hpp"
+
+namespace gv {
+
+/// The longest chain of certificates from the swarm's key to a peer. A peer at its end cannot
+/// invite.
+inline constexpr std::size_t chain_max = 4;
+
+/// The most keys of which a peer keeps certificates.
+inline constexpr std::size_t certified_max = 1024;
+
+/// How long a certificate is valid. Peers renew those of live members after half of this time.
+inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
+
+/// One peer's certificates and revocations of its swarm.
+///
+/// A key may invite if the swarm's key, or another key that may, has certified that it does. A key
+/// belongs to the swarm while it has such a certificate that has not expired. Who may invite does
+/// not expire with it, so the certificates that a dead peer has signed stay valid; but a new one is
+/// believed only if its issuer belongs to the swarm now, so an old stolen key is worth nothing.
+/// A revocation counts if its issuer may invite without the help of the revoked key. What counts
+/// therefore depends on the set of certificates and revocations, and not on the order in which they
+/// arrived.
+class Trust {
+ public:
+  struct Options {
+    PeerKey swarm{};
+    PeerKey self{};
+    std::uint64_t wall_s = 0;                   ///< Seconds since 1970 at the beginning of the run.
+    Duration period = std::chrono::seconds(2);  ///< Pause between comparisons with another peer.
+    /// Signs with the swarm's key, where a peer has it. It outlives this object.
+    const Signer* swarm_signer = nullptr;
+  };
+
+  /// `signer` signs as `options.self`, and outlives this object.
+  Trust(Options options, const Signer& signer, Rng rng);
+
+  /// Takes what this peer itself has kept on its disk, or what the peer that has invited it says.
+  /// Ignores what is not signed or not of this swarm.
+  void restore(Time now, const std::vector<Certificate>& certificates,
+               const std::vector<Revocation>& revocations);
+
+  /// Takes what another peer passes on, and answers if it does not hold the same.
+  void receive(Time now, PeerId from, const Certificates& message, const View& live, Effects& out);
+
+  /// Takes the certificates that a peer shows which has no link, if they prove all together that
+  /// one more key belongs to the swarm. Nothing is answered.
+  void show(Time now, const Certificates& shown, const View& live, Effects& out);
+
+  /// A link with the peer is up: both compare what they hold.
+  void contact(PeerId peer, Effects& out) const;
+
+  /// Compares with another live peer now and then, renews the certificates of live peers, and
+  /// forgets what has expired.
+  void tick(Time now, const View& live, Effects& out);
+  Time deadline() const { return next_; }
+
+  /// Certifies a peer. Returns nullopt if this peer may not invite, if its certificates are as many
+  /// as it can hold, or if the key is revoked.
+  std::optional<Certificate> certify(Time now, const PeerKey& key, const std::string& name,
+                                     bool may_invite, const View& live, Effects& out);
+
+  /// Revokes the certificates of the peer with this name. Peers that it has invited keep their
+  /// places through certificates of this peer, unless they are to go with it.
+  Problems revoke(Time now, std::string_view name, bool with_invited, const View& live,
+                  Effects& out);
+
+  /// A name that no other peer has: the wanted one, or it with a number.
+  std::string free_name(const std::string& wanted, const PeerKey& key) const;
+
+  /// True if this peer may sign certificates and revocations.
+  bool may_invite(Time now) const;
+
+  /// The newest certificates of all keys that belong to the swarm, sorted by key.
+  const std::vector<Certificate>& accepted() const { return accepted_; }
+  /// The certificate of the key if it belongs to the swarm now; null otherwise.
+  const Certificate* accepted(const PeerKey& key) const;
+  bool is_revoked(const PeerKey& key) const;
+  /// Rises with each change of accepted().
+  std::uint64_t version() const { return version_; }
+  /// Rises with each change of what is held.
+  std::uint64_t changes() const { return changes_; }
+
+  /// The certificates by which this peer proves to another one that it belongs to the swarm: its
+  /// own, after those of the peers between it and the swarm's key.
+  std::vector<Certificate> own_chain() const;
+
+  /// All that is held, sorted by key.
+  std::vector<Certificate> certificates() const;
+  std::vector<Revocation> revocations() const;
+
+  const Options& options() const { return options_; }
+  /// Seconds since 1970.
+  std::uint64_t wall(Time now) const;
+
+ private:
+  /// The certificates of one key.
+  struct Entry {
+    std::optional<Certificate> newest;  ///< The one that expires last.
+    std::optional<Certificate> right;   ///< The one by which it may invite most directly.
+  };
+  enum class Source { own_record, other_peer };
+  enum class Outcome { unchanged, taken, forged };
+
+  Outcome take(Time now, const Certificate& certificate, Source source);
+  Outcome take(Time now, const Revocation& revocation);
+  /// Takes certificates until none is new, because one may depend on a later one, and then
+  /// revocations. What is taken also goes to `fresh_`. Returns false if a signature is forged.
+  bool take_all(Time now, const Certificates& message, Source source);
+  bool is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& bytes,
+                    const Signature& signature) const;
+  bool keep(Entry& entry, const Certificate& certificate) const;
+  bool is_current(const PeerKey& key, std::uint64_t wall_s) const;
+  /// True if `key` may sign for others without the help of the key `without`, whatever has been
+  /// revoked. `left` certificates may be between it and the swarm's key.
+  bool may_sign(const PeerKey& key, std::size_t left, const PeerKey& without) const;
+  /// The same, but not by way of revoked keys.
+  bool is_entitled(const PeerKey& key, std::size_t left) const;
+  /// The number of certificates from the swarm's key to this one, at most `left`.
+  std::size_t distance(const PeerKey& key, std::size_t left) const;
+  bool is_better_right(const Certificate& a, const Certificate& b) const;
+  bool has_valid_one(const Entry& entry, std::uint64_t wall_s) const;
+  bool is_needed(const PeerKey& key) const;
+
+  Certificate signed_certificate(Time now, Certificate blank) const;
+  Certificate take_own(Time now, Certificate blank);
+  void renew(Time now, const View& live);
+  void forget_expired(std::uint64_t wall_s);
+  void refresh(Time now);
+  void spread(std::optional<PeerId> except, const View& live, Effects& out);
+  void send_all(Time now, PeerId to, const Digest& theirs, Effects& out);
+  std::uint32_t free_number(const PeerKey& key) const;
+
+  Options options_;
+  const Signer* signer_;
+  Rng rng_;
+  PeerId self_;
+  std::map<PeerKey, Entry> entries_;
+  std::map<PeerKey, Revocation> revocations_;  ///< By the revoked key.
+  std::vector<Certificate> accepted_;
+  std::uint64_t next_expiry_s_ = 0;  ///< Of an accepted certificate.
+  std::uint64_t version_ = 0;
+  std::uint64_t changes_ = 0;
+  Digest held_{};
+  Time next_{};
+  Certificates fresh_;  ///< Taken, and not passed on yet.
+  /// What both sides held when we last sent a peer everything. While both still hold the same,
+  /// doing so again helps only if the messages were lost.
+  struct SentAll {
+    Digest ours{}, theirs{};
+    Time at{};
+  };
+  std::map<PeerId, SentAll> sent_all_;
+};
+
+}  // namespace gv

@@ -1,0 +1,89 @@
+// The targets `ticket` and `certificates`: what strangers hand over or show before they belong.
+#include <string>
+
+#include "base/check.hpp"
+#include "consensus/trust/trust.hpp"
+#include "net/key_signer.hpp"
+#include "net/ticket.hpp"
+#include "net/wire.hpp"
+#include "tests/fuzz/target.hpp"
+
+namespace gv::fuzz {
+namespace {
+
+constexpr std::uint64_t wall_s = 1'800'000'000;
+
+KeyPair pair_of(std::uint8_t number) {
+  std::array<std::uint8_t, 32> seed{};
+  seed.fill(number);
+  return key_pair_of_seed(seed);
+}
+
+void feed_ticket(std::span<const std::byte> bytes) {
+  const ReadTicket read = read_ticket(text_of(bytes));
+  if (!read.problem.empty()) return;
+  const ReadTicket again = read_ticket(to_text(read.ticket));
+  check(again.problem.empty() && to_text(again.ticket) == to_text(read.ticket),
+        "a ticket that is written down is read as itself");
+}
+
+std::vector<Bytes> ticket_seeds() {
+  Ticket ticket{.addresses = {"192.0.2.1:7000"},
+                .swarm = pair_of(1).public_key,
+                .inviter = pair_of(2).public_key,
+                .secret = {3},
+                .expires_s = wall_s};
+  const Bytes one = bytes_of(to_text(ticket));
+  ticket.addresses.push_back("[2001:db8::1]:7000");
+  return {one, bytes_of(to_text(ticket))};
+}
+
+Certificate certificate_of(std::uint8_t issuer, std::uint8_t key) {
+  Certificate made{.swarm = pair_of(1).public_key,
+                   .issuer = pair_of(issuer).public_key,
+                   .key = pair_of(key).public_key,
+                   .name = "peer",
+                   .may_invite = true,
+                   .expires_s = wall_s + 1000};
+  made.signature = KeySigner(pair_of(issuer), {}).sign(signed_bytes(made));
+  return made;
+}
+
+/// The frame of a member or a stranger, taken by a peer with certificates of its own.
+void feed_certificates(std::span<const std::byte> bytes) {
+  const Decoded decoded = decode(bytes);
+  if (!decoded.frame) return;
+  const auto* message = std::get_if<Message>(&*decoded.frame);
+  const auto* said = message == nullptr ? nullptr : std::get_if<Certificates>(message);
+  if (said == nullptr) return;
+  const KeySigner signer(pair_of(2), {});
+  Trust trust({.swarm = pair_of(1).public_key, .self = pair_of(2).public_key, .wall_s = wall_s},
+              signer, Rng(1));
+  trust.restore({}, {certificate_of(1, 2)}, {});
+  Effects out;
+  trust.show({}, *said, View{}, out);
+  trust.receive({}, PeerId{7}, *said, View{}, out);
+  check(trust.certificates().size() <= 2 * certified_max, "the table of certificates is bounded");
+  for (const Outgoing& outgoing : out.messages) (void)encode(outgoing.message);
+}
+
+std::vector<Bytes> certificates_seeds() {
+  Revocation revocation{.swarm = pair_of(1).public_key,
+                        .issuer = pair_of(1).public_key,
+                        .key = pair_of(4).public_key,
+                        .until_s = wall_s + 5000};
+  revocation.signature = KeySigner(pair_of(1), {}).sign(signed_bytes(revocation));
+  const Certificates said{.held = {5},
+                          .certificates = {certificate_of(1, 3), certificate_of(3, 4)},
+                          .revocations = {revocation}};
+  return {encode(Message(said)), encode(Message(Certificates{}))};
+}
+
+}  // namespace
+
+Target ticket_target() { return {.name = "ticket", .feed = feed_ticket, .seeds = ticket_seeds}; }
+Target certificates_target() {
+  return {.name = "certificates", .feed = feed_certificates, .seeds = certificates_seeds};
+}
+
+}  // namespace gv::fuzz
