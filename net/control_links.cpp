@@ -27,6 +27,11 @@ constexpr auto check_patience = std::chrono::seconds(2);   ///< Time for the ans
 constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
+/// Time in which certificates that we show must have arrived.
+constexpr auto show_patience = std::chrono::seconds(5);
+constexpr std::size_t shows_max = 32;
+/// Limit on the frames of all guests with one key.
+constexpr RateLimit::Options guest_frames{.per_second = 5, .burst = 20};
 /// A late message of a dead process brings its session back once, and then the newer one returns.
 /// More returns mean that two processes use one key.
 constexpr int returns_max = 3;
@@ -99,6 +104,7 @@ void ControlLinks::Impl::set_keys() {
       keys.insert(link.peer.key);
     }
   }
+  for (const auto& [key, budget] : guests) keys.insert(key);
   allow_list.set(keys);
 }
 
@@ -329,6 +335,22 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   for (const auto& waiting : std::exchange(current->pending, {})) put(*current->watch, waiting);
 }
 
+void ControlLinks::Impl::show(const PublicKey& there, const std::string& address,
+                              const PublicKey& swarm, const Certificates& chain) {
+  if (shows.size() == shows_max) shows.pop_front();
+  try {
+    zmq::socket_t socket(context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::reconnect_ivl, 1000);
+    dial_as(socket, curve_keys(visitor_keys(swarm)), there);
+    socket.connect(endpoint(address));
+    (void)socket.send(zmq::buffer(encode(Message(chain))), zmq::send_flags::dontwait);
+    shows.emplace_back(Clock::now(), std::move(socket));
+  } catch (const std::exception& error) {
+    refuse(peer_id(there), "no certificate can be shown at " + address + ": " + error.what());
+  }
+}
+
 /// A peer has answered at an address given without a name: keep that link, and give up the other
 /// keys tried there.
 void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
@@ -370,6 +392,8 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
       invite->address.clear();
     }
     callbacks.invite(from, *invite);
+  } else {
+    offend(from, "what only guests and those who invite them say");
   }
 }
 
@@ -411,6 +435,7 @@ void ControlLinks::Impl::housekeeping() {
     }
   }
   if (has_quarantined) set_keys();
+  while (!shows.empty() && now - shows.front().first > show_patience) shows.pop_front();
   for (auto& [peer, link] : links) {
     if (!link.dealer) continue;
     Dealer& dealer = *link.dealer;
@@ -509,6 +534,21 @@ void ControlLinks::quarantine(PeerId peer) {
 const Roster& ControlLinks::roster() const { return impl_->roster; }
 
 void ControlLinks::authorize(std::vector<AuthorizedPeer> authorized) { impl_->allow(authorized); }
+
+void ControlLinks::admit_guests(const std::vector<PublicKey>& keys) {
+  std::map<PublicKey, RateLimit> guests;
+  for (const PublicKey& key : keys) {
+    const auto before = impl_->guests.find(key);
+    guests.emplace(key, before == impl_->guests.end() ? RateLimit(guest_frames) : before->second);
+  }
+  impl_->guests = std::move(guests);
+  impl_->set_keys();
+}
+
+void ControlLinks::show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
+                        const Certificates& chain) {
+  impl_->show(there, address, swarm, chain);
+}
 
 const ControlLinks::Counters& ControlLinks::counters() const { return impl_->counters; }
 

@@ -11,6 +11,7 @@
 #include "consensus/message/effects.hpp"
 #include "net/identity.hpp"
 #include "net/rate_limit.hpp"
+#include "net/ticket.hpp"
 
 namespace asio {
 class io_context;
@@ -65,6 +66,10 @@ class ControlLinks {
     /// before `contact`.
     std::function<void(PeerId)> restarted;
     std::function<void(Fact)> fact;  ///< Refusals, handshake failures, and so on.
+    /// A guest with the keys of a ticket asks to join. Empty: there are no guests.
+    std::function<JoinAnswer(const PublicKey& guest, const JoinRequest&)> join = {};
+    /// A visitor shows certificates.
+    std::function<void(const Certificates&)> shown = {};
   };
 
   /// Binds, and tests that a random key is refused. Throws std::runtime_error with a sentence for
@@ -104,6 +109,15 @@ class ControlLinks {
 
   /// Replaces the allow-list. Links of keys that are no longer in it are cut at once.
   void authorize(std::vector<AuthorizedPeer> authorized);
+
+  /// Replaces the keys that are admitted beside those of peers: of tickets and of visitors. They
+  /// may ask to join or show certificates, and get no link.
+  void admit_guests(const std::vector<PublicKey>& keys);
+
+  /// Shows certificates to the peer with the key `there` at "host:port", as a visitor: for a peer
+  /// that may not know yet that we belong to its swarm.
+  void show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
+            const Certificates& chain);
 
   struct Counters {
     std::uint64_t messages_sent = 0, messages_received = 0;

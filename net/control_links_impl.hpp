@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 #include <zmq.hpp>
 
@@ -97,6 +98,9 @@ struct ControlLinks::Impl {
   void on_dealer_frame(PeerId peer, SocketWatch& watch, const zmq::message_t& bytes);
   void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
   void on_frame_of(PeerId peer, Link& link, zmq::message_t route, const zmq::message_t& bytes);
+  void on_guest_frame(const PublicKey& key, zmq::message_t route, const zmq::message_t& bytes);
+  void show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
+            const Certificates& chain);
   bool is_within_budget(PeerId peer, Link& link, const zmq::message_t& bytes);
   void deliver(PeerId from, Link& link, Frame frame, const zmq::message_t& bytes);
   void offend(PeerId peer, const std::string& why);
@@ -140,6 +144,9 @@ struct ControlLinks::Impl {
   Roster roster;
   Conduct conduct;
   LinkConnections connections{{.places = usual_places()}};
+  std::map<PublicKey, RateLimit> guests;  ///< And how much each may still say.
+  /// Sockets on which certificates are shown, and when each was opened.
+  std::deque<std::pair<Clock::time_point, zmq::socket_t>> shows;
   bool has_quarantined = false;  ///< True while the allow-list leaves out quarantined keys.
 
   static std::string endpoint(const std::string& address) { return "tcp://" + address; }

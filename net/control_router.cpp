@@ -134,6 +134,10 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   const std::optional<PublicKey> key = sender_key(bytes);
   if (key) connections.heard(bytes, peer_id(*key));
   const auto found = key ? links.find(peer_id(*key)) : links.end();
+  if (found == links.end() && key && guests.contains(*key)) {
+    on_guest_frame(*key, std::move(route), bytes);
+    return;
+  }
   if (found == links.end()) {
     // Certified once, but no longer on the list.
     refuse(key ? std::optional(peer_id(*key)) : std::nullopt, "its key is not authorised");
@@ -148,6 +152,34 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
     return;
   }
   heed(peer, [&] { on_frame_of(peer, found->second, std::move(route), bytes); });
+}
+
+/// Answers a guest, or takes the certificates that a visitor shows. Neither may say anything else.
+void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t route,
+                                        const zmq::message_t& bytes) {
+  const auto turn_away = [&](const std::string& why) {
+    refuse(std::nullopt, why);
+    connections.hang_up(bytes);
+  };
+  if (!guests.at(key).take(steady_time())) return turn_away("a guest says too much");
+  try {
+    const Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+    if (!decoded.frame) return turn_away("a guest is not understood: " + decoded.problem);
+    const auto* request = std::get_if<JoinRequest>(&*decoded.frame);
+    const auto* message = std::get_if<Message>(&*decoded.frame);
+    const auto* shown = message == nullptr ? nullptr : std::get_if<Certificates>(message);
+    if (request != nullptr && callbacks.join) {
+      Link guest;
+      guest.route = std::move(route);
+      put_routed(guest, encode(callbacks.join(key, *request)));
+    } else if (shown != nullptr && callbacks.shown) {
+      callbacks.shown(*shown);
+    } else {
+      turn_away("a guest asks for what only members get");
+    }
+  } catch (const std::exception& error) {
+    turn_away(std::string("a guest cannot be answered: ") + error.what());
+  }
 }
 
 void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t route,

@@ -66,9 +66,12 @@ void serialize(A& ar, T& value) {
 
 namespace {
 
-// Kinds: hello 1, invite 2, messages from 16 on in the order of the variant.
+// Kinds: hello 1, invite 2, request of a guest 3, its answer 4, messages from 16 on in the order of
+// the variant.
 constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
+constexpr std::uint8_t request_kind = 3;
+constexpr std::uint8_t answer_kind = 4;
 constexpr std::uint8_t first_message_kind = 16;
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.
@@ -85,6 +88,8 @@ std::optional<Message> blank_message(std::size_t index) {
 std::optional<Frame> blank_frame(std::uint8_t kind) {
   if (kind == hello_kind) return Hello{};
   if (kind == invite_kind) return LaneInvite{};
+  if (kind == request_kind) return JoinRequest{};
+  if (kind == answer_kind) return JoinAnswer{};
   if (kind < first_message_kind) return std::nullopt;
   if (auto message = blank_message(std::size_t{kind} - first_message_kind)) return *message;
   return std::nullopt;
@@ -116,6 +121,8 @@ Decoded refused(std::string problem) { return {std::nullopt, std::move(problem)}
 std::vector<std::byte> encode(const Frame& frame) {
   std::uint8_t kind = invite_kind;
   if (std::holds_alternative<Hello>(frame)) kind = hello_kind;
+  if (std::holds_alternative<JoinRequest>(frame)) kind = request_kind;
+  if (std::holds_alternative<JoinAnswer>(frame)) kind = answer_kind;
   if (const auto* message = std::get_if<Message>(&frame)) {
     kind = static_cast<std::uint8_t>(first_message_kind + message->index());
   }

@@ -12,6 +12,7 @@
 
 #include "consensus/message/message.hpp"
 #include "net/control_links.hpp"
+#include "net/ticket.hpp"
 
 namespace gv {
 
@@ -33,7 +34,8 @@ struct Hello {
 };
 
 /// Everything that travels on a control link: a version byte, a kind byte, the fields.
-using Frame = std::variant<Hello, LaneInvite, Message>;
+/// The last two kinds travel between a guest and the peer that invites it.
+using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer>;
 
 /// Throws ArchiveError (a std::runtime_error) for content that no peer would accept: more than
 /// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not

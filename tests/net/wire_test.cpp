@@ -74,6 +74,29 @@ LaneInvite full_invite() {
   return invite;
 }
 
+Certificates full_certificates() {
+  const Certificate certificate{.swarm = {12},
+                                .issuer = {13},
+                                .key = {14},
+                                .name = "laptop",
+                                .number = 15,
+                                .may_invite = true,
+                                .expires_s = 16,
+                                .signature = {17}};
+  const Revocation revocation{
+      .swarm = {18}, .issuer = {19}, .key = {20}, .until_s = 21, .signature = {22}};
+  return {.held = {11}, .certificates = {certificate}, .revocations = {revocation}};
+}
+
+JoinAnswer full_answer() {
+  const Certificates held = full_certificates();
+  return {.refusal = "no",
+          .certificates = held.certificates,
+          .revocations = held.revocations,
+          .config = {"[run]", "steps = 5"},
+          .addresses = {"b@192.0.2.1:7000"}};
+}
+
 /// One frame of every kind with every field set. Adjacent fields of one type are named, so that
 /// exchanging them fails to compile or changes the bytes.
 std::vector<Frame> one_of_each() {
@@ -138,20 +161,9 @@ std::vector<Frame> one_of_each() {
       Message(Decided{{.ballot = ballot, .digest = {4, 5}, .signature = {6}}}),
       Message(Equivocation{{.ballot = ballot, .digest = {7}, .signature = {8}},
                            {.ballot = ballot, .digest = {9}, .signature = {10}}}),
-      Message(Certificates{.held = {11},
-                           .certificates = {{.swarm = {12},
-                                             .issuer = {13},
-                                             .key = {14},
-                                             .name = "laptop",
-                                             .number = 15,
-                                             .may_invite = true,
-                                             .expires_s = 16,
-                                             .signature = {17}}},
-                           .revocations = {{.swarm = {18},
-                                            .issuer = {19},
-                                            .key = {20},
-                                            .until_s = 21,
-                                            .signature = {22}}}}),
+      Message(full_certificates()),
+      JoinRequest{.key = {23}, .name = "laptop", .proof = {24}},
+      full_answer(),
   };
 }
 

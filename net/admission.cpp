@@ -1,0 +1,134 @@
+// The guest's side of a ticket, over one ZeroMQ socket and its monitor.
+#include "net/admission.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <zmq.hpp>
+
+#include "base/printable.hpp"
+#include "net/allow_list.hpp"
+#include "net/key_signer.hpp"
+#include "net/wire.hpp"
+
+namespace gv {
+namespace {
+
+using GuestClock = std::chrono::steady_clock;
+
+constexpr int guest_events = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                             ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+constexpr std::size_t refusal_shown = 200;
+constexpr const char* guest_monitor = "inproc://monitor.guest";
+
+const char* const new_ticket = "ask for a new one (`grapevine invite FOLDER`)";
+
+/// The sockets of a guest at one address.
+struct Door {
+  Door(zmq::context_t& context, const std::string& address, const Ticket& ticket)
+      : dealer(context, zmq::socket_type::dealer), events(context, zmq::socket_type::pair) {
+    dealer.set(zmq::sockopt::linger, 0);
+    dealer.set(zmq::sockopt::ipv6, address.starts_with('['));
+    dealer.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
+    dial_as(dealer, curve_keys(guest_keys(ticket)), ticket.inviter);
+    zmq_socket_monitor(dealer.handle(), guest_monitor, guest_events);
+    events.set(zmq::sockopt::linger, 0);
+    events.connect(guest_monitor);
+    dealer.connect("tcp://" + address);
+  }
+  ~Door() { zmq_socket_monitor(dealer.handle(), nullptr, 0); }
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+
+  /// Why the handshake failed; empty if it has not.
+  std::string failure() {
+    zmq::message_t event, where;
+    if (!events.recv(event, zmq::recv_flags::dontwait)) return {};
+    (void)events.recv(where, zmq::recv_flags::dontwait);
+    std::uint16_t what = 0;
+    if (event.size() >= sizeof what) std::memcpy(&what, event.data(), sizeof what);
+    return what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH
+               ? "the peer there does not know this ticket"
+               : "the peer there is not the one that made this ticket";
+  }
+
+  zmq::socket_t dealer, events;
+};
+
+/// What is wrong with an answer that does not refuse; empty if nothing is.
+std::string unsound(const JoinAnswer& answer, const Ticket& ticket, const KeyPair& own) {
+  const bool is_ours = !answer.certificates.empty() &&
+                       answer.certificates.front().key == own.public_key &&
+                       answer.certificates.front().swarm == ticket.swarm;
+  if (!is_ours) return "its answer has no certificate for this peer";
+  const bool has_config =
+      std::ranges::any_of(answer.config, [](const std::string& piece) { return !piece.empty(); });
+  return has_config ? std::string() : "its answer has no config";
+}
+
+Admission judge(const Decoded& decoded, const Ticket& ticket, const KeyPair& own) {
+  Admission admission;
+  const auto* answer = decoded.frame ? std::get_if<JoinAnswer>(&*decoded.frame) : nullptr;
+  if (answer == nullptr) {
+    admission.problem = decoded.frame ? "the peer there answers something else" : decoded.problem;
+    admission.remedy = "use the same version of grapevine on all machines";
+  } else if (!answer->refusal.empty()) {
+    admission.problem = printable(answer->refusal, refusal_shown);
+    admission.remedy = new_ticket;
+  } else {
+    admission.answer = *answer;
+    admission.problem = unsound(*answer, ticket, own);
+    admission.remedy = new_ticket;
+  }
+  return admission;
+}
+
+Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
+                 const JoinRequest& request, std::chrono::milliseconds patience) {
+  zmq::context_t context;
+  const auto until = GuestClock::now() + patience;
+  try {
+    Door door(context, address, ticket);
+    (void)door.dealer.send(zmq::buffer(encode(request)), zmq::send_flags::dontwait);
+    while (GuestClock::now() < until) {
+      std::vector<zmq::pollitem_t> items = {
+          {.socket = door.dealer.handle(), .fd = 0, .events = ZMQ_POLLIN},
+          {.socket = door.events.handle(), .fd = 0, .events = ZMQ_POLLIN}};
+      zmq::poll(items, std::chrono::duration_cast<std::chrono::milliseconds>(
+                           until - GuestClock::now() + std::chrono::milliseconds(1)));
+      zmq::message_t bytes;
+      if (door.dealer.recv(bytes, zmq::recv_flags::dontwait)) {
+        return judge(decode({static_cast<const std::byte*>(bytes.data()), bytes.size()}), ticket,
+                     own);
+      }
+      const std::string failure = door.failure();
+      if (!failure.empty()) return {.problem = failure, .remedy = new_ticket};
+    }
+  } catch (const zmq::error_t& error) {
+    return {.problem = std::string("it cannot be dialled: ") + error.what(), .remedy = new_ticket};
+  }
+  return {.problem = "no peer answers there",
+          .remedy =
+              "check that the peer that made the ticket runs, and that this machine can reach "
+              "it"};
+}
+
+}  // namespace
+
+Admission ask_to_join(const Ticket& ticket, const KeyPair& own, const std::string& name,
+                      std::chrono::milliseconds patience) {
+  JoinRequest request{.key = own.public_key, .name = name};
+  request.proof = KeySigner(own, {}).sign(
+      request_bytes(request, ticket.swarm, ticket.inviter, guest_keys(ticket).public_key));
+  Admission admission;
+  for (const std::string& address : ticket.addresses) {
+    admission = ask_at(address, ticket, own, request, patience);
+    admission.address = address;
+    if (admission.problem.empty()) break;
+  }
+  return admission;
+}
+
+}  // namespace gv
