@@ -43,6 +43,10 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   CLI::App app{"Grapevine trains one model on many unlike machines with no master."};
   app.require_subcommand(1);
   app.set_version_flag("--version", GRAPEVINE_VERSION);
+  add_create(app, hooks);
+  add_join(app, hooks);
+  add_invite(app);
+  add_revoke(app);
   add_keygen(app);
   add_peer(app, hooks);
   add_launch(app, program_behind(argc, argv));

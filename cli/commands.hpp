@@ -17,18 +17,23 @@ namespace gv {
 
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
+/// Adds `grapevine create`. `hooks` are passed to the peer that it runs, as for `join` and `peer`.
+void add_create(CLI::App& app, const HostHooks& hooks);
 void add_env(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_invite(CLI::App& app);
+void add_join(CLI::App& app, const HostHooks& hooks);
 void add_keygen(CLI::App& app);
 /// Adds `grapevine launch`. `program` are the words behind `--`.
 void add_launch(CLI::App& app, const std::vector<std::string>& program);
 void add_ledger(CLI::App& app);
 void add_merge(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_revoke(CLI::App& app);
 void add_sim(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);

@@ -316,6 +316,18 @@ struct SwitchRefused {
   std::string why;
 };
 
+// ---- Certificates ----
+
+struct TicketRedeemed {
+  std::string name;  ///< Of the peer that has joined.
+};
+struct TicketRefused {
+  std::string why;
+};
+struct CertificateRevoked {
+  std::string name;
+};
+
 /// All facts. Code that acts on a fact asks for its type; its name is for people and logs.
 using FactVariant = std::variant<
     MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
@@ -329,7 +341,8 @@ using FactVariant = std::variant<
     LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed,
     NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined,
     EventsLost, AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused,
-    SaveFailed, TrainingFailed, SettingsRevisionNotWritten, SwitchRefused>;
+    SaveFailed, TrainingFailed, SettingsRevisionNotWritten, SwitchRefused, TicketRedeemed,
+    TicketRefused, CertificateRevoked>;
 
 /// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct Fact : FactVariant {

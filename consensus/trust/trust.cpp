@@ -425,6 +425,11 @@ std::vector<Certificate> Trust::own_chain() const {
 void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out) {
   if (fresh_.certificates.empty() && fresh_.revocations.empty()) return;
   fresh_.held = held_;
+  for (const Revocation& revocation : fresh_.revocations) {
+    const auto known = entries_.find(revocation.key);
+    if (known == entries_.end()) continue;
+    out.tell(CertificateRevoked{.name = known->second.newest->name});
+  }
   std::vector<PeerId> others = live.peers();
   std::erase_if(others, [&](PeerId peer) { return peer == self_ || peer == except; });
   rng_.shuffle(std::span(others));

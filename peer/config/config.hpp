@@ -102,6 +102,10 @@ struct DataConfig {
 
 enum class ModelKind { linear, mlp, lenet, cnn, transformer, layers };
 
+inline constexpr auto model_names =
+    names_of<ModelKind>({"linear", "mlp", "lenet", "cnn", "transformer", "layers"});
+constexpr std::string_view to_string(ModelKind kind) { return model_names[kind]; }
+
 /// [model]: the model to train. model_spec() expands it.
 struct ModelConfig {
   ModelKind kind = ModelKind::mlp;

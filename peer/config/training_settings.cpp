@@ -68,9 +68,7 @@ void append_generated(Settings& all) {
 
 void append_model(Settings& all) {
   const Keys model = Keys{all, "model"}.agreed();
-  model.choice("kind", GV_FIELD(model.kind),
-               named_choices(
-                   names_of<ModelKind>({"linear", "mlp", "lenet", "cnn", "transformer", "layers"})),
+  model.choice("kind", GV_FIELD(model.kind), named_choices(model_names),
                "a model known by name, or layers for the list in [[model.layers]]");
   model.with("kind", {"mlp"})
       .add("hidden", GV_FIELD(model.hidden), {1, 1e6},

@@ -12,6 +12,7 @@
 
 #include "net/identity.hpp"
 #include "peer/config/config.hpp"
+#include "peer/host/ticket_book.hpp"
 #include "peer/node/replica.hpp"
 #include "train/learner/learner.hpp"
 
@@ -41,6 +42,17 @@ struct CohortOptions {
   std::filesystem::path rendezvous;  ///< Folder in which the ranks find each other's addresses.
 };
 
+/// What a peer of a swarm with certificates begins with. Its files are in the folder "swarm" of the
+/// run folder.
+struct SwarmOptions {
+  PublicKey swarm{};
+  std::optional<KeyPair> swarm_key;  ///< At the peer that has begun the swarm.
+  std::vector<Certificate> certificates;
+  std::vector<Revocation> revocations;
+  std::string config;                       ///< The text that guests get.
+  std::optional<TicketTerms> first_ticket;  ///< A ticket to print at the start.
+};
+
 /// The arguments of `grapevine peer`.
 struct HostOptions {
   Config config;
@@ -67,6 +79,7 @@ struct HostOptions {
   std::function<void(const std::string& line)> guest_says;
   std::uint64_t all_samples = 0;  ///< Of all peers, if the learner is not built in; 0: not known.
   HostHooks hooks;
+  std::optional<SwarmOptions> swarm;  ///< In place of an allow-list.
 };
 
 /// The exit code of a peer that is a part of another program and has found no peer to join. A peer

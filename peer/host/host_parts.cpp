@@ -45,7 +45,13 @@ void Host::open_links() {
                 lanes_->forget(peer);
                 feed([&](Time t, NodeEffects& out) { node_->restarted(t, peer, out); });
               },
-          .fact = [this](const Fact& fact) { note(fact); }});
+          .fact = [this](const Fact& fact) { note(fact); },
+          .join = [this](const PublicKey& guest,
+                         const JoinRequest& request) { return answer_guest(guest, request); },
+          .shown =
+              [this](const Certificates& chain) {
+                feed([&](Time t, NodeEffects& out) { node_->receive_certificates(t, chain, out); });
+              }});
 }
 
 /// Opens the bulk lanes, which send blocks from a shared buffer except in mode `gossip`.
@@ -163,7 +169,8 @@ void Host::open_socket() {
                   PeerSocket::Calls{.document = [this] { return report_json(report()); },
                                     .command =
                                         [this](const std::string& command) {
-                                          std::string answer;
+                                          std::string answer = answer_swarm_command(command);
+                                          if (!answer.empty()) return answer;
                                           feed([&](Time t, NodeEffects& out) {
                                             answer = answer_command(command, *node_, t, out);
                                           });

@@ -53,31 +53,6 @@ bool is_any_interface(const std::string& address) {
   return host == "0.0.0.0" || host == "::" || host == "*";
 }
 
-/// Lists what is wrong with the given addresses. Addresses are never guessed.
-Problems address_problems(const std::string& listen, const std::string& advertise,
-                          const std::vector<std::string>& join) {
-  Problems problems;
-  if (!listen.empty() && !is_listen_address(listen)) {
-    problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", listen),
-                        "write for example 192.0.2.1:7000, or port 0 for any free one"});
-  } else if (!listen.empty() && is_any_interface(listen) && advertise.empty()) {
-    problems.push_back(
-        {"--listen", "this listens everywhere, and others cannot dial '" + host_part(listen) + "'",
-         "say with --advertise HOST:PORT what they should dial"});
-  }
-  if (!advertise.empty() && (!is_listen_address(advertise) || is_any_interface(advertise))) {
-    problems.push_back({"--advertise", fmt::format("'{}' cannot be dialled", advertise),
-                        "write the HOST:PORT at which others reach this peer"});
-  }
-  for (const std::string& address : join) {
-    const auto at = address.find('@');
-    if (is_address(at == std::string::npos ? address : address.substr(at + 1))) continue;
-    problems.push_back({"--join", fmt::format("'{}' is not HOST:PORT or NAME@HOST:PORT", address),
-                        "write the address a running peer prints as advertised"});
-  }
-  return problems;
-}
-
 /// Overrides the config's choice of lanes with the one given.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
@@ -151,6 +126,30 @@ Problems take_cohort(const PeerArguments& arguments, HostOptions& options) {
 }
 
 }  // namespace
+
+Problems address_problems(const std::string& listen, const std::string& advertise,
+                          const std::vector<std::string>& join) {
+  Problems problems;
+  if (!listen.empty() && !is_listen_address(listen)) {
+    problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", listen),
+                        "write for example 192.0.2.1:7000, or port 0 for any free one"});
+  } else if (!listen.empty() && is_any_interface(listen) && advertise.empty()) {
+    problems.push_back(
+        {"--listen", "this listens everywhere, and others cannot dial '" + host_part(listen) + "'",
+         "say with --advertise HOST:PORT what they should dial"});
+  }
+  if (!advertise.empty() && (!is_listen_address(advertise) || is_any_interface(advertise))) {
+    problems.push_back({"--advertise", fmt::format("'{}' cannot be dialled", advertise),
+                        "write the HOST:PORT at which others reach this peer"});
+  }
+  for (const std::string& address : join) {
+    const auto at = address.find('@');
+    if (is_address(at == std::string::npos ? address : address.substr(at + 1))) continue;
+    problems.push_back({"--join", fmt::format("'{}' is not HOST:PORT or NAME@HOST:PORT", address),
+                        "write the address a running peer prints as advertised"});
+  }
+  return problems;
+}
 
 Problem no_lane(const std::string& name) {
   return {"--lane", "'" + name + "' is no kind of lane", "write auto, tls, plain or unix"};

@@ -34,6 +34,10 @@ std::vector<std::string> command_line(const PeerArguments& arguments);
 /// The problem of a name that is not a kind of lane.
 Problem no_lane(const std::string& name);
 
+/// Lists what is wrong with the given addresses. Addresses are never guessed.
+Problems address_problems(const std::string& listen, const std::string& advertise,
+                          const std::vector<std::string>& join);
+
 /// Reads the config file at `path`; empty: the built-in config.
 ParsedConfig read_config(const std::string& path, const ConfigOverrides& overrides);
 using ReadConfig =

@@ -14,6 +14,7 @@
 
 #include "base/fingerprint.hpp"
 #include "base/printable.hpp"
+#include "consensus/trust/trust.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/node/facts.hpp"
@@ -116,6 +117,7 @@ void Host::tell_people(const Fact& fact) {
              std::holds_alternative<KeyUsedTwice>(fact) ||
              std::holds_alternative<EquivocationProved>(fact) ||
              std::holds_alternative<LinkQuarantined>(fact) ||
+             std::holds_alternative<TicketRefused>(fact) ||
              std::holds_alternative<SaveFailed>(fact)) {
     warn();
   }
@@ -203,6 +205,10 @@ void Host::carry_out(NodeEffects& effects) {
     effects = std::move(more);
   }
   keep_revision();
+  // Posted, because we may be handling a message of a link that this cuts.
+  if (node_->trust() != nullptr && node_->trust()->version() != followed_) {
+    asio::post(io_, [this] { follow_certificates(); });
+  }
   if (node_->is_leaving()) stop_learner();
   if (node_->is_finished() && !ending_) {
     ending_ = true;
@@ -289,7 +295,8 @@ std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
 }
 
 void Host::reload_authorized() {
-  if (options_.cohort) return;  // Its keys follow from the secret.
+  // Their keys follow from a secret, or from certificates.
+  if (options_.cohort || options_.swarm) return;
   LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
   if (loaded.problems.empty()) {
     loaded.problems = problems_of_change(options_.authorized_file.string(), options_.authorized,
@@ -397,6 +404,11 @@ void Host::every_second() {
   }
   sync_addresses();
   if (cohort_) meet_cohort();
+  if (options_.swarm) {
+    keep_certificates();
+    open_door();
+    show_certificates();
+  }
   const Report current = report();
   if (now() >= next_report_) {
     next_report_ = now() + from_seconds(options_.config.metrics.every_s);
@@ -445,6 +457,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
     wait_for_signal();
   }
   if (!options_.quiet) print_greeting();
+  if (options_.swarm) enter_swarm();
 
   const bool joins_others = join_others();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });

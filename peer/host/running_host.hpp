@@ -30,6 +30,7 @@
 #include "peer/host/rendezvous.hpp"
 #include "peer/host/report.hpp"
 #include "peer/host/settings_revision_file.hpp"
+#include "peer/host/ticket_book.hpp"
 #include "peer/host/worker.hpp"
 #include "peer/node/node.hpp"
 
@@ -100,6 +101,17 @@ class Host {
   bool join_others();
   void open_rendezvous();
   void meet_cohort();
+
+  void enter_swarm();
+  void follow_certificates();
+  void keep_certificates();
+  void open_door();
+  void show_certificates();
+  JoinAnswer answer_guest(const PublicKey& guest, const JoinRequest& request);
+  JoinAnswer refuse_guest(const std::string& why);
+  std::string answer_swarm_command(const std::string& command);
+  std::string make_ticket(const TicketTerms& terms);
+  std::uint64_t wall_s() const;
 
   void carry_out(NodeEffects& effects);
   void note(const Fact& fact);
@@ -176,6 +188,11 @@ class Host {
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
+  std::optional<KeySigner> swarm_signer_;  ///< Where this peer has begun the swarm.
+  std::optional<TicketBook> tickets_;      ///< Set for a peer of a swarm with certificates.
+  std::vector<PublicKey> guests_;          ///< The keys of tickets that are admitted.
+  std::uint64_t followed_ = 0;             ///< The version of the certificates that links go by.
+  std::uint64_t kept_ = 0;                 ///< The changes of certificates that are on the disk.
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
 };
 

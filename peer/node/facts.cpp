@@ -452,6 +452,27 @@ FactText text(const EventsLost& f) {
                    "Free some space on that disk, or make the folder writable."},
           .numbers = numbers("lines", f.lines)};
 }
+FactText text(const TicketRedeemed& f) {
+  return {.info = {"ticket_redeemed", "{detail} has joined by a ticket of this peer",
+                   "The peer has proved that it has the ticket and got a certificate. The others "
+                   "hear of it and let it take part.",
+                   "If you do not know it, take its certificate away with `grapevine revoke`."},
+          .detail = f.name};
+}
+FactText text(const TicketRefused& f) {
+  return {.info = {"ticket_refused", "a guest is refused: {detail}",
+                   "Someone has a ticket that this peer has made and that is not good any more, or "
+                   "asks for what a ticket does not give. It learns the reason and nothing else.",
+                   "Make a new ticket with `grapevine invite` if it should take part."},
+          .detail = f.why};
+}
+FactText text(const CertificateRevoked& f) {
+  return {.info = {"certificate_revoked", "the certificate of {detail} has been revoked",
+                   "A peer that may invite has taken it away for good. All peers cut their links "
+                   "with that key as soon as they hear of it.",
+                   "If it should take part again, let it join by a new ticket in a new folder."},
+          .detail = f.name};
+}
 FactText text(const AllowListRead&) {
   return {.info = {"allow_list_read", "the allow-list was read again",
                    "Peers that are new on it may join now. The links of peers that it no longer "

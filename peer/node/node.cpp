@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/overloaded.hpp"
+#include "consensus/trust/trust.hpp"
 #include "peer/modes/modes.hpp"
 
 namespace gv {
@@ -124,7 +125,7 @@ void Node::authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out)
 }
 
 void Node::certify(Time now, Trust trust, NodeEffects& out) {
-  trust_.emplace(std::move(trust));
+  trust_ = std::make_shared<Trust>(std::move(trust));
   follow_trust(now, out);
 }
 

@@ -13,7 +13,6 @@
 
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
-#include "consensus/trust/trust.hpp"
 #include "peer/modes/mode.hpp"
 
 namespace gv {
@@ -25,6 +24,7 @@ struct NodeEffects : Effects {
 };
 
 struct NodeOptions;
+class Trust;
 
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
 /// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
@@ -62,7 +62,7 @@ class Node {
   /// start().
   void certify(Time now, Trust trust, NodeEffects& out);
   /// The certificates of the swarm; null if this peer goes by an allow-list alone.
-  const Trust* trust() const { return trust_ ? &*trust_ : nullptr; }
+  const Trust* trust() const { return trust_.get(); }
   /// See Trust. Only for a node with certificates.
   std::optional<Certificate> invite(Time now, const PeerKey& key, const std::string& name,
                                     bool may_invite, NodeEffects& out);
@@ -107,7 +107,8 @@ class Node {
   bool told_others_ = false;
   const Signer* signer_;
   std::vector<PeerId> listed_;  ///< The allow-list.
-  std::optional<Trust> trust_;
+  /// Null without certificates. Not shared; a pointer that needs no complete type here.
+  std::shared_ptr<Trust> trust_;
   std::uint64_t trusted_ = 0;  ///< The version of `trust_` that membership goes by.
 };
 

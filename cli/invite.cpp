@@ -1,0 +1,46 @@
+// `grapevine invite`: makes another ticket at a running peer that may invite.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "cli/ticket_options.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "peer/host/swarm_start.hpp"
+
+namespace gv {
+
+void add_invite(CLI::App& app) {
+  struct Arguments {
+    std::string folder;
+    TicketTerms terms;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  auto* command = app.add_subcommand("invite", "Make a ticket at a running peer");
+  command->add_option("FOLDER", arguments->folder, "The peer's run folder")->required();
+  add_ticket_options(*command, arguments->terms);
+  command->footer(
+      "The ticket is good as long as this peer runs; ask at any peer that may invite.\n\n"
+      "Example:\n  grapevine invite grapevine-laptop --uses 3 --valid 86400");
+  command->callback([arguments] {
+    const auto reply =
+        ask_peer(arguments->folder, swarm_command_text({.invite = arguments->terms}));
+    const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
+    if (!answer.is_object()) {
+      exit_with(fail({{arguments->folder, "no running peer answers here",
+                       "give the run folder of a running peer, the one its first line names"}}));
+    }
+    if (!answer.contains("ticket")) {
+      fmt::print(stderr, "{}\n", answer.value("problem", "the peer has not answered"));
+      exit_with(2);
+    }
+    fmt::print("{}\n", answer.at("ticket").get<std::string>());
+    exit_with(0);
+  });
+}
+
+}  // namespace gv

@@ -1,0 +1,49 @@
+// `grapevine revoke`: takes a peer's certificate away, everywhere and for good.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "peer/host/swarm_start.hpp"
+
+namespace gv {
+
+void add_revoke(CLI::App& app) {
+  struct Arguments {
+    std::string folder, name;
+    bool with_invited = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  auto* command = app.add_subcommand("revoke", "Take a peer's certificate away");
+  command->add_option("FOLDER", arguments->folder, "The run folder of a peer that may invite")
+      ->required();
+  command->add_option("NAME", arguments->name, "The name of the peer, as status shows it")
+      ->required();
+  command->add_flag("--with-invited", arguments->with_invited,
+                    "Also the peers that it has invited");
+  command->footer("Example:\n  grapevine revoke grapevine-laptop old-server");
+  command->callback([arguments] {
+    const auto reply = ask_peer(
+        arguments->folder,
+        swarm_command_text({.revoke = arguments->name, .with_invited = arguments->with_invited}));
+    const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
+    if (!answer.is_object()) {
+      exit_with(fail({{arguments->folder, "no running peer answers here",
+                       "give the run folder of a running peer, the one its first line names"}}));
+    }
+    if (!answer.contains("revoked")) {
+      fmt::print(stderr, "{}\n", answer.value("problem", "the peer has not answered"));
+      exit_with(2);
+    }
+    fmt::print("{} is revoked; all peers cut their links with it as they hear of it\n",
+               arguments->name);
+    exit_with(0);
+  });
+}
+
+}  // namespace gv

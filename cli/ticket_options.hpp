@@ -1,0 +1,18 @@
+// Options that the commands around tickets have in common.
+#pragma once
+
+#include "peer/host/swarm_start.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace gv {
+
+/// Adds the options of a peer that begins a swarm or joins one.
+void add_peer_options(CLI::App& command, SwarmArguments& arguments);
+
+/// Adds what a new ticket is good for.
+void add_ticket_options(CLI::App& command, TicketTerms& terms);
+
+}  // namespace gv

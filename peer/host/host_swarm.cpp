@@ -1,0 +1,211 @@
+// A running peer of a swarm with certificates: who may have links, guests with tickets, and
+// commands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <chrono>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/trust/trust.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/host/running_host.hpp"
+#include "peer/host/swarm_files.hpp"
+#include "peer/host/swarm_start.hpp"
+
+namespace gv {
+namespace {
+
+/// Addresses at which a peer shows its certificates while no link is up.
+constexpr std::size_t shown_max = 16;
+
+std::string problem_text(const std::string& problem) {
+  return nlohmann::json{{"problem", problem}}.dump();
+}
+
+}  // namespace
+
+std::uint64_t Host::wall_s() const {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+/// Lets peers with certificates take part, and prints a ticket where the swarm begins.
+void Host::enter_swarm() {
+  const SwarmOptions& swarm = *options_.swarm;
+  if (swarm.swarm_key) {
+    swarm_signer_.emplace(*swarm.swarm_key, std::vector<AuthorizedPeer>());
+  }
+  tickets_.emplace(swarm_folder(options_.folder) / "tickets");
+  Trust trust({.swarm = swarm.swarm,
+               .self = options_.identity.public_key,
+               .wall_s = wall_s() - static_cast<std::uint64_t>(seconds(now().time_since_epoch())),
+               .swarm_signer = swarm_signer_ ? &*swarm_signer_ : nullptr},
+              signer_, Rng(random_number()));
+  trust.restore(now(), swarm.certificates, swarm.revocations);
+  if (swarm_signer_) {
+    Effects none;  // There is no link yet.
+    static_cast<void>(trust.certify(now(), options_.identity.public_key, options_.name, true,
+                                    View(), none));
+  }
+  feed([&](Time t, NodeEffects& out) { node_->certify(t, std::move(trust), out); });
+  follow_certificates();
+  open_door();
+  if (swarm.first_ticket) {
+    const std::string line = make_ticket(*swarm.first_ticket);
+    say(stdout, fmt::format("on another machine: grapevine join {}\n", line));
+  }
+}
+
+/// Makes links, lanes and signatures follow the certificates.
+void Host::follow_certificates() {
+  const Trust& trust = *node_->trust();
+  if (trust.version() == followed_) return;
+  followed_ = trust.version();
+  options_.authorized.clear();
+  std::set<CurveKey> curves;
+  for (const Certificate& certificate : trust.accepted()) {
+    const auto curve = curve_key(certificate.key);
+    if (!curve || !curves.insert(*curve).second) continue;
+    options_.authorized.push_back({.name = certificate.name, .key = certificate.key});
+    names_[peer_id(certificate.key)] = certificate.name;
+  }
+  signer_.authorize(options_.authorized);
+  control_->authorize(options_.authorized);
+  std::erase_if(cached_,
+                [this](const auto& entry) { return !control_->roster().is_other(entry.first); });
+  keep_certificates();
+  if (trust.is_revoked(options_.identity.public_key) && !node_->is_leaving()) {
+    warn(
+        fmt::format("the certificate of this peer, {}, has been revoked, so it leaves; to take "
+                    "part again it needs a new ticket and another --folder",
+                    options_.name));
+    exit_code_ = 2;
+    feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
+  }
+}
+
+void Host::keep_certificates() {
+  const Trust& trust = *node_->trust();
+  if (trust.changes() == kept_) return;
+  if (write_certificates(options_.folder, options_.swarm->swarm, trust.certificates(),
+                         trust.revocations())) {
+    kept_ = trust.changes();
+  }
+}
+
+/// Admits the guests with our tickets, and visitors that show certificates.
+void Host::open_door() {
+  std::vector<PublicKey> guests = tickets_->guests(wall_s());
+  guests.push_back(visitor_keys(options_.swarm->swarm).public_key);
+  if (guests == guests_) return;
+  guests_ = std::move(guests);
+  control_->admit_guests(guests_);
+}
+
+/// Shows our certificates to peers that we are to join and that have not let us in: they may not
+/// have heard of us yet.
+void Host::show_certificates() {
+  if (contacts_.size() > 0 && !is_newcomer()) return;
+  const Certificates chain{.certificates = node_->trust()->own_chain()};
+  std::vector<std::string> targets = options_.join;
+  for (const auto& [peer, member] : cached_) {
+    targets.push_back(name_of(peer) + "@" + member.address);
+  }
+  targets.resize(std::min(targets.size(), shown_max));
+  for (const std::string& target : targets) {
+    const auto at = target.find('@');
+    const auto peer =
+        std::ranges::find(options_.authorized, target.substr(0, at), &AuthorizedPeer::name);
+    if (at == std::string::npos || peer == options_.authorized.end()) continue;
+    if (contacts_.contains(peer_id(peer->key))) continue;
+    control_->show(peer->key, target.substr(at + 1), options_.swarm->swarm, chain);
+  }
+}
+
+JoinAnswer Host::refuse_guest(const std::string& why) {
+  note(TicketRefused{.why = why});
+  return {.refusal = why};
+}
+
+JoinAnswer Host::answer_guest(const PublicKey& guest, const JoinRequest& request) {
+  const SwarmOptions& swarm = *options_.swarm;
+  const std::string refusal = tickets_->refusal(guest, request.key, wall_s());
+  if (!refusal.empty()) return refuse_guest(refusal);
+  const std::vector<std::byte> bytes =
+      request_bytes(request, swarm.swarm, options_.identity.public_key, guest);
+  if (!curve_key(request.key) || !signer_.verify_key(request.key, bytes, request.proof)) {
+    return refuse_guest("the request does not prove that the guest holds its key");
+  }
+  std::optional<Certificate> made;
+  feed([&](Time t, NodeEffects& out) {
+    made = node_->invite(t, request.key, request.name, tickets_->may_invite(guest), out);
+  });
+  if (!made) return refuse_guest("its key is revoked, or the inviting peer may not invite now");
+  tickets_->use(guest, request.key);
+  note(TicketRedeemed{.name = made->name});
+  if (!options_.quiet) say(stdout, fmt::format("{} joins by a ticket\n", made->name));
+
+  JoinAnswer answer{.certificates = {*made}};
+  const auto add = [&](const Certificate& certificate) {
+    const bool is_there =
+        std::ranges::find(answer.certificates, certificate) != answer.certificates.end();
+    if (!is_there && answer.certificates.size() < answer_certificates_max) {
+      answer.certificates.push_back(certificate);
+    }
+  };
+  for (const Certificate& certificate : node_->trust()->own_chain()) add(certificate);
+  for (const Certificate& certificate : node_->trust()->certificates()) add(certificate);
+  answer.revocations = node_->trust()->revocations();
+  answer.revocations.resize(std::min(answer.revocations.size(), answer_revocations_max));
+  for (std::size_t at = 0; at < swarm.config.size(); at += 4096) {
+    answer.config.push_back(swarm.config.substr(at, 4096));
+  }
+  for (const Member& member : node_->membership().statements()) {
+    const bool can_be_dialled = member.state == MemberState::alive && !member.address.empty();
+    if (!can_be_dialled || answer.addresses.size() == answer_addresses_max) continue;
+    answer.addresses.push_back(name_of(member.id) + "@" + member.address);
+  }
+  return answer;
+}
+
+std::string Host::make_ticket(const TicketTerms& terms) {
+  const Ticket ticket = tickets_->make(terms, control_->advertised(), options_.swarm->swarm,
+                                       options_.identity.public_key, wall_s());
+  open_door();
+  return to_text(ticket);
+}
+
+/// Answers the commands of `grapevine invite` and `grapevine revoke`; empty if it is another one.
+std::string Host::answer_swarm_command(const std::string& command) {
+  const SwarmCommand asked = read_swarm_command(command);
+  if (!asked.invite && asked.revoke.empty()) return {};
+  if (!options_.swarm) {
+    return problem_text(
+        "this peer goes by an allow-list; tickets are for swarms that began with "
+        "`grapevine create`");
+  }
+  if (!asked.revoke.empty()) {
+    Problems problems;
+    feed([&](Time t, NodeEffects& out) {
+      problems = node_->revoke(t, asked.revoke, asked.with_invited, out);
+    });
+    if (!problems.empty()) return problem_text(to_string(problems.front()));
+    return nlohmann::json{{"revoked", asked.revoke}}.dump();
+  }
+  if (!node_->trust()->may_invite(now())) {
+    return problem_text("this peer may not invite; ask at another one");
+  }
+  if (control_->advertised().empty()) {
+    return problem_text("no peer can dial this one; ask at one that listens");
+  }
+  return nlohmann::json{{"ticket", make_ticket(*asked.invite)}}.dump();
+}
+
+}  // namespace gv

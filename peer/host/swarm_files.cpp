@@ -1,0 +1,140 @@
+// The file of certificates: a line with the swarm's key, and a line for each frame of certificates.
+#include "peer/host/swarm_files.hpp"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "net/wire.hpp"
+#include "peer/host/replace_file.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t certificates_bytes_max = std::size_t{4} << 20;
+constexpr int frame_base64 = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
+
+std::string frame_line(const Certificates& part) {
+  const std::vector<std::byte> bytes = encode(Message(part));
+  std::string line(sodium_base64_encoded_len(bytes.size(), frame_base64), '\0');
+  sodium_bin2base64(line.data(), line.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                    bytes.size(), frame_base64);
+  line.back() = '\n';  // In place of the zero byte that libsodium adds.
+  return line;
+}
+
+/// Appends what a line says. Returns false if it is no frame of certificates.
+bool read_line(std::string_view line, SwarmFiles& files) {
+  std::vector<std::byte> bytes(frame_bytes_max);
+  std::size_t length = 0;
+  if (sodium_base642bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), line.data(),
+                        line.size(), nullptr, &length, nullptr, frame_base64) != 0) {
+    return false;
+  }
+  const Decoded decoded = decode(std::span(bytes).first(length));
+  const auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
+  const auto* part = message == nullptr ? nullptr : std::get_if<Certificates>(message);
+  if (part == nullptr) return false;
+  std::ranges::copy(part->certificates, std::back_inserter(files.certificates));
+  std::ranges::copy(part->revocations, std::back_inserter(files.revocations));
+  return true;
+}
+
+}  // namespace
+
+std::filesystem::path swarm_folder(const std::filesystem::path& run_folder) {
+  return run_folder / "swarm";
+}
+
+bool has_swarm(const std::filesystem::path& run_folder) {
+  std::error_code error;
+  return std::filesystem::exists(swarm_folder(run_folder) / "certificates", error);
+}
+
+std::string certificates_text(const PublicKey& swarm, const std::vector<Certificate>& certificates,
+                              const std::vector<Revocation>& revocations) {
+  std::string text = "swarm " + to_text(swarm) + "\n";
+  const std::size_t count = std::max(certificates.size(), revocations.size());
+  for (std::size_t first = 0; first < count; first += certificates_in_message_max) {
+    Certificates part;
+    const auto cut = [&](const auto& from, auto& to) {
+      const std::size_t end = std::min(from.size(), first + certificates_in_message_max);
+      for (std::size_t i = first; i < end; ++i) to.push_back(from[i]);
+    };
+    cut(certificates, part.certificates);
+    cut(revocations, part.revocations);
+    text += frame_line(part);
+  }
+  return text;
+}
+
+std::optional<SwarmFiles> certificates_from_text(std::string_view text) {
+  constexpr std::string_view begin = "swarm ";
+  SwarmFiles files;
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos || !text.starts_with(begin)) return std::nullopt;
+  const auto swarm = public_key_from_text(text.substr(begin.size(), end - begin.size()));
+  if (!swarm) return std::nullopt;
+  files.swarm = *swarm;
+  text.remove_prefix(end + 1);
+  while (!text.empty()) {
+    const std::size_t line_end = text.find('\n');
+    // A file that was cut off is not trusted.
+    if (line_end == std::string_view::npos || !read_line(text.substr(0, line_end), files)) {
+      return std::nullopt;
+    }
+    text.remove_prefix(line_end + 1);
+  }
+  return files;
+}
+
+SwarmFiles read_swarm(const std::filesystem::path& run_folder) {
+  const std::filesystem::path folder = swarm_folder(run_folder);
+  std::ifstream in(folder / "certificates", std::ios::binary);
+  std::string text(certificates_bytes_max + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  std::optional<SwarmFiles> files = certificates_from_text(text);
+  if (!files || text.size() > certificates_bytes_max) {
+    SwarmFiles failed;
+    failed.problems.push_back({(folder / "certificates").string(), "is damaged",
+                               "join again with a new ticket and another --folder"});
+    return failed;
+  }
+  LoadedKeyPair key = load_key_pair(folder / "key");
+  files->identity = key.pair;
+  files->problems = std::move(key.problems);
+  std::error_code error;
+  if (std::filesystem::exists(folder / "swarm_key", error)) {
+    LoadedKeyPair swarm_key = load_key_pair(folder / "swarm_key");
+    std::ranges::copy(swarm_key.problems, std::back_inserter(files->problems));
+    if (swarm_key.problems.empty()) files->swarm_key = swarm_key.pair;
+  }
+  return *files;
+}
+
+Problems write_swarm_keys(const std::filesystem::path& run_folder, const KeyPair& identity,
+                          const KeyPair* swarm_key) {
+  const std::filesystem::path folder = swarm_folder(run_folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return {{folder.string(), "cannot be made: " + error.message(), "choose --folder"}};
+  Problems problems = save_key_pair(folder / "key", identity);
+  if (problems.empty() && swarm_key != nullptr) {
+    problems = save_key_pair(folder / "swarm_key", *swarm_key);
+  }
+  return problems;
+}
+
+bool write_certificates(const std::filesystem::path& run_folder, const PublicKey& swarm,
+                        const std::vector<Certificate>& certificates,
+                        const std::vector<Revocation>& revocations) {
+  return replace_file(swarm_folder(run_folder) / "certificates",
+                      certificates_text(swarm, certificates, revocations));
+}
+
+}  // namespace gv

@@ -1,0 +1,48 @@
+// What a peer keeps on its disk of a swarm with certificates: keys, certificates and revocations.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "net/identity.hpp"
+
+namespace gv {
+
+/// The files in the folder "swarm" of a run folder: "key", "certificates", "config.toml" and, at
+/// the peer that has begun the swarm, "swarm_key".
+struct SwarmFiles {
+  PublicKey swarm{};
+  KeyPair identity;
+  std::optional<KeyPair> swarm_key;
+  std::vector<Certificate> certificates;
+  std::vector<Revocation> revocations;
+  Problems problems;
+};
+
+std::filesystem::path swarm_folder(const std::filesystem::path& run_folder);
+
+/// True if this run folder belongs to a peer of a swarm with certificates.
+bool has_swarm(const std::filesystem::path& run_folder);
+
+/// Reads the files. Certificates that cannot be read are a problem; what they say is checked by
+/// Trust.
+SwarmFiles read_swarm(const std::filesystem::path& run_folder);
+
+/// Writes fresh keys; refuses to replace any. `swarm_key` may be null.
+Problems write_swarm_keys(const std::filesystem::path& run_folder, const KeyPair& identity,
+                          const KeyPair* swarm_key);
+
+/// Replaces the file of certificates. Returns false if that fails.
+bool write_certificates(const std::filesystem::path& run_folder, const PublicKey& swarm,
+                        const std::vector<Certificate>& certificates,
+                        const std::vector<Revocation>& revocations);
+
+/// The text of a file of certificates, and back. Returns nullopt for a text that is not one.
+std::string certificates_text(const PublicKey& swarm, const std::vector<Certificate>& certificates,
+                              const std::vector<Revocation>& revocations);
+std::optional<SwarmFiles> certificates_from_text(std::string_view text);
+
+}  // namespace gv

@@ -1,0 +1,330 @@
+// Prepares the first peer of a swarm and those that join by a ticket.
+#include "peer/host/swarm_start.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/io_context.hpp>
+#include <asio/ip/udp.hpp>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "consensus/trust/trust.hpp"
+#include "net/admission.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/host/network_options.hpp"
+#include "peer/host/replace_file.hpp"
+#include "peer/host/run_format.hpp"
+#include "peer/host/swarm_files.hpp"
+
+namespace gv {
+namespace {
+
+/// No packet goes there: the system only says which of its addresses it would use.
+constexpr const char* far_away = "192.0.2.1";
+
+std::uint64_t now_s() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+std::string machine_name() {
+  std::array<char, 256> buffer{};
+  const std::string name =
+      ::gethostname(buffer.data(), buffer.size() - 1) == 0 ? buffer.data() : "";
+  return is_peer_name(name) ? name : "peer";
+}
+
+/// The address of this machine from which it reaches a host; loopback where it has no other.
+std::string own_address_towards(std::string host) {
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  asio::io_context io;
+  asio::error_code error;
+  const auto found = asio::ip::udp::resolver(io).resolve(host, "9", error);
+  if (error || found.empty()) return "127.0.0.1";
+  asio::ip::udp::socket socket(io);
+  socket.connect(found.begin()->endpoint(), error);
+  if (error) return "127.0.0.1";
+  const asio::ip::address address = socket.local_endpoint(error).address();
+  if (error) return "127.0.0.1";
+  return address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
+}
+
+/// Fills in where the peer listens and what others dial.
+Problems take_addresses(const std::string& towards, HostOptions& options) {
+  if (options.listen.starts_with(':')) options.listen = "0.0.0.0" + options.listen;
+  const std::string host = host_part(options.listen);
+  if (options.advertise.empty() && (host == "0.0.0.0" || host == "*")) {
+    const std::string port = options.listen.substr(options.listen.rfind(':'));
+    options.advertise = own_address_towards(towards) + port;
+  }
+  return address_problems(options.listen, options.advertise, {});
+}
+
+void append(Problems& problems, Problems more) {
+  std::ranges::move(more, std::back_inserter(problems));
+}
+
+/// True if a path leads nowhere but below the folder that it is relative to.
+bool stays_below(const std::filesystem::path& path) {
+  return path.is_relative() && std::ranges::find(path, "..") == path.end();
+}
+
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  const std::filesystem::path inner = std::filesystem::absolute(path).lexically_normal();
+  const std::filesystem::path outer = std::filesystem::absolute(folder).lexically_normal();
+  const auto [in_outer, in_inner] = std::ranges::mismatch(outer, inner);
+  return in_outer == outer.end() || in_outer->empty();
+}
+
+/// Joins by the ticket, and writes down what that gives.
+Problems redeem(const Ticket& ticket, const HostOptions& options, SwarmFiles& files) {
+  files = {.swarm = ticket.swarm, .identity = generate_key_pair()};
+  const Admission admission = ask_to_join(ticket, files.identity, options.name);
+  if (!admission.problem.empty()) {
+    return {{admission.address, admission.problem, admission.remedy}};
+  }
+  files.certificates = admission.answer.certificates;
+  files.revocations = admission.answer.revocations;
+  Problems problems = write_swarm_keys(options.folder, files.identity, nullptr);
+  if (!problems.empty()) return problems;
+  std::string config;
+  for (const std::string& piece : admission.answer.config) config += piece;
+  const std::filesystem::path folder = swarm_folder(options.folder);
+  std::string addresses;
+  const auto inviter = std::ranges::find(files.certificates, ticket.inviter, &Certificate::key);
+  if (inviter != files.certificates.end()) {
+    addresses = inviter->name + "@" + admission.address + "\n";
+  }
+  for (const std::string& address : admission.answer.addresses) {
+    const auto at = address.find('@');
+    const bool is_sound = at != std::string::npos && is_peer_name(address.substr(0, at)) &&
+                          is_address(address.substr(at + 1));
+    if (is_sound) addresses += address + "\n";
+  }
+  const bool is_written =
+      replace_file(folder / "config.toml", config) && replace_file(folder / "peers", addresses) &&
+      write_certificates(options.folder, files.swarm, files.certificates, files.revocations);
+  if (!is_written) return {{folder.string(), "cannot be written", "choose another --folder"}};
+  return {};
+}
+
+/// The addresses written down when the peer joined.
+std::vector<std::string> first_peers(const std::filesystem::path& run_folder) {
+  std::vector<std::string> peers;
+  const std::string text = read_config_text((swarm_folder(run_folder) / "peers").string());
+  std::size_t at = 0;
+  while (at < text.size() && peers.size() <= answer_addresses_max) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) peers.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return peers;
+}
+
+/// Puts what a folder holds into the options.
+void take_files(const SwarmFiles& files, const std::string& config, HostOptions& options) {
+  options.identity = files.identity;
+  options.swarm = SwarmOptions{.swarm = files.swarm,
+                               .swarm_key = files.swarm_key,
+                               .certificates = files.certificates,
+                               .revocations = files.revocations,
+                               .config = config};
+  const Certificate* own = nullptr;
+  for (const Certificate& certificate : files.certificates) {
+    const bool is_later = own == nullptr || certificate.expires_s > own->expires_s;
+    if (certificate.key == files.identity.public_key && is_later) own = &certificate;
+  }
+  if (own == nullptr) return;
+  options.name = own->name;
+  options.shard = own->number % options.config.run.peers;
+}
+
+/// A peer that was away for too long is let in by no other.
+Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path& folder) {
+  std::uint64_t until_s = 0;
+  for (const Certificate& certificate : files.certificates) {
+    if (certificate.key == files.identity.public_key) {
+      until_s = std::max(until_s, certificate.expires_s);
+    }
+  }
+  if (until_s > now_s()) return {};
+  return {{folder.string(),
+           fmt::format("the certificate of this peer expired {} days ago by this machine's clock",
+                       (now_s() - until_s) / 86'400),
+           "join with a new ticket and another --folder, or set the clock"}};
+}
+
+/// What a peer that joins says about the work before it begins.
+void say_plan(const HostOptions& options) {
+  const Config& config = options.config;
+  const bool has_files = config.data.kind != DataKind::generated;
+  say(stdout, fmt::format("joins as {}: mode {}, model {}, data {}\n", options.name,
+                          to_string(config.run.mode), to_string(config.model.kind),
+                          has_files ? "from " + config.data.folder + ", all there"
+                                    : std::string("generated here")));
+}
+
+}  // namespace
+
+Problems problems_of_places(const Config& config, const std::filesystem::path& own_folder,
+                            const std::string& data) {
+  Problems problems;
+  if (config.data.kind == DataKind::generated) return problems;
+  const bool is_allowed = !data.empty() || is_below(config.data.folder, own_folder) ||
+                          is_below(config.data.folder, "/usr/share");
+  if (!is_allowed) {
+    problems.push_back({"data.folder",
+                        "the swarm's config reads " + config.data.folder +
+                            ", which is outside of this peer's folder",
+                        "if it may, say so with --data FOLDER"});
+  }
+  for (const auto* files : {&config.data.train_files, &config.data.test_files}) {
+    for (const std::string& file : *files) {
+      if (stays_below(file)) continue;
+      problems.push_back({"data",
+                          "the swarm's config names " + file +
+                              ", which leads out of the "
+                              "folder of the data",
+                          "do not join this swarm"});
+    }
+  }
+  return problems;
+}
+
+Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options) {
+  options = arguments.host;
+  ConfigOverrides overrides;
+  overrides.data_folder = arguments.data;
+  ParsedConfig parsed = read_config(options.config_path, overrides);
+  Problems problems = std::move(parsed.problems);
+  options.config = std::move(parsed.config);
+  options.places = std::move(parsed.places);
+  if (options.name.empty()) options.name = machine_name();
+  if (!is_peer_name(options.name)) {
+    problems.push_back({"--name", "this is not a name",
+                        "use 1 to 64 letters, digits, dots, dashes or underscores"});
+  }
+  append(problems, take_addresses(far_away, options));
+  const std::string config = read_config_text(options.config_path);
+  if (config.size() > config_bytes_max) {
+    problems.push_back({options.config_path,
+                        "is longer than 32 KiB, the most that a guest is given",
+                        "make it shorter, or copy it and use `grapevine peer`"});
+  }
+  if (!problems.empty()) return problems;
+  options.folder = arguments.folder.empty()
+                       ? std::filesystem::path(options.config.run.folder) / options.name
+                       : std::filesystem::path(arguments.folder);
+  SwarmFiles files;
+  if (has_swarm(options.folder)) {
+    files = read_swarm(options.folder);
+    options.resume = true;
+    options.join = first_peers(options.folder);
+  } else {
+    files.identity = generate_key_pair();
+    files.swarm_key = generate_key_pair();
+    files.swarm = files.swarm_key->public_key;
+    files.problems = write_swarm_keys(options.folder, files.identity, &*files.swarm_key);
+    if (files.problems.empty() && !write_certificates(options.folder, files.swarm, {}, {})) {
+      files.problems.push_back(
+          {swarm_folder(options.folder).string(), "cannot be written", "choose another --folder"});
+    }
+  }
+  if (!files.problems.empty()) return files.problems;
+  take_files(files, config.empty() ? std::string(default_config_text()) : config, options);
+  options.swarm->first_ticket = arguments.terms;
+  return {};
+}
+
+Problems prepare_to_join(const SwarmArguments& arguments, const std::string& text,
+                         HostOptions& options) {
+  options = arguments.host;
+  const ReadTicket read = read_ticket(text);
+  if (!read.problem.empty()) {
+    return {{"TICKET", read.problem, "copy the whole word that `grapevine invite` has printed"}};
+  }
+  if (options.name.empty()) options.name = machine_name();
+  if (!is_peer_name(options.name)) {
+    return {{"--name", "this is not a name",
+             "use 1 to 64 letters, digits, dots, dashes or underscores"}};
+  }
+  options.folder = arguments.folder.empty() ? std::filesystem::path("grapevine-" + options.name)
+                                            : std::filesystem::path(arguments.folder);
+  if (options.listen.empty()) options.listen = ":0";
+  Problems problems = take_addresses(host_part(read.ticket.addresses.front()), options);
+  if (!problems.empty()) return problems;
+
+  SwarmFiles files;
+  if (has_swarm(options.folder)) {
+    files = read_swarm(options.folder);
+    options.resume = true;
+    if (files.problems.empty() && files.swarm != read.ticket.swarm) {
+      files.problems.push_back({options.folder.string(), "belongs to another swarm",
+                                "choose another --folder for this one"});
+    }
+    problems = files.problems;
+    if (problems.empty()) problems = problems_of_expiry(files, options.folder);
+  } else if (now_s() >= read.ticket.expires_s) {
+    problems.push_back({"TICKET", "the ticket has expired by this machine's clock",
+                        "ask for a new one (`grapevine invite FOLDER`), or set the clock"});
+  } else {
+    problems = redeem(read.ticket, options, files);
+  }
+  if (!problems.empty()) return problems;
+
+  options.config_path = (swarm_folder(options.folder) / "config.toml").string();
+  ConfigOverrides overrides;
+  overrides.data_folder = arguments.data;
+  ParsedConfig parsed = parse_config_file(options.config_path, overrides);
+  problems = problems_of_places(parsed.config, options.folder, arguments.data);
+  append(problems, std::move(parsed.problems));
+  if (!problems.empty()) return problems;
+  options.config = std::move(parsed.config);
+  options.places = std::move(parsed.places);
+  options.join = first_peers(options.folder);
+  take_files(files, read_config_text(options.config_path), options);
+  if (!options.quiet) say_plan(options);
+  return {};
+}
+
+std::string swarm_command_text(const SwarmCommand& command) {
+  if (!command.revoke.empty()) {
+    return nlohmann::json{{"revoke", command.revoke}, {"with_invited", command.with_invited}}
+        .dump();
+  }
+  const TicketTerms terms = command.invite.value_or(TicketTerms{});
+  return nlohmann::json{
+      {"invite",
+       {{"uses", terms.uses}, {"valid_s", terms.valid_s}, {"may_invite", terms.may_invite}}}}
+      .dump();
+}
+
+SwarmCommand read_swarm_command(const std::string& text) {
+  try {
+    const nlohmann::json asked = nlohmann::json::parse(text);
+    SwarmCommand command;
+    if (asked.contains("invite")) {
+      TicketTerms terms;
+      const nlohmann::json& invite = asked.at("invite");
+      terms.uses = std::clamp<std::uint32_t>(invite.value("uses", terms.uses), 1, ticket_uses_max);
+      terms.valid_s = std::min(invite.value("valid_s", terms.valid_s), certificate_lifetime_s);
+      terms.may_invite = invite.value("may_invite", terms.may_invite);
+      command.invite = terms;
+    }
+    command.revoke = asked.value("revoke", std::string());
+    command.with_invited = asked.value("with_invited", false);
+    return command;
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,47 @@
+// Begins a swarm with certificates, or joins one by a ticket: from words of a person to options.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/problems.hpp"
+#include "peer/host/host.hpp"
+#include "peer/host/peer_arguments.hpp"
+
+namespace gv {
+
+/// What a person says who begins a swarm or joins one.
+struct SwarmArguments {
+  HostOptions host;
+  std::string folder;  ///< The run folder; empty: by the config, or "grapevine-NAME".
+  std::string data;    ///< Where the data are; empty: as the config says.
+  TicketTerms terms;   ///< Of the ticket that a first peer prints.
+};
+
+/// Reads the config and makes the keys of the swarm and of its first peer, or reads those of an
+/// earlier start in this folder.
+Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options);
+
+/// Asks the ticket's peer to let us in, and reads the config that it gives; with certificates from
+/// an earlier start in this folder it goes by those. The config is another peer's: it may name no
+/// files outside of the run folder but below /usr/share and `arguments.data`.
+Problems prepare_to_join(const SwarmArguments& arguments, const std::string& ticket,
+                         HostOptions& options);
+
+/// Returns which files a config from another peer names that this machine should not read for it.
+Problems problems_of_places(const Config& config, const std::filesystem::path& own_folder,
+                            const std::string& data);
+
+/// A command for the socket of a running peer.
+struct SwarmCommand {
+  std::optional<TicketTerms> invite;
+  std::string revoke;  ///< A name; empty: nothing to revoke.
+  bool with_invited = false;
+};
+
+std::string swarm_command_text(const SwarmCommand& command);
+/// An empty command for a text that is another one, or not sound.
+SwarmCommand read_swarm_command(const std::string& text);
+
+}  // namespace gv

@@ -1,0 +1,106 @@
+// One line a ticket: the guest's key, its terms, and the keys that it has let in.
+#include "peer/host/ticket_book.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "peer/host/replace_file.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::uint64_t remembered_s = 24 * 3600;
+
+}  // namespace
+
+TicketBook::TicketBook(std::filesystem::path file) : file_(std::move(file)) {
+  std::ifstream in(file_);
+  std::string line;
+  while (entries_.size() < tickets_max && std::getline(in, line)) {
+    std::istringstream words(line);
+    Entry entry;
+    std::string guest, joined;
+    if (!(words >> guest >> entry.uses >> entry.expires_s >> entry.may_invite)) continue;
+    const auto key = public_key_from_text(guest);
+    if (!key || entry.uses > ticket_uses_max) continue;
+    entry.guest = *key;
+    while (entry.joined.size() < ticket_uses_max && words >> joined) {
+      if (const auto one = public_key_from_text(joined)) entry.joined.push_back(*one);
+    }
+    entries_.push_back(std::move(entry));
+  }
+}
+
+const TicketBook::Entry* TicketBook::find(const PublicKey& guest) const {
+  const auto found = std::ranges::find(entries_, guest, &Entry::guest);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+Ticket TicketBook::make(const TicketTerms& terms, const std::string& address,
+                        const PublicKey& swarm, const PublicKey& inviter, std::uint64_t now_s) {
+  Ticket ticket{.addresses = {address},
+                .swarm = swarm,
+                .inviter = inviter,
+                .secret = generate_ticket_secret(),
+                .expires_s = now_s + terms.valid_s};
+  if (entries_.size() == tickets_max) {
+    entries_.erase(std::ranges::min_element(entries_, {}, &Entry::expires_s));
+  }
+  entries_.push_back({.guest = guest_keys(ticket).public_key,
+                      .uses = terms.uses,
+                      .expires_s = ticket.expires_s,
+                      .may_invite = terms.may_invite,
+                      .joined = {}});
+  write();
+  return ticket;
+}
+
+std::string TicketBook::refusal(const PublicKey& guest, const PublicKey& key,
+                                std::uint64_t now_s) const {
+  const Entry* entry = find(guest);
+  if (entry == nullptr) return "this peer does not know the ticket";
+  if (std::ranges::find(entry->joined, key) != entry->joined.end()) return {};
+  if (now_s >= entry->expires_s) return "the ticket has expired";
+  return entry->joined.size() >= entry->uses ? "the ticket has been used" : "";
+}
+
+bool TicketBook::may_invite(const PublicKey& guest) const {
+  const Entry* entry = find(guest);
+  return entry != nullptr && entry->may_invite;
+}
+
+void TicketBook::use(const PublicKey& guest, const PublicKey& key) {
+  const auto entry = std::ranges::find(entries_, guest, &Entry::guest);
+  if (entry == entries_.end()) return;
+  if (std::ranges::find(entry->joined, key) != entry->joined.end()) return;
+  entry->joined.push_back(key);
+  write();
+}
+
+std::vector<PublicKey> TicketBook::guests(std::uint64_t now_s) {
+  const std::size_t before = entries_.size();
+  std::erase_if(entries_,
+                [&](const Entry& entry) { return entry.expires_s + remembered_s < now_s; });
+  if (entries_.size() != before) write();
+  std::vector<PublicKey> keys;
+  for (const Entry& entry : entries_) keys.push_back(entry.guest);
+  return keys;
+}
+
+/// Failures are ignored: the tickets then last as long as this process.
+void TicketBook::write() const {
+  std::string text;
+  for (const Entry& entry : entries_) {
+    text += fmt::format("{} {} {} {:d}", to_text(entry.guest), entry.uses, entry.expires_s,
+                        entry.may_invite);
+    for (const PublicKey& key : entry.joined) text += " " + to_text(key);
+    text += '\n';
+  }
+  (void)replace_file(file_, text);
+}
+
+}  // namespace gv

@@ -1,0 +1,62 @@
+// The tickets that this peer has made: which guests they admit, and how often.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "net/ticket.hpp"
+
+namespace gv {
+
+/// What a ticket is good for.
+struct TicketTerms {
+  std::uint32_t uses = 1;        ///< How many machines may join with it.
+  std::uint64_t valid_s = 3600;  ///< How long it lasts.
+  bool may_invite = true;        ///< They may invite others, and revoke.
+};
+
+/// The most tickets that a peer remembers.
+inline constexpr std::size_t tickets_max = 64;
+/// The most machines that may join with one ticket.
+inline constexpr std::uint32_t ticket_uses_max = 256;
+
+/// The tickets in a file that only we may read. It holds the public keys of guests and no secrets,
+/// so a ticket cannot be rebuilt from it. Tickets that have expired stay for a day, so that a guest
+/// hears why it is refused.
+class TicketBook {
+ public:
+  /// Reads the file, if there is one. Ignores lines that are not right.
+  explicit TicketBook(std::filesystem::path file);
+
+  /// Writes down a fresh ticket. If there are too many, the one that expires first goes.
+  Ticket make(const TicketTerms& terms, const std::string& address, const PublicKey& swarm,
+              const PublicKey& inviter, std::uint64_t now_s);
+
+  /// Why the guest with these keys may not bring in `key`, as a sentence; empty if it may. A key
+  /// that has been let in may ask again, because it may not have heard the answer.
+  std::string refusal(const PublicKey& guest, const PublicKey& key, std::uint64_t now_s) const;
+  bool may_invite(const PublicKey& guest) const;
+  void use(const PublicKey& guest, const PublicKey& key);
+
+  /// The keys of guests that are to be answered. Forgets old tickets.
+  std::vector<PublicKey> guests(std::uint64_t now_s);
+
+ private:
+  struct Entry {
+    PublicKey guest{};
+    std::uint32_t uses = 0;
+    std::uint64_t expires_s = 0;
+    bool may_invite = false;
+    std::vector<PublicKey> joined;
+  };
+
+  const Entry* find(const PublicKey& guest) const;
+  void write() const;
+
+  std::filesystem::path file_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace gv

@@ -1,0 +1,138 @@
+// What a peer keeps of a swarm with certificates, its tickets, and the places in a config of
+// others.
+#include "peer/host/swarm_files.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "net/key_signer.hpp"
+#include "peer/host/swarm_start.hpp"
+#include "peer/host/ticket_book.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::uint64_t start_s = 1'800'000'000;
+
+/// A folder of this test that is removed with it.
+struct Scratch {
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "gv-swarm-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Scratch() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+Config config_with(const std::string& folder, const std::string& file) {
+  Config config;
+  config.data.kind = DataKind::text;
+  config.data.folder = folder;
+  config.data.train_files = {file};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("certificates are read from the disk as they were written and not if the file is cut") {
+  const KeyPair swarm = generate_key_pair();
+  std::vector<Certificate> certificates(230);
+  for (std::size_t i = 0; i < certificates.size(); ++i) {
+    certificates[i].name = "peer-" + std::to_string(i);
+  }
+  const std::vector<Revocation> revocations(3);
+  const std::string text = certificates_text(swarm.public_key, certificates, revocations);
+  const auto read = certificates_from_text(text);
+  REQUIRE(read);
+  CHECK(read->swarm == swarm.public_key);
+  CHECK(read->certificates == certificates);
+  CHECK(read->revocations == revocations);
+  for (std::size_t length = 0; length < text.size(); length += 997) {
+    const auto cut = certificates_from_text(text.substr(0, length));
+    CHECK((!cut || text[length - 1] == '\n'));
+  }
+  CHECK_FALSE(certificates_from_text("swarm nonsense\n"));
+}
+
+TEST_CASE("keys and certificates of a swarm are in one folder which only we may read") {
+  const Scratch scratch;
+  const KeyPair own = generate_key_pair(), swarm = generate_key_pair();
+  CHECK_FALSE(has_swarm(scratch.path));
+  REQUIRE(write_swarm_keys(scratch.path, own, &swarm).empty());
+  REQUIRE(write_certificates(scratch.path, swarm.public_key, {}, {}));
+  CHECK(has_swarm(scratch.path));
+  const SwarmFiles files = read_swarm(scratch.path);
+  CHECK(files.problems.empty());
+  CHECK(files.identity.public_key == own.public_key);
+  REQUIRE(files.swarm_key);
+  CHECK(files.swarm_key->public_key == swarm.public_key);
+  // Keys are never replaced.
+  CHECK_FALSE(write_swarm_keys(scratch.path, swarm, nullptr).empty());
+  std::ofstream(swarm_folder(scratch.path) / "certificates") << "torn";
+  CHECK_FALSE(read_swarm(scratch.path).problems.empty());
+}
+
+TEST_CASE("a ticket admits as many machines as it says for as long as it says") {
+  const Scratch scratch;
+  const std::filesystem::path file = scratch.path / "tickets";
+  const PublicKey swarm = generate_key_pair().public_key, own = generate_key_pair().public_key;
+  const PublicKey one = generate_key_pair().public_key, two = generate_key_pair().public_key;
+  TicketBook book(file);
+  const Ticket ticket =
+      book.make({.uses = 1, .valid_s = 60}, "192.0.2.1:7000", swarm, own, start_s);
+  const PublicKey guest = guest_keys(ticket).public_key;
+  CHECK(book.refusal(guest, one, start_s).empty());
+  book.use(guest, one);
+  CHECK(book.refusal(guest, two, start_s) == "the ticket has been used");
+  // Who has not heard the answer asks again, also after a restart of the peer that gave it.
+  TicketBook again(file);
+  CHECK(again.refusal(guest, one, start_s + 100).empty());
+  CHECK(again.refusal(guest, two, start_s) == "the ticket has been used");
+  CHECK(again.refusal(guest, two, start_s + 60) == "the ticket has expired");
+  CHECK(again.refusal(two, two, start_s) == "this peer does not know the ticket");
+  CHECK(again.guests(start_s + 3600).size() == 1);
+  CHECK(again.guests(start_s + 2 * 86'400).empty());
+  for (std::size_t i = 0; i < 2 * tickets_max; ++i) {
+    (void)again.make({}, "192.0.2.1:7000", swarm, own, start_s);
+  }
+  CHECK(again.guests(start_s).size() == tickets_max);
+}
+
+TEST_CASE("a config from a ticket reads data below the run folder and no others unless told") {
+  const auto is_refused = [](const Config& config, const std::string& data) {
+    return !problems_of_places(config, "/home/me/run", data).empty();
+  };
+  CHECK_FALSE(is_refused(config_with("/home/me/run/data", "a.txt"), ""));
+  CHECK_FALSE(is_refused(config_with("/usr/share/datasets/x", "a.txt"), ""));
+  CHECK(is_refused(config_with("/home/me/run/../.ssh", "id_rsa"), ""));
+  CHECK(is_refused(config_with("/home/me/running", "a.txt"), ""));
+  CHECK(is_refused(config_with("/etc", "passwd"), ""));
+  CHECK_FALSE(is_refused(config_with("/data", "a.txt"), "/data"));
+  // The folder that was allowed allows no others.
+  CHECK(is_refused(config_with("/data", "../etc/passwd"), "/data"));
+  CHECK(is_refused(config_with("/data", "/etc/passwd"), "/data"));
+}
+
+TEST_CASE("commands about tickets are read as they were written and others are left alone") {
+  const SwarmCommand invite =
+      read_swarm_command(swarm_command_text({.invite = TicketTerms{3, 77, false}}));
+  REQUIRE(invite.invite);
+  CHECK(invite.invite->uses == 3);
+  CHECK(invite.invite->valid_s == 77);
+  CHECK_FALSE(invite.invite->may_invite);
+  const SwarmCommand revoke =
+      read_swarm_command(swarm_command_text({.revoke = "laptop", .with_invited = true}));
+  CHECK(revoke.revoke == "laptop");
+  CHECK(revoke.with_invited);
+  for (const char* text : {"", "{}", "[]", "{\"switch\": \"\"}", "{\"revoke\": 3}",
+                           "{\"invite\": 3}", "{\"invite\": {\"uses\": \"x\"}}"}) {
+    const SwarmCommand other = read_swarm_command(text);
+    CHECK_FALSE(other.invite);
+    CHECK(other.revoke.empty());
+  }
+}
+
+}  // namespace gv

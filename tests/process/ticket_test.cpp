@@ -1,0 +1,193 @@
+// Swarms that begin with `create` and grow by tickets, as real processes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "peer/host/peer_socket.hpp"
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Machines without keys, lists or configs but for the first one's.
+class TicketRun {
+ public:
+  TicketRun() { std::ofstream(root() / "config.toml") << endless_config(); }
+
+  std::filesystem::path root() const { return root_.path(); }
+  std::string folder(const std::string& name) const { return (root() / name).string(); }
+
+  void create(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"create",   (root() / "config.toml").string(),
+                                      "--listen", "127.0.0.1:0",
+                                      "--name",   "first",
+                                      "--folder", folder("first")};
+    words.insert(words.end(), more.begin(), more.end());
+    start("first", words);
+  }
+
+  void join(const std::string& name, const std::string& ticket,
+            const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"join",   ticket, "--listen", "127.0.0.1:0",
+                                      "--name", name,   "--folder", folder(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    start(name, words);
+  }
+
+  /// The ticket that the first peer has printed.
+  std::string first_ticket() const {
+    std::string ticket;
+    REQUIRE(eventually(
+        [&] {
+          const std::string said = output("first");
+          const std::size_t at = said.find("gv1_");
+          const std::size_t end = said.find('\n', at);
+          if (at == std::string::npos || end == std::string::npos) return false;
+          ticket = said.substr(at, end - at);
+          return true;
+        },
+        30s));
+    return ticket;
+  }
+
+  std::string invite(const std::string& at, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"invite", folder(at)};
+    words.insert(words.end(), more.begin(), more.end());
+    std::string said;
+    CHECK(run_grapevine(words, said).exit_code == 0);
+    return said.substr(0, said.find('\n'));
+  }
+
+  std::string output(const std::string& name) const {
+    std::ifstream in(root() / (name + ".out"), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  bool says(const std::string& name, const std::string& text) const {
+    return eventually([&] { return output(name).find(text) != std::string::npos; }, 30s);
+  }
+  int exit_code(const std::string& name) {
+    ChildProcess& process = *processes_.at(name);
+    const bool has_ended = eventually([&] { return process.ending().has_value(); }, 60s);
+    return has_ended ? process.ending()->exit_code : -1;
+  }
+  void signal(const std::string& name, int number) { processes_.at(name)->signal(number); }
+
+  /// True once each of these peers knows that exactly these are alive.
+  bool are_together(const std::vector<std::string>& names) const {
+    return eventually(
+        [&] {
+          return std::ranges::all_of(names, [&](const std::string& name) {
+            const auto document = ask_peer(folder(name), {}, 500);
+            const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
+            if (!state.is_object()) return false;
+            std::size_t alive = 0;
+            for (const auto& member : state["members"])
+              alive += member.value("state", "") == "alive";
+            return alive == names.size();
+          });
+        },
+        30s);
+  }
+
+ private:
+  void start(const std::string& name, const std::vector<std::string>& options) {
+    std::vector<std::string> words = {grapevine_binary()};
+    words.insert(words.end(), options.begin(), options.end());
+    processes_[name] = std::make_unique<ChildProcess>(words, root() / (name + ".out"));
+  }
+
+  TemporaryFolder root_;
+  std::map<std::string, std::unique_ptr<ChildProcess>> processes_;
+};
+
+}  // namespace
+
+TEST_CASE("three machines train together after one command each and go on without the first",
+          "[process]") {
+  TicketRun run;
+  run.create({"--uses", "2"});
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  run.join("third", ticket);
+  INFO(run.output("first") << run.output("second") << run.output("third"));
+  REQUIRE(run.are_together({"first", "second", "third"}));
+  CHECK(run.says("second", "joins as second: mode gossip"));
+  CHECK(run.says("first", "third joins by a ticket"));
+
+  // The first peer dies for good; the others invite and revoke.
+  run.signal("first", SIGKILL);
+  REQUIRE(run.exit_code("first") != 0);
+  run.join("fourth", run.invite("second"));
+  REQUIRE(run.are_together({"second", "third", "fourth"}));
+  std::string said;
+  CHECK(run_grapevine({"revoke", run.folder("third"), "second"}, said).exit_code == 0);
+  CHECK(run.exit_code("second") == 2);
+  CHECK(run.says("second", "has been revoked"));
+  REQUIRE(run.are_together({"third", "fourth"}));
+
+  // A peer that comes back needs no new ticket, but one that was revoked stays out.
+  run.signal("fourth", SIGKILL);
+  run.exit_code("fourth");
+  run.join("fourth", ticket);
+  CHECK(run.are_together({"third", "fourth"}));
+}
+
+TEST_CASE("a ticket that is used or expired or damaged is refused in one line on both sides",
+          "[process]") {
+  TicketRun run;
+  run.create({"--uses", "1"});
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  REQUIRE(run.are_together({"first", "second"}));
+  run.join("late", ticket);
+  CHECK(run.exit_code("late") == 2);
+  CHECK(run.says("late", "the ticket has been used; ask for a new one"));
+  CHECK(run.says("first", "a guest is refused: the ticket has been used"));
+
+  const std::string short_lived = run.invite("first", {"--valid", "1"});
+  const auto over = std::chrono::system_clock::now() + 1s;
+  REQUIRE(eventually([&] { return std::chrono::system_clock::now() > over; }, 10s));
+  run.join("later", short_lived);
+  CHECK(run.exit_code("later") == 2);
+  CHECK(run.says("later", "the ticket has expired"));
+
+  run.join("typist", ticket.substr(0, ticket.size() - 3));
+  CHECK(run.exit_code("typist") == 2);
+  CHECK(run.says("typist", "cut off or mistyped"));
+}
+
+TEST_CASE("a guest reads no file outside of its folder because the swarm's config names it",
+          "[process]") {
+  TicketRun run;
+  const std::filesystem::path data = run.root() / "data";
+  std::filesystem::create_directories(data);
+  for (const char* name : {"train.csv", "test.csv"}) {
+    std::ofstream out(data / name);
+    for (int i = 0; i < 200; ++i) out << i % 7 << ',' << i % 3 << ',' << i % 2 << '\n';
+  }
+  std::ofstream(run.root() / "config.toml") << fmt::format(
+      "[run]\nmode = \"gossip\"\nsteps = 100000000\n[data]\nkind = \"csv\"\n"
+      "folder = \"{}\"\n[model]\nkind = \"linear\"\n[train]\nbatch = 8\n"
+      "[checkpoint]\nevery_steps = 0\n",
+      data.string());
+  run.create();
+  const std::string ticket = run.first_ticket();
+  run.join("guest", ticket);
+  CHECK(run.exit_code("guest") == 2);
+  CHECK(run.says("guest", "outside of this peer's folder; if it may, say so with --data FOLDER"));
+  run.join("guest", ticket, {"--data", data.string()});
+  CHECK(run.are_together({"first", "guest"}));
+}
+
+}  // namespace gv
