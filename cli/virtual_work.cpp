@@ -48,7 +48,9 @@ NodeOptions VirtualWork::node() const {
         config_, facts_of(layout_, optimizer, dense),
         {.all_data = tasks_.front().samples, .test_data = test_.data ? test_.data->size() : 0});
   }
-  return node_options(config_, facts_of(*stages_of(tasks_.front()), optimizer), {});
+  const Task& task = tasks_.front();
+  return node_options(config_, facts_of(*stages_of(task), optimizer),
+                      {.steps = task.trainer.steps, .all_data = task.samples});
 }
 
 std::unique_ptr<Replica> VirtualWork::make(std::size_t peer) const {

@@ -351,6 +351,10 @@ bool has_swarm_budget(const Config& config) {
          !config.population.is_on();
 }
 
+bool has_common_end(const Config& config) {
+  return has_swarm_budget(config) || config.run.mode == ModeKind::pipeline;
+}
+
 bool has_target(const Config& config) { return has_swarm_budget(config) && config.run.target > 0; }
 
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {

@@ -312,6 +312,10 @@ std::optional<MixRule> mixing_rule(const Config& config);
 /// and in a population each peer has a model of its own.
 bool has_swarm_budget(const Config& config);
 
+/// True if all peers end together: with a common budget, or because they make the same runs of a
+/// pipeline.
+bool has_common_end(const Config& config);
+
 /// True if the run may end because peers have measured a target accuracy.
 bool has_target(const Config& config);
 

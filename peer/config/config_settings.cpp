@@ -47,7 +47,7 @@ void append_run(Settings& all) {
       .choice("budget", GV_FIELD(run.budget), named_choices(budget_names),
               "whose epochs or steps are counted: each peer's own, or those of all peers together, "
               "which then stop together and end with the mean of their models");
-  run.only_with("run.budget", "a budget of all peers together", has_swarm_budget)
+  run.only_with("run.budget", "a budget of all peers together, or a pipeline", has_common_end)
       .agreed()
       .add("wall_s", GV_FIELD(run.wall), {0, 1e7},
            "end after this many seconds of training, if the epochs or steps last longer; the "

@@ -24,6 +24,9 @@ Membership::Options membership_options(const MembershipConfig& membership) {
           .forget_dead_after = membership.forget_dead_after};
 }
 
+/// No budget has more samples.
+constexpr std::uint64_t samples_max = std::uint64_t{1} << 62;
+
 /// Steps of a chunk of leased data.
 std::uint64_t chunk_steps(const Config& config) {
   constexpr std::uint64_t batches = 16;
@@ -39,11 +42,19 @@ std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   return std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15)));
 }
 
+/// The samples that all peers train on together, if they may end before these are used up. Peers of
+/// a pipeline make the same runs, so without such an end they need no common count.
+std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
+  if (config.run.mode != ModeKind::pipeline) return swarm_budget(config, peer.all_data);
+  const std::uint64_t run = config.pipeline.micro_batches * config.train.batch;
+  return config.run.wall > Duration{} ? run * std::min(peer.steps, samples_max / run) : 0;
+}
+
 SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   const bool weighs =
       config.run.mode == ModeKind::gossip && config.gossip.weighs_by_data && !is_leased;
-  return {.budget = swarm_budget(config, peer.all_data),
+  return {.budget = common_budget(config, peer),
           .batch = config.train.batch,
           .data = peer.data,
           .all_data = peer.all_data,
@@ -175,10 +186,9 @@ std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data) {
     const double samples = static_cast<double>(config.run.steps) *
                            static_cast<double>(config.train.batch) *
                            static_cast<double>(config.run.peers);
-    constexpr std::uint64_t most = std::uint64_t{1} << 62;
-    return samples < static_cast<double>(most)
+    return samples < static_cast<double>(samples_max)
                ? config.run.steps * config.train.batch * config.run.peers
-               : most;
+               : samples_max;
   }
   return static_cast<std::uint64_t>(
       std::max(1.0, std::round(config.run.epochs * static_cast<double>(all_data))));

@@ -32,13 +32,6 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
-/// The clocks of peers differ by less than this, so that the first ballot about the end succeeds.
-constexpr Duration ends_ahead = std::chrono::seconds(1);
-/// All peers have the verdicts of others within this time.
-constexpr Duration verdicts_take = std::chrono::milliseconds(250);
-/// Another ballot about the end is asked for only after this time.
-constexpr Duration end_asked_every = std::chrono::seconds(1);
-
 /// The bytes of a sum, as a number of floats. Sparse sums vary in size; dense ones are the largest.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
   if (options.averages_arrays) return usual_array;
@@ -92,32 +85,11 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   follow_budget(now);
 }
 
-/// Asks for a ballot about the end once the time of the run is over or its target is reached.
-void AllReduceMode::follow_end(Time now, const Membership& members, Effects& out) {
-  if (!work_.is_on() || course_.phase() == Phase::done) return;
-  const bool trains = course_.phase() == Phase::training;
-  work_.follow_clock(now, trains, members);
-  if (!trains) return;
-  work_.follow_target(now, members, out);
-  const Judges& judges = work_.judges();
-  generations_.agreement().set_ends(work_.is_time_over(now, ends_ahead) || judges.is_reached());
-  const bool is_over = work_.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
-  // A ballot may take longer than the time between two of them. What it has decided comes first.
-  const bool may_ask = generations_.is_in_one() && !ended_at_;
-  if (is_over && may_ask && now >= end_asked_at_ + end_asked_every) {
-    end_asked_at_ = now;
-    generations_.renew();
-  }
-}
-
 /// The version says how much of the swarm's budget is used up.
 void AllReduceMode::follow_budget(Time now) {
-  if (!work_.is_on()) return;
-  const ModelVersion& version = generations_.agreement().version();
-  work_.agree_on(now, version.samples);
   const std::uint64_t together =
       std::max<std::uint64_t>(operation_.samples_of_step(), options_.batch);
-  course_.set_steps(ended_at_.value_or(version.step + work_.steps_left_of(together)));
+  end_.follow_budget(now, together, work_, course_, generations_.agreement().version());
 }
 
 void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -126,7 +98,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
     choose_site(members);
   }
   generations_.join(now, course_, out);
-  follow_end(now, members, out);
+  end_.follow(now, course_, members, work_, generations_, out);
   if (options_.averages_arrays) follow_calls(now, out);
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
@@ -211,8 +183,7 @@ void AllReduceMode::choose_site(const Membership& members) {
 
 void AllReduceMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   operation_.enter(generation);
-  ended_at_ = generation.ends ? std::optional(generation.version.step) : std::nullopt;
-  generations_.agreement().set_ends(generation.ends);
+  end_.enter(generation, generations_.agreement());
   follow_budget(now);
   audit_.begin(generation.order);
   audit_due_.reset();

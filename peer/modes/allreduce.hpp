@@ -9,6 +9,7 @@
 
 #include "consensus/generation/link_survey.hpp"
 #include "consensus/generation/model_audit.hpp"
+#include "peer/modes/agreed_end.hpp"
 #include "peer/modes/allreduce_options.hpp"
 #include "peer/modes/array_lengths.hpp"
 #include "peer/modes/collective.hpp"
@@ -94,7 +95,6 @@ class AllReduceMode final : public Mode {
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   bool is_busy() const;
   void follow_budget(Time now);
-  void follow_end(Time now, const Membership& members, Effects& out);
   bool is_common_end() const;
   bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
@@ -136,8 +136,7 @@ class AllReduceMode final : public Mode {
   std::uint64_t session_;
   Course course_;
   SwarmWork work_;
-  std::optional<std::uint64_t> ended_at_;  ///< The step at which all agreed to end.
-  Time end_asked_at_{};
+  AgreedEnd end_;
   Generations generations_;
   ReplicaPlanner planner_;
   AllReduceOptions options_;

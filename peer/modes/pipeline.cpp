@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -22,6 +23,7 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
                            const PipelineOptions& options, const Signer& signer, const Rng& draws)
     : self_(self),
       course_(self, course),
+      work_(self, course.work),
       generations_(self, session, options.agreement, signer),
       planner_(options.stage_seconds, options.micro_batches * options.micro_batch,
                {.mirrored = options.kind == PipelineKind::chimera}),
@@ -40,17 +42,22 @@ double PipelineMode::work_done_here() const {
 
 void PipelineMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
+  work_.begin(now);
   if (options_.resumed) {
     carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());
     for (const StageState& state : std::exchange(options_.resumed_copies, {})) {
       states_.keep(state.stage, state.version, state.values);
     }
-    generations_.agreement().set_version(*options_.resumed);
-    tell_holdings();
-    return;
   }
-  generations_.agreement().set_version(beginning());
+  generations_.agreement().set_version(options_.resumed.value_or(beginning()));
+  follow_budget(now);
   tell_holdings();
+}
+
+/// The version says how much of the swarm's budget is used up, if there is one.
+void PipelineMode::follow_budget(Time now) {
+  end_.follow_budget(now, options_.micro_batches * options_.micro_batch, work_, course_,
+                     generations_.agreement().version());
 }
 
 /// The version of the model that all peers make from the run's seed.
@@ -81,6 +88,7 @@ void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector
   if (!course_.is_running()) return;
   generations_.set_candidates(now, course_.options().layout_hash, members);
   generations_.join(now, course_, out);
+  end_.follow(now, course_, members, work_, generations_, out);
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   end_handing_over(now, out);
   const Generations::Change change = generations_.follow(now, course_);
@@ -151,6 +159,7 @@ void PipelineMode::end_handing_over(Time now, Effects& out) {
 
 void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   run_.enter(generation);
+  end_.enter(generation, generations_.agreement());
   states_.enter(generation);
   end_last_run(generation.version);
   const bool stays = generations_.agreement().version() == generation.version;
@@ -278,6 +287,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     course_.go_back_to(generation.version.step);
     generations_.agreement().set_version(generation.version);
   }
+  follow_budget(now);
   if (!stays || !due_.loads.empty()) due_.move = {generation.version.step};
   carried_ = std::move(carries);
   tell_holdings();
@@ -289,39 +299,6 @@ void PipelineMode::begin_run(Time now, Effects& out) {
   if (step() >= course_.steps() || course_.is_leaving()) return;
   idle_since_ = now;
   run_.begin(step(), out);
-}
-
-/// Plans the copies that neighbours keep of our stages, and we of theirs.
-void PipelineMode::plan_copies(const ModelVersion& version) {
-  if (options_.copy_every == 0 || version.step == 0) return;
-  bool kept = false;
-  for (std::uint32_t stage = 0; stage < options_.stages.size(); ++stage) {
-    const auto keeper = keeper_of(stage);
-    kept |= keeper.has_value();
-    const PeerId first = run_.order()[run_.replicas()[stage].front()];
-    if (keeper == self_) states_.expect_copy(stage, version, first);
-  }
-  if (!kept) return;
-  copied_ = version;
-  for (const std::uint32_t stage : run_.own_stages()) {
-    due_.copies.push_back({stage, states_.blank(stage)});
-  }
-}
-
-/// The peer that keeps copies of a stage: the first carrier of the next stage, or else the first
-/// peer that does not carry this one.
-std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t stage) const {
-  const auto& carriers = run_.replicas()[stage];
-  const auto carries = [&](std::uint32_t rank) {
-    return std::ranges::find(carriers, rank) != carriers.end();
-  };
-  for (const std::uint32_t rank : run_.replicas()[(stage + 1) % run_.replicas().size()]) {
-    if (!carries(rank)) return run_.order()[rank];
-  }
-  for (std::uint32_t rank = 0; rank < run_.order().size(); ++rank) {
-    if (!carries(rank)) return run_.order()[rank];
-  }
-  return std::nullopt;
 }
 
 void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
@@ -357,6 +334,9 @@ void PipelineMode::become_made() {
 void PipelineMode::commit(Time now, Effects& out) {
   const std::uint64_t operation = step();
   become_made();
+  const auto samples = static_cast<double>(options_.micro_batches * options_.micro_batch);
+  work_.count_samples(now, static_cast<std::uint64_t>(std::llround(samples * work_done_here())));
+  follow_budget(now);
   completed_.erase(operation);
   say_again_at_ = never;
   // States handed over when the generation began have arrived as well.
@@ -523,16 +503,6 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   if (is_ours) run_.done(done.job, out);
 }
 
-/// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
-void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
-  states_.keep(copy.stage, version, copy.values);
-  tell_holdings();
-  const auto keeper = keeper_of(copy.stage);
-  const PeerId first = run_.order()[run_.replicas()[copy.stage].front()];
-  if (!keeper || first != self_) return;
-  states_.send_copy(copy.stage, version.step, copy.values, *keeper, out);
-}
-
 /// Our speed: the time that passes should take by the plan, divided by the time they take. It is
 /// smoothed over a hundred passes and at least a second, since on a shared machine a pass of
 /// microseconds may wait for another program's time slice. It is the mean over all stages that we
@@ -587,6 +557,7 @@ bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
       if (course_.jobs_under_way() == 0) counts_.waiting_s += seconds(now - idle_since_);
     }
   }
+  if (saves && work_.is_on()) job.add(task::FollowSwarm{work_.progress(now), 1, work_.note()});
   if (saves) job.add(task::Save{});
   if (job.tasks.empty()) return false;
   job_generation_ = served() != nullptr ? served()->key() : 0;

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "peer/modes/agreed_end.hpp"
 #include "peer/modes/early_blocks.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/mode.hpp"
@@ -14,6 +15,7 @@
 #include "peer/modes/pipeline_run.hpp"
 #include "peer/modes/stage_planner.hpp"
 #include "peer/modes/stage_states.hpp"
+#include "peer/modes/swarm_work.hpp"
 
 namespace gv {
 
@@ -36,7 +38,7 @@ struct PipelineCounts {
 /// update is made only when every peer has said that its part of the run is complete. So all live
 /// peers can finish a run that any peer has finished, and can give up any other run without a
 /// trace. If a stage is lost with all its carriers, all peers go back to the newest copies of all
-/// stages.
+/// stages. A run whose time is over ends with a version that a ballot chooses.
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -66,6 +68,7 @@ class PipelineMode final : public Mode {
   bool is_idle() const override { return !due_.end && due_.loads.empty(); }
   const Course& course() const override { return course_; }
   ModeReport report(const Membership& members) const override;
+  const SwarmWork* swarm_work() const override { return work_.is_on() ? &work_ : nullptr; }
   const Generations* generations() const override { return &generations_; }
   std::uint64_t step() const override { return generations_.step(); }
   double steps_per_second() const override { return generations_.steps_per_second(); }
@@ -115,6 +118,7 @@ class PipelineMode final : public Mode {
   void end_generation(Time now, Effects& out);
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
+  void follow_budget(Time now);
   bool is_waiting() const;
   std::uint64_t progress() const;
   void go_on(Time now, Effects& out);
@@ -144,6 +148,8 @@ class PipelineMode final : public Mode {
 
   PeerId self_;
   Course course_;
+  SwarmWork work_;
+  AgreedEnd end_;
   Generations generations_;
   StagePlanner planner_;
   PipelineOptions options_;

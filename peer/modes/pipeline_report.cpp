@@ -76,6 +76,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
                                          fmt::join(carriers[stage], " ")));
   }
   generations_.add_to(report.metrics);
+  if (work_.is_on()) work_.add_to(members, report);
   return report;
 }
 

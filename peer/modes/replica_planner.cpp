@@ -92,10 +92,7 @@ std::optional<Generation> ReplicaPlanner::plan(const Answers& answers,
   for (const auto& [peer, answer] : answers) {
     if (answer.version == start.version) holders.push_back(peer);
   }
-  // Newcomers know little of the time, and a single hostile peer must not end the run.
-  const auto enders = static_cast<std::size_t>(
-      std::ranges::count_if(holders, [&](PeerId peer) { return answers.at(peer).ends; }));
-  start.ends = 3 * enders > holders.size();
+  start.ends = is_end_agreed(answers, start.version);
   std::size_t next = 0;
   for (const PeerId peer : start.order) {
     const bool has_it = is_near(answers.at(peer).version, start.version);

@@ -21,7 +21,7 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
   }
   std::optional<StagePlan> plan = plan_stages(offers, stage_seconds_, options_);
   if (!plan) return std::nullopt;
-  Generation start{.version = plan->version};
+  Generation start{.version = plan->version, .ends = is_end_agreed(answers, plan->version)};
   for (const StageOffer& offer : offers) {
     if (offer.leaves) continue;
     start.order.push_back(offer.peer);

@@ -13,6 +13,7 @@
 #include "consensus/message/message.hpp"
 #include "peer/node/replica.hpp"
 #include "peer/node/stage_mixers.hpp"
+#include "peer/node/swarm_note.hpp"
 #include "train/learner/stage_learner.hpp"
 
 namespace gv {
@@ -30,6 +31,7 @@ class StageReplica final : public Replica {
   std::span<const float> stage(std::size_t stage) const override;
   std::vector<ReplicaPart> parts() const override;
   std::string restore(ReplicaPart part) override;
+  SwarmNote swarm_note() const override { return swarm_note_; }
 
   const StageLearner& learner() const { return *learner_; }
   StageLearner& learner() { return *learner_; }
@@ -43,6 +45,7 @@ class StageReplica final : public Replica {
 
   std::unique_ptr<StageLearner> learner_;
   ReplicaHooks hooks_;
+  SwarmNote swarm_note_;
   ModelVersion version_;  ///< Equal versions mean equal bits. It is saved in checkpoints.
   std::optional<StageMixers> mixers_;
 };

@@ -405,6 +405,11 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   for (std::size_t s = 0; s < stages; ++s) scenario.stage_work.push_back(2 + rng.below(5));
   scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
   pipeline.ahead = rng.below(3);
+  Rng clock = Rng(world.seed).fork("stage clock");
+  world.config.run.wall = {};
+  if (clock.chance(0.25)) {
+    world.config.run.wall = from_seconds(between(clock, 0.2, 0.9) * seconds(scenario.until));
+  }
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
     // With other numbers of replicas, a topology that does not fit is replaced.
@@ -440,11 +445,12 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
         {.parameters = size, .state = size, .forward = passes, .backward = passes});
     model.stage_seconds.push_back(work_of(s) / all);
   }
+  const std::uint64_t steps = config.run.steps > 0 ? config.run.steps : endless_steps;
   // Every peer has one sample, so all shards are equal.
-  NodeOptions node = node_options(config, model, {.data = 1, .all_data = config.run.peers});
+  NodeOptions node =
+      node_options(config, model, {.steps = steps, .data = 1, .all_data = config.run.peers});
   PipelineOptions& pipeline = node.pipeline;
   pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
-  pipeline.micro_batch = 1;
   return node;
 }
 
@@ -455,9 +461,6 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .seed = world.seed,
                              .scenario = world.scenario,
                              .node = options_of_vectors(config, world.scenario)};
-  if (!has_swarm_budget(config)) {
-    options.node.course.steps = config.run.steps > 0 ? config.run.steps : endless_steps;
-  }
   // Sums have several blocks, but not too many.
   const std::size_t size = world.scenario.dimension;
   options.node.allreduce.segment_elements =

@@ -1,0 +1,35 @@
+// The end of a run before its budget, as peers that work in step agree on it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "peer/modes/course.hpp"
+#include "peer/modes/generations.hpp"
+#include "peer/modes/swarm_work.hpp"
+
+namespace gv {
+
+/// Ends a run whose time is over, or whose target is reached, at one version of all peers. A peer
+/// that sees this asks for a ballot. In its answer each peer says whether it sees the same, and the
+/// generation that follows says whether training ends with the version that it begins with. A mode
+/// in which all peers work in step owns one. Pure.
+class AgreedEnd {
+ public:
+  /// Asks for a ballot once the time of the run is over or its target is reached. Called in every
+  /// tick.
+  void follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
+              Generations& generations, Effects& out);
+  /// Takes over what a ballot has decided.
+  void enter(const Generation& generation, Agreement& agreement);
+  /// Our version has changed: it says how much of the swarm's budget is used up. All peers together
+  /// take `together` samples a step.
+  void follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,
+                     const ModelVersion& version) const;
+
+ private:
+  std::optional<std::uint64_t> at_;  ///< The step at which all agreed to end.
+  Time asked_at_{};
+};
+
+}  // namespace gv
