@@ -436,6 +436,15 @@ float AllReduce::largest_sum(const Step& step) const {
   return is_whole ? options_.largest : options_.largest / options_.scale;
 }
 
+/// True if the shape limits norms, and that of the values which are to come next is above the limit.
+bool AllReduce::is_too_long(const Step& step, std::span<const float> values) const {
+  if (options_.norm_cap <= 0) return false;
+  const std::size_t end = step.at + values.size();
+  const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
+  const double own = norm_of(std::span<const float>(*input_).subspan(step.at, plain));
+  return norm_of(values.first(plain)) > options_.norm_cap * std::max(own, 1.0);
+}
+
 /// Merges the next received elements of a step into the result. Each is read only once, because its
 /// sender may change shared memory at any time. So the check of values looks at the result. A sum
 /// that is passed on is brought back to the limit, so that the next peer finds us sound whatever
@@ -445,6 +454,10 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
   const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
   const std::span<float> result(to, values.size());
+  if (is_too_long(step, values)) {
+    unsound_from_ = options_.order[step.what.peer];
+    return;
+  }
   const float limit = largest_sum(step);
   const float most = std::min(excess * limit, std::numeric_limits<float>::max());
   bool sound = true;

@@ -43,6 +43,10 @@ struct AllReduceShape {
   /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
+  /// If not 0, a block whose norm is above this many times that of our own values in the same place,
+  /// or of 1 if that is larger, makes its sender unsound. Of use where a block is one peer's values
+  /// or the mean of all, as with `direct`: the sum of some would be longer by itself.
+  double norm_cap = 0;
   /// From this element on, weights and the scale are 1 and values travel uncoded.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
   /// No value of an input is larger than this. What makes a sum larger than the inputs together can
@@ -80,9 +84,9 @@ class AllReduce {
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
-  /// The first peer whose values make our result not finite, or far larger than a sum can be. From
-  /// then on nothing is sent or received, so that such a sum gets no further than the first sound
-  /// peer.
+  /// The first peer whose values make our result not finite or far larger than a sum can be, or are
+  /// too long. From then on nothing is sent or received, so that such values get no further than the
+  /// first sound peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.
@@ -146,6 +150,7 @@ class AllReduce {
   void take_early(std::size_t bucket, std::size_t step);
   void merge(Step& step, std::span<const float> values);
   float largest_sum(const Step& step) const;
+  bool is_too_long(const Step& step, std::span<const float> values) const;
   std::size_t elements() const;
   void bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
   bool sends_input(const Step& step) const;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -236,9 +237,13 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
 
 void AllReduceMode::finish_operations(Time now, Effects& out) {
   if (const auto sender = operation_.unsound_from()) {
-    out.tell(SumRefused{.why = fmt::format("{} sent values that are not finite or far too large",
-                                           to_string(*sender))});
-    if (generations_.refuse(now, *sender, not_finite, out)) disturb(now, {*sender}, out);
+    const std::string why =
+        options_.norm_cap > 0
+            ? fmt::format("it sent values that are not finite, or over {} times as long as ours",
+                          options_.norm_cap)
+            : not_finite;
+    out.tell(SumRefused{.why = fmt::format("{}: {}", to_string(*sender), why)});
+    if (generations_.refuse(now, *sender, why, out)) disturb(now, {*sender}, out);
     return;
   }
   while (operation_.is_done()) {

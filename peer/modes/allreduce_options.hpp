@@ -24,6 +24,8 @@ struct AllReduceOptions {
   /// There is no model: a collective is the weighted mean of one array of each peer. Its length is
   /// known once the program has given it.
   bool averages_arrays = false;
+  /// If not 0, a peer is refused that sends values this many times as long as ours. Needs `direct`.
+  double norm_cap = 0;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   CompressorOptions compression;
   GradientPlaces places;                  ///< For compressors that need them: see gradient_places.

@@ -45,6 +45,7 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
   shape_.segment = options_.segment_elements;
   shape_.wire = compressor_->wire();
+  shape_.norm_cap = options_.norm_cap;
   // Programs average any finite arrays.
   if (!options_.averages_arrays) shape_.largest = largest_gradient;
 }

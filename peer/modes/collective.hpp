@@ -67,7 +67,8 @@ class Collective {
   /// True if the collective under way contains none of our values.
   bool is_untouched() const;
   bool is_done() const { return reduce_ && reduce_->done(); }
-  /// The peer that sent values which are not finite; the collective cannot be finished then.
+  /// The peer that sent values which are not finite, or too long; the collective cannot be finished
+  /// then.
   std::optional<PeerId> unsound_from() const {
     return reduce_ ? reduce_->unsound_from() : std::nullopt;
   }

@@ -110,6 +110,10 @@ std::string ReplicaPlanner::problem(const Generation& generation) const {
   if (generation.algorithm >= reduce_algorithms().size()) {
     return "it installs an algorithm that does not exist";
   }
+  const auto algorithm = static_cast<ReduceAlgorithm>(generation.algorithm);
+  if (options_.algorithm.value_or(algorithm) != algorithm) {
+    return "it installs an algorithm that is not the run's";
+  }
   const std::uint64_t most = std::max(options_.batch, options_.batch_max);
   const std::uint64_t all = std::uint64_t{options_.batch} * generation.order.size();
   std::uint64_t sum = 0;

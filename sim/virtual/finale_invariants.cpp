@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 #include <variant>
 
 #include "base/fingerprint.hpp"
+#include "base/magnitude.hpp"
 
 namespace gv {
 namespace {
@@ -58,6 +60,10 @@ void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job
   const bool changes = first_of<task::TakeSteps>(job.tasks) != nullptr ||
                        first_of<task::AddForces>(job.tasks) != nullptr ||
                        first_of<task::AdoptModel>(job.tasks) != nullptr;
+  const auto* brings = first_of<task::ComputeGradient>(job.tasks);
+  if (brings != nullptr && brings->of_model) {
+    peers_[peer].norm = norm_of(world.peer(peer).work->parameters());
+  }
   if (changes && peers_[peer].has_mean) {
     fail(world, "nothing after the end",
          fmt::format("peer-{} changes its model after the common mean", peer));
@@ -94,7 +100,24 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   if (!is_new && known->second != own && world.hostile_count() == 0) {
     fail(world, "one end", fmt::format("peer-{} has another mean than its peers", peer));
   }
+  const bool is_sum = applied != nullptr && applied->becomes_model_at;
+  if (is_sum && !peers_[peer].has_mean) check_mean(world, peer);
   peers_[peer].has_mean = true;
+}
+
+/// "the mean is one of such models": a peer that sends a far longer one is refused. Each block may
+/// be as long as a vector of norm 1, so each element is given as much.
+void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
+  const auto& node = world.options().node;
+  const double cap =
+      node.mode == ModeKind::gossip ? node.gossip.mean.norm_cap : node.mixing.mean.norm_cap;
+  const auto mean = world.peer(peer).work->parameters();
+  const double most = cap * (peers_[peer].norm + std::sqrt(static_cast<double>(mean.size())));
+  if (cap > 0 && norm_of(mean) > most) {
+    fail(world, "the mean is one of such models",
+         fmt::format("peer-{} ends with a norm of {:.3g}; its own was {:.3g}", peer, norm_of(mean),
+                     peers_[peer].norm));
+  }
 }
 
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,

@@ -33,6 +33,7 @@ class FinaleInvariants : public Checker {
     std::uint64_t counted = 0;
     double progress = 0;  ///< By which its last job went.
     bool has_mean = false;
+    double norm = 0;  ///< Of the model that it brings to the common mean.
     Time looked{};              ///< When its leases were looked at last.
     Duration idle{};            ///< For how long it has found no chunk to train on.
     Duration unhelpful{};       ///< For how long of that another peer needed help.
@@ -49,6 +50,7 @@ class FinaleInvariants : public Checker {
   void check_schedule(const Simulator& world, PeerNumber peer, const SwarmWork& work,
                       double progress);
   void check_first_end(const Simulator& world, PeerNumber peer);
+  void check_mean(const Simulator& world, PeerNumber peer);
 
   std::vector<bool> steps_trained_;  ///< Of leased data, by any peer.
   std::uint64_t whole_ = 0;          ///< Chunks that were found to be trained.

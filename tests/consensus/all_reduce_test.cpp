@@ -88,6 +88,8 @@ class Cluster {
   std::vector<Vector> untouched;
   std::deque<AllReduce> parts;
   std::size_t placed = 0;  ///< Number of blocks read directly into their place.
+  /// A rank and a factor: each block that the rank sends is that much longer.
+  std::optional<std::pair<std::size_t, float>> longer;
   /// A rank and a value: each block that the rank sends gets the value in one place.
   std::optional<std::pair<std::size_t, float>> poison;
 
@@ -120,6 +122,13 @@ class Cluster {
         const std::size_t at = rng_.below(bytes.size() / sizeof(float)) * sizeof(float);
         std::memcpy(changed->data() + at, &poison->second, sizeof(float));
         transfer.payload = {changed, *changed};
+      }
+      if (longer && longer->first == from) {
+        const auto bytes = transfer.payload.bytes;
+        const auto changed = std::make_shared<Vector>(bytes.size() / sizeof(float));
+        std::memcpy(changed->data(), bytes.data(), bytes.size());
+        for (float& value : *changed) value *= longer->second;
+        transfer.payload = {changed, std::as_bytes(std::span<const float>(*changed))};
       }
       const auto to = static_cast<std::size_t>(transfer.to) - 100;
       links_[{from, to}].transfers.push_back(std::move(transfer));
@@ -333,6 +342,40 @@ TEST_CASE("however large the values of a hostile peer, no sound one is found uns
       const AllReduce& part = cluster.parts[rank];
       if (part.unsound_from()) CHECK(*part.unsound_from() == peer(hostile));
       if (part.done()) CHECK(largest_magnitude(*part.result()) <= 4 * largest_gradient);
+    }
+  }
+}
+
+TEST_CASE("a peer that sends far longer values than ours is named, and they enter no sum",
+          "[allreduce][all_reduce]") {
+  const std::size_t ranks = GENERATE(2, 3, 5);
+  const float factor = GENERATE(2.0f, 100.0f);
+  const std::size_t elements = 400;
+  for (std::size_t hostile = 0; hostile < ranks; ++hostile) {
+    Cluster cluster({.generation = 99,
+                     .algorithm = ReduceAlgorithm::direct,
+                     .buckets = buckets_of(elements, 2),
+                     .segment = 60,
+                     .norm_cap = 10,
+                     .unweighted_from = elements - 2},
+                    ranks, elements, Rng(hostile));
+    // The numbers behind the vector count no samples of it, and may be any.
+    for (auto& input : cluster.inputs) input->back() = 1e6f * static_cast<float>(1 + hostile);
+    cluster.longer = {hostile, factor};
+    cluster.begin(std::vector<float>(ranks, 1.0f));
+    cluster.run();
+    CAPTURE(ranks, factor, hostile);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (rank == hostile) continue;
+      const AllReduce& part = cluster.parts[rank];
+      if (factor < 10) {
+        CHECK_FALSE(part.unsound_from());
+        CHECK(part.done());
+      } else {
+        REQUIRE(part.unsound_from());
+        CHECK(*part.unsound_from() == peer(hostile));
+        CHECK_FALSE(part.done());
+      }
     }
   }
 }

@@ -96,6 +96,8 @@ class Ending : public Watcher {
       if (std::holds_alternative<FinaleBegan>(fact)) began.try_emplace(peer, simulator.now());
       if (std::holds_alternative<FinaleDone>(fact)) done.insert_or_assign(peer, simulator.now());
       downloads += std::holds_alternative<StateAdopted>(fact);
+      const auto* quarantined = std::get_if<LinkQuarantined>(&fact);
+      if (quarantined != nullptr && peer < 3) refused.insert(quarantined->peer);
     }
   }
 
@@ -133,6 +135,7 @@ class Ending : public Watcher {
   Invariants always;
   std::uint64_t trained = 0;
   std::size_t downloads = 0;  ///< Of the common mean.
+  std::set<PeerId> refused;   ///< By the first three peers.
   std::map<PeerNumber, Time> began;
   std::map<PeerNumber, Time> done;
   std::map<PeerNumber, std::uint64_t> ends;
@@ -314,11 +317,11 @@ TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
 
 namespace {
 
-/// A peer that says of its model what it likes.
+/// A peer that says of its model what it likes. All parameters have one value and keep it.
 class Boaster final : public StandIn {
  public:
-  Boaster(std::size_t dimension, double says)
-      : StandIn(std::vector<float>(dimension, 0), 0.1), says_(says) {}
+  Boaster(std::size_t dimension, double says, float value = 0)
+      : StandIn(std::vector<float>(dimension, value), 0.1), says_(says) {}
   double validation_loss() override { return 0; }
   double test_merit() override { return says_; }
 
@@ -404,6 +407,33 @@ TEST_CASE("a target that most peers never have leaves the end to the budget", "[
   end.run();
   CHECK(end.models({0, 1, 2, 3}) == 1);
   CHECK(static_cast<double>(end.trained) >= end.budget_steps());
+}
+
+TEST_CASE("a peer with a far longer model has no part in the mean, and is named", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds);
+  Simulator::Options options = world_of(4, 100, way);
+  for (AllReduceOptions* mean : {&options.node.gossip.mean, &options.node.mixing.mean}) {
+    mean->norm_cap = 10;
+    mean->algorithm = ReduceAlgorithm::direct;
+  }
+  // Nothing moves before the end.
+  options.node.gossip.period_steps = 1'000'000;
+  options.node.mixing.period = 1'000'000;
+  INFO("way " << static_cast<int>(way));
+  Ending end(options, [&](std::size_t peer) -> std::unique_ptr<Replica> {
+    const float value = peer == 3 ? 1e6f : 1.0f + 0.1f * static_cast<float>(peer);
+    auto workload = std::make_unique<WholeReplica>(
+        std::make_unique<Boaster>(options.scenario.dimension, 0, value), peer, LocalSteps());
+    if (way == Way::rounds) workload->mix_by(options.node.mixing.rule, 1);
+    return workload;
+  });
+  end.world.run(Time(100s));
+  REQUIRE_FALSE(end.laws.violation());
+  CHECK(end.models({0, 1, 2}) == 1);
+  CHECK(end.done.size() >= 3);
+  CHECK(end.refused == std::set<PeerId>{id_of(3)});
+  const auto model = end.world.peer(0).work->parameters();
+  CHECK(model.front() == Approx(1.1));
 }
 
 TEST_CASE("a swarm of one ends with its own model", "[sim]") {

@@ -1,0 +1,138 @@
+// Pipelines whose time is over end at one step, whatever happens to some peers just then.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/fingerprint.hpp"
+#include "consensus/generation/planner.hpp"
+#include "sim/virtual/finale_invariants.hpp"
+#include "sim/virtual/pipeline_invariants.hpp"
+#include "tests/sim/pipeline_run.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What the peers of a pipeline end with, and when.
+class StageEndings : public Watcher {
+ public:
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {
+    if (first_of<task::Save>(done.job.tasks) == nullptr) return;
+    steps[peer] = done.step;
+    ran[peer] = world.peer(peer).work->swarm_note().ran;
+    for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
+      stages[stage].insert(fingerprint(world.peer(peer).work->stage(stage)));
+    }
+  }
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Fact& fact : effects.facts) {
+      if (std::holds_alternative<BudgetDone>(fact)) done.insert_or_assign(peer, world.now());
+    }
+  }
+
+  std::map<PeerNumber, std::uint64_t> steps;
+  std::map<PeerNumber, Duration> ran;
+  std::map<PeerNumber, Time> done;
+  std::map<std::uint32_t, std::set<std::uint64_t>> stages;  ///< Fingerprints of each.
+};
+
+/// Peers of a pipeline with ten seconds.
+Simulator::Options ten_seconds(const PipelineTask& task) {
+  Simulator::Options options = task.options();
+  options.node.course.linger = 20s;
+  options.node.course.work = {.budget = task.steps * task.micro_batches * 4,
+                              .batch = 4,
+                              .data = 240,
+                              .all_data = 240 * task.peers,
+                              .weigh_max = 1,
+                              .wall = 10s};
+  return options;
+}
+
+/// Runs it to its end, which is at one step for all `peers`, and returns what they end with.
+StageEndings ended(const PipelineTask& task, const Simulator::Options& options,
+                   const std::set<PeerNumber>& peers) {
+  Simulator world(options, task.workloads());
+  StageEndings endings;
+  FinaleInvariants laws;
+  PipelineInvariants always;
+  world.watch(endings);
+  world.watch(laws);
+  world.watch(always);
+  world.run(Time(2min));
+  if (laws.violation()) UNSCOPED_INFO(laws.violation()->what);
+  if (always.violation()) UNSCOPED_INFO(always.violation()->what);
+  REQUIRE_FALSE(laws.violation());
+  REQUIRE_FALSE(always.violation());
+  REQUIRE(world.all_ended());
+  for (const PeerNumber peer : peers) {
+    INFO("peer-" << peer);
+    REQUIRE(endings.done.contains(peer));
+    CHECK(endings.steps.at(peer) == endings.steps.at(*peers.begin()));
+    CHECK(endings.done.at(peer) > Time(9s));
+    CHECK(endings.done.at(peer) < Time(13s));
+  }
+  CHECK(endings.stages.size() == task.stages);
+  for (const auto& [stage, bits] : endings.stages) CHECK(bits.size() == 1);
+  return endings;
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline whose time is over ends at one step with every stage", "[sim]") {
+  const PipelineTask task{.peers = 4, .stages = 3, .micro_batches = 6, .steps = 100'000};
+  Simulator::Options options = ten_seconds(task);
+  SECTION("without faults") {
+    const StageEndings endings = ended(task, options, {0, 1, 2, 3});
+    CHECK(endings.steps.at(0) > 20);
+    CHECK(endings.steps.at(0) < 10'000);
+    // A resumed peer goes on from there.
+    CHECK(endings.ran.at(0) > 9s);
+  }
+  SECTION("also with one that has come late") {
+    options.node.course.wait_for_peers = 3;
+    options.scenario.faults = {fault(FaultKind::join, 6s, just(3))};
+    ended(task, options, {0, 1, 2, 3});
+  }
+  SECTION("also if one dies just then") {
+    const int tenths = GENERATE(range(96, 106));
+    INFO("killed at " << tenths / 10.0 << " s");
+    options.scenario.faults = {fault(FaultKind::kill, tenths * 100ms, just(0))};
+    ended(task, options, {1, 2, 3});
+  }
+}
+
+TEST_CASE("a pipeline whose budget is used up first ends with it", "[sim]") {
+  const PipelineTask task{.peers = 4, .stages = 2, .micro_batches = 6, .steps = 20};
+  Simulator::Options options = ten_seconds(task);
+  options.node.course.work.wall = 10min;
+  Simulator world(options, task.workloads());
+  StageEndings endings;
+  world.watch(endings);
+  world.run(Time(2min));
+  REQUIRE(world.all_ended());
+  for (PeerNumber peer = 0; peer < task.peers; ++peer) CHECK(endings.steps.at(peer) == 20);
+}
+
+TEST_CASE("more than a third of the peers that have a version end with it", "[unit]") {
+  const ModelVersion old{.step = 3, .samples = 30, .lineage = 7};
+  const ModelVersion version{.step = 4, .samples = 40, .lineage = 8};
+  Answers answers;
+  for (std::uint64_t peer = 1; peer <= 6; ++peer) answers[PeerId(peer)].version = version;
+  answers[PeerId(1)].ends = answers[PeerId(2)].ends = true;
+  CHECK_FALSE(is_end_agreed(answers, version));
+  answers[PeerId(3)].ends = true;
+  CHECK(is_end_agreed(answers, version));
+  // A newcomer has no say.
+  answers[PeerId(1)].version = answers[PeerId(2)].version = old;
+  CHECK_FALSE(is_end_agreed(answers, version));
+  // A peer that has only a stage of it has.
+  answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
+  CHECK(is_end_agreed(answers, version));
+}
+
+}  // namespace gv
