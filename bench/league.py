@@ -8,6 +8,8 @@ virtual is the machines. A step takes 0.1 s on each (10 % jitter), every link ha
 
   clean    as said
   slow     peer 5 has a quarter of the pace
+  slow-swarm  the same, and the budget is the swarm's; in the other conditions each peer has its own. Members of a
+           population always have their own
   faulty   a tenth of all messages and blocks is lost, and every minute, drawn, some peer is killed and
            started again from its checkpoint 5 s later
 
@@ -37,9 +39,11 @@ PEERS = 8
 BATCH = 32
 SAMPLES = 60000
 DATA = {"iid": 'partition = "iid"', "dirichlet": 'partition = "dirichlet"\nconcentration = 0.1'}
+SLOW = "[[scenario.speed]]\npeers = 5\nfactor = 0.25\n"
 CONDITIONS = {
     "clean": "",
-    "slow": "[[scenario.speed]]\npeers = 5\nfactor = 0.25\n",
+    "slow": SLOW,
+    "slow-swarm": SLOW,
     "faulty": '[[scenario.fault]]\nkind = "kill"\nat_s = 30\nfor_s = 5\nevery_s = 60\npeers = "any"\n',
 }
 GRID = [0.1, 0.03, 0.01]
@@ -50,6 +54,7 @@ algorithm = "{algorithm}"
 seed = {seed}
 peers = {peers}
 steps = {steps}
+budget = "{budget}"
 linger_s = 30
 
 [data]
@@ -109,6 +114,10 @@ def has_idle_centre(binary, algorithm):
 def is_of_threads(binary, algorithm):
     """Virtual peers have none."""
     return "threads" in settings_of(binary, algorithm)
+
+
+def is_of_population(binary, algorithm):
+    return "[population]" in settings_of(binary, algorithm)
 
 
 def variant_of(algorithm):
@@ -173,8 +182,9 @@ def simulate(arguments, text, seed):
 def train(arguments, algorithm, data, condition, seed, rate, epochs):
     name, variant = variant_of(algorithm)
     trainers = PEERS - (1 if name in arguments.idle_centres else 0)
+    is_of_swarm = condition == "slow-swarm" and not is_of_population(arguments.binary, name)
     text = CONFIG.format(
-        algorithm=name, variant=variant, seed=seed, peers=PEERS, steps=steps_of(epochs, trainers),
+        budget="swarm" if is_of_swarm else "peer", algorithm=name, variant=variant, seed=seed, peers=PEERS, steps=steps_of(epochs, trainers),
         folder=arguments.folder, data=DATA[data], hidden=arguments.hidden, batch=BATCH, rate=rate,
         loss=0.1 if condition == "faulty" else 0, condition=CONDITIONS[condition],
         sample_every=10 if condition == "clean" else 20)
@@ -321,7 +331,7 @@ def print_tables(arguments, store):
             print(f"\n### {data}, {condition}\n\n{table(arguments, store, data, condition)}")
 
 
-COLOURS = {"clean": "#0b6e4f", "slow": "#c77d0a", "faulty": "#a8324a"}
+COLOURS = {"clean": "#0b6e4f", "slow": "#c77d0a", "slow-swarm": "#3b5b92", "faulty": "#a8324a"}
 
 
 def picture(arguments, store):

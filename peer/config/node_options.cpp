@@ -58,6 +58,7 @@ SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
           .batch = config.train.batch,
           .data = peer.data,
           .all_data = peer.all_data,
+          .has_own_files = config.data.partition.kind == PartitionKind::shared,
           .weigh_max = weighs ? config.gossip.weigh_max : 1,
           .wall = config.run.wall,
           .target = {.value = config.run.target,

@@ -379,6 +379,12 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     members.set_progress(progress());
     members.announce(out);
   }
+  const auto* measured = first_of<result::Measured>(done.results);
+  if (measured != nullptr && options_.target > 0) {
+    out.tell(TargetMeasured{.value = measured->value,
+                            .reached = measured->value >= options_.target,
+                            .step = done.step});
+  }
   const auto* gradient = first_of<result::Gradient>(done.results);
   if (gradient != nullptr) {
     const double busy = seconds(done.busy);
@@ -514,7 +520,9 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (gradient) job.add(*std::move(gradient));
   // The gradient is on its way by then, so only our own next job waits.
   if (trains && work_.is_on()) work_.add_measurement(job);
-  if (saves) job.add(task::Save{.is_common_end = is_common_end()});
+  const bool is_end = saves && is_common_end();
+  if (is_end && options_.target > 0) job.add(task::Measure{});
+  if (saves) job.add(task::Save{.is_common_end = is_end});
   if (job.tasks.empty()) return;
   job.version = generations_.agreement().version();
   course_.post(std::move(job), jobs);

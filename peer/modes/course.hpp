@@ -27,6 +27,8 @@ struct SwarmWorkOptions {
   std::uint64_t batch = 1;     ///< Samples of one of our steps.
   std::uint64_t data = 0;      ///< Samples of our shard.
   std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
+  /// Each peer has files of its own, of any size, and `all_data` counts ours alone.
+  bool has_own_files = false;
   double weigh_max = 4;        ///< The largest factor on our updates; 1: always 1.
   Duration wall{};             ///< End when all have trained for so long, if sooner; 0: never.
   TargetOptions target;        ///< End when most peers have measured it, if sooner.

@@ -41,6 +41,7 @@ Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
       draws_(draws),
       work_(self, course.work) {
   options_.agreement.first_ballot = first_ballot_of_mean;
+  options_.target = course.work.target.value;
 }
 
 std::uint64_t Finale::last_step() const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,8 @@ constexpr double behind_s = 10;
 constexpr double faster_max = 4;
 /// The reported times are compared this often. In between they grow as ours does.
 constexpr Duration clock_heard_every = std::chrono::seconds(1);
+/// Where the size of all data is not known, a shard is at most this many times the median.
+constexpr std::uint64_t larger_max = 16;
 /// Announcements of all peers together while a budget is used up.
 constexpr std::uint64_t announcements = 100;
 
@@ -117,6 +120,7 @@ void SwarmWork::hear(Time now, const Membership& members) {
   }
   for (auto& [peer, other] : others_) other.trains = other.lives = false;
   members.for_each_other([&](const Member& member) { hear(now, member); });
+  limit_data();
   if (ledger_) return hear_ledgers(now, members);
   const std::uint64_t before = base_;
   take_total(now);
@@ -158,7 +162,7 @@ void SwarmWork::hear(Time now, const Member& member) {
   // A suspected peer has its say, or a hostile one could take it from all others.
   other.lives = member.state == MemberState::alive || member.state == MemberState::suspect;
   other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
-  other.data = options_.all_data > 0 ? std::min(work.data, options_.all_data) : work.data;
+  other.data = work.data;
   other.total = work.counted;
   // A far lower count is that of a new process, one that is a little lower an older report.
   if (work.samples < other.told / 4) other.told = work.samples;
@@ -170,6 +174,22 @@ void SwarmWork::hear(Time now, const Member& member) {
   if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(believed));
   other.grown += believed;
   other.counted = now;
+}
+
+/// Limits what is believed of the sizes of others' shards.
+void SwarmWork::limit_data() {
+  std::uint64_t most = options_.all_data;
+  if (most == 0 || options_.has_own_files) {
+    std::vector<std::uint64_t> sizes{options_.data};
+    for (const auto& [peer, other] : others_) {
+      if (other.lives) sizes.push_back(other.data);
+    }
+    const auto median = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+    std::ranges::nth_element(sizes, median);
+    constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+    most = *median < unlimited / larger_max ? *median * larger_max : unlimited;
+  }
+  for (auto& [peer, other] : others_) other.data = std::min(other.data, most);
 }
 
 /// The most that the peer's count can have grown since we heard it last.

@@ -42,7 +42,8 @@ class RecentPace {
 /// Where shards are unlike, a slow peer's data would count too little: the mean model stands still
 /// where the sum of rate * step size * gradient over the peers is zero (Wang et al. 2020, FedNova).
 /// So each peer multiplies its updates by its share of the data over its share of the steps, up to
-/// a limit.
+/// a limit. No shard is believed to have more samples than all of them together, or 16 times the
+/// median where that is not known. So a false size makes updates shorter by a few times at most.
 ///
 /// Where the run also ends after some time, each peer measures by its own clock how long it has
 /// trained, and reports that. The swarm has trained for the longest time that more than a third of
@@ -152,6 +153,7 @@ class SwarmWork {
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
   void take_clock(Time now, const Membership& members);
+  void limit_data();
   double believed_most(Time now, PeerId peer, const Other& other) const;
   /// True if updates are longer or shorter by a peer's data and pace.
   bool weighs() const { return options_.weigh_max > 1 && !agreed_; }

@@ -185,7 +185,7 @@ FactText text(const TargetMeasured& f) {
   return {.info = {"target_measured",
                    "this peer's model has {value} on the test data at step {step}: {detail}",
                    "The accuracy, or R2 of data with targets. This peer was drawn as a judge, or "
-                   "others have measured the target.",
+                   "others have measured the target, or this is the common model at the end.",
                    ""},
           .detail = f.reached ? "the target is reached" : "below the target",
           .numbers = numbers("value", f.value, "step", f.step)};
@@ -283,8 +283,8 @@ FactText text(const ModelsDiffer& f) {
 FactText text(const SumRefused&) {
   return {.info = {"sum_refused", "a sum is refused: {detail}",
                    "Some contribution is missing from it, in it twice, not finite or far too "
-                   "large. The step "
-                   "is repeated.",
+                   "large, or, in the common mean at the end, far longer than ours. The step is "
+                   "repeated.",
                    ""}};
 }
 FactText text(const ModelHeld& f) {
@@ -440,7 +440,7 @@ FactText text(const EquivocationProved& f) {
 FactText text(const LinkQuarantined& f) {
   return {.info = {"link_quarantined", "no link with {peer} for {seconds} s: {detail}",
                    "It has sent what no sound peer sends: several unsound messages, or values that "
-                   "are not finite. Its links are cut.",
+                   "are not finite or far too long. Its links are cut.",
                    "Take its key off the allow-list if you do not trust that machine any more."},
           .peer = f.peer,
           .detail = f.why,

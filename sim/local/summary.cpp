@@ -226,6 +226,10 @@ void print_work(const Result& result) {
   }
   fmt::print("work         {} samples: {}\n", all, shares);
   print_ledger(ledger_totals(result));
+  if (const double target = result.config.run.target; target > 0) {
+    fmt::print("target       {:.4g} {} by the mean model\n", target,
+               result.merit.value >= target ? "reached" : "not reached");
+  }
   const OneModel one = result.one_model();
   fmt::print("one model    {} of {} peers, fingerprint {:016x}\n", one.peers, result.peers.size(),
              one.fingerprint);

@@ -43,10 +43,11 @@ bool has_faulty_clocks(const Simulator& world) {
   });
 }
 
-/// True if no peer, link or message ever does anything unusual.
+/// True if no peer, link or message ever does anything unusual, but that peers may become slow.
 bool is_quiet(const Simulator& world) {
   const Scenario& scenario = world.options().scenario;
-  return scenario.faults.empty() && world.hostile_count() == 0 &&
+  const auto is_slow = [](const FaultRule& rule) { return rule.kind == FaultKind::slow_cpu; };
+  return std::ranges::all_of(scenario.faults, is_slow) && world.hostile_count() == 0 &&
          std::ranges::none_of(scenario.links, [](const LinkRule& link) {
            return link.quality.loss > 0 || link.quality.corrupt > 0;
          });

@@ -240,6 +240,32 @@ TEST_CASE("updates are longer where steps are fewer than a peer's share of the d
   CHECK(factor_at(1, 1000, 1) == 1);
 }
 
+TEST_CASE("private files of unlike size count in full, and a false size for little", "[unit]") {
+  const auto factor_beside = [](std::uint64_t fourth, bool has_own_files) {
+    Counting swarm({.budget = 1U << 30,
+                    .batch = batch,
+                    .data = 1000,
+                    .all_data = 1000,
+                    .has_own_files = has_own_files,
+                    .weigh_max = 4});
+    for (int second = 0; second <= 30; ++second) {
+      swarm.now += 1s;
+      swarm.work.count(swarm.now, 10);
+      for (const std::uint64_t id : {2, 3, 4}) {
+        swarm.report(PeerId{id}, {.samples = static_cast<std::uint64_t>(second) * 100,
+                                  .data = id == 4 ? fourth : 1000});
+      }
+    }
+    return swarm.work.factor();
+  };
+  // 1000 of 8000 samples by a quarter of the steps.
+  CHECK(factor_beside(5000, true) == Approx(0.5).epsilon(0.01));
+  // Where all data are ours, no part of them is larger.
+  CHECK(factor_beside(5000, false) == Approx(1).epsilon(0.01));
+  // 1000 of 19,000.
+  CHECK(factor_beside(std::uint64_t{1} << 60, true) == Approx(4.0 / 19).epsilon(0.01));
+}
+
 TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") {
   Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
   const auto follow = [&](Duration passed) {
