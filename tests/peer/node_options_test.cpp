@@ -90,6 +90,20 @@ TEST_CASE("each peer could measure its model between two sittings, and makes a s
   CHECK(node_options(config, {}, {}).course.work.target.value == 0.9);
 }
 
+TEST_CASE("a pipeline has a common budget if its time may be over before its runs", "[unit]") {
+  const ParsedConfig parsed = parse_config_text(
+      "[run]\nmode = \"pipeline\"\nwall_s = 5.0\n[pipeline]\nstages = 2\n", "a.toml");
+  REQUIRE(parsed.problems.empty());
+  Config config = parsed.config;
+  const auto budget = [&](std::uint64_t steps) {
+    return node_options(config, {}, {.steps = steps, .all_data = 1000}).course.work.budget;
+  };
+  CHECK(budget(7) == 7 * config.pipeline.micro_batches * config.train.batch);
+  CHECK(budget(std::uint64_t{1} << 60) <= std::uint64_t{1} << 62);
+  config.run.wall = {};
+  CHECK(budget(7) == 0);
+}
+
 TEST_CASE("a peer with a target has test data to measure its model on", "[unit]") {
   Config config;
   config.run.target = 0.9;

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/fingerprint.hpp"
 #include "consensus/generation/planner.hpp"
@@ -116,6 +117,21 @@ TEST_CASE("a pipeline whose budget is used up first ends with it", "[sim]") {
   world.run(Time(2min));
   REQUIRE(world.all_ended());
   for (PeerNumber peer = 0; peer < task.peers; ++peer) CHECK(endings.steps.at(peer) == 20);
+}
+
+TEST_CASE("a checkpoint of stages says for how long the swarm has trained", "[unit]") {
+  const PipelineTask task{.peers = 2, .stages = 2};
+  StageReplica replica(task.learner(0));
+  Job job;
+  job.add(task::LoadStages{.states = {{.stage = 1, .values = nullptr}}});
+  job.add(task::FollowSwarm{0.5, 1, {.samples = 480, .ran = 7s}});
+  replica.run(std::move(job));
+  const std::vector<ReplicaPart> parts = replica.parts();
+  REQUIRE(parts.size() == 1);
+  StageReplica resumed(task.learner(0));
+  REQUIRE(resumed.restore(parts.front()).empty());
+  CHECK(resumed.swarm_note().samples == 480);
+  CHECK(resumed.swarm_note().ran == 7s);
 }
 
 TEST_CASE("more than a third of the peers that have a version end with it", "[unit]") {
