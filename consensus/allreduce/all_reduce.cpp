@@ -436,9 +436,9 @@ float AllReduce::largest_sum(const Step& step) const {
   return is_whole ? options_.largest : options_.largest / options_.scale;
 }
 
-/// True if the shape limits norms, and that of the values which are to come next is above the limit.
+/// True if the norm of the values that are to come next is above the limit.
 bool AllReduce::is_too_long(const Step& step, std::span<const float> values) const {
-  if (options_.norm_cap <= 0) return false;
+  if (options_.norm_cap <= 0 || options_.algorithm != ReduceAlgorithm::direct) return false;
   const std::size_t end = step.at + values.size();
   const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
   const double own = norm_of(std::span<const float>(*input_).subspan(step.at, plain));

@@ -43,9 +43,9 @@ struct AllReduceShape {
   /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
-  /// If not 0, a block whose norm is above this many times that of our own values in the same place,
-  /// or of 1 if that is larger, makes its sender unsound. Of use where a block is one peer's values
-  /// or the mean of all, as with `direct`: the sum of some would be longer by itself.
+  /// If not 0, a block whose norm is above this many times that of our own values in the same
+  /// place, or of 1 if that is larger, makes its sender unsound. Only with `direct`, where a block
+  /// is one peer's values or the mean of all. Where it is the sum of some, its sender may be sound.
   double norm_cap = 0;
   /// From this element on, weights and the scale are 1 and values travel uncoded.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);

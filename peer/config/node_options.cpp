@@ -86,11 +86,9 @@ CourseOptions course_options(const Config& config, const Layout& layout, const P
 /// Options of the mean with which all peers end.
 AllReduceOptions mean_options(const Config& config, const ModelFacts& model,
                               const PeerFacts& peer) {
-  // With `direct` a peer that sends a model which is too long is known by its own blocks.
   return {.state_elements = model.layout.size(),
           .averages_models = true,
           .norm_cap = config.gossip.norm_cap,
-          .algorithm = ReduceAlgorithm::direct,
           .bucket_elements = config.allreduce.bucket_elements,
           .batch = 1,
           .processors = peer.processors,

@@ -25,7 +25,8 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
   return {.batch = options.batch,
           .batch_max = std::max(options.batch, options.batch_max),
           .elements = options.averages_arrays ? usual_array : compressor->longest(),
-          .algorithm = compressor->wire().is_plain() ? options.algorithm : ReduceAlgorithm::ring};
+          .algorithm = compressor->wire().is_plain() ? options.algorithm : ReduceAlgorithm::ring,
+          .names_senders = options.norm_cap > 0};
 }
 
 /// The first peer to have a sum must not end the generation before the others have it too, or they

@@ -26,7 +26,8 @@ struct AllReduceOptions {
   /// There is no model: a collective is the weighted mean of one array of each peer. Its length is
   /// known once the program has given it.
   bool averages_arrays = false;
-  /// If not 0, a peer is refused that sends values this many times as long as ours. Needs `direct`.
+  /// If not 0, sums are made by `direct` where that is possible, and a peer is refused that sends
+  /// values more than this many times as long as ours.
   double norm_cap = 0;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   CompressorOptions compression;

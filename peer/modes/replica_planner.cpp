@@ -12,6 +12,25 @@ namespace {
 /// The most peers that a message names.
 constexpr std::uint64_t peers_max = 1024;
 
+/// True if the answer says that nothing gets through to the peer.
+bool is_cut_off(const Answer& answer, PeerId from) {
+  return std::ranges::any_of(answer.links, [from](const LinkReport& link) {
+    return link.to == from && link.bytes_per_second == 0;
+  });
+}
+
+/// True if no two peers both report that they cannot reach each other. The word of one alone could
+/// be false.
+bool do_all_meet(const Answers& answers) {
+  return std::ranges::all_of(answers, [&](const auto& answer) {
+    return std::ranges::none_of(answer.second.links, [&](const LinkReport& link) {
+      const auto other = answers.find(link.to);
+      return other != answers.end() && is_cut_off(answer.second, link.to) &&
+             is_cut_off(other->second, answer.first);
+    });
+  });
+}
+
 }  // namespace
 
 /// The order and algorithm of the last generation of these peers, or else the order by id and an
@@ -23,6 +42,10 @@ ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* la
   for (const auto& [peer, answer] : answers) {
     present.order.push_back(peer);
     links.add(peer, answer.links);
+  }
+  if (options_.names_senders && answers.size() <= link_reports_max && do_all_meet(answers)) {
+    present.algorithm = ReduceAlgorithm::direct;
+    return present;
   }
   const bool same = last != nullptr && std::ranges::is_permutation(present.order, last->order);
   if (same) {
@@ -109,10 +132,6 @@ std::uint64_t ReplicaPlanner::samples_max() const {
 std::string ReplicaPlanner::problem(const Generation& generation) const {
   if (generation.algorithm >= reduce_algorithms().size()) {
     return "it installs an algorithm that does not exist";
-  }
-  const auto algorithm = static_cast<ReduceAlgorithm>(generation.algorithm);
-  if (options_.algorithm.value_or(algorithm) != algorithm) {
-    return "it installs an algorithm that is not the run's";
   }
   const std::uint64_t most = std::max(options_.batch, options_.batch_max);
   const std::uint64_t all = std::uint64_t{options_.batch} * generation.order.size();

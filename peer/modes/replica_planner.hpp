@@ -21,6 +21,9 @@ class ReplicaPlanner final : public GenerationPlanner {
     std::uint32_t batch_max = 1;               ///< The most samples that one peer can compute.
     std::size_t elements = 0;                  ///< Size of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
+    /// Sum by `direct`, where a block is one peer's own or the mean of all, unless two peers both
+    /// report that they cannot reach each other, or there are more than `link_reports_max`.
+    bool names_senders = false;
     /// If not 0, peers have their own models: a peer fewer than this many steps behind the newest
     /// version goes on from its own.
     std::uint64_t own_models_within = 0;

@@ -11,6 +11,7 @@
 
 #include "base/fingerprint.hpp"
 #include "base/magnitude.hpp"
+#include "peer/modes/finale.hpp"
 
 namespace gv {
 namespace {
@@ -114,7 +115,7 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
       node.mode == ModeKind::gossip ? node.gossip.mean.norm_cap : node.mixing.mean.norm_cap;
   const auto mean = world.peer(peer).work->parameters();
   const double most = cap * (peers_[peer].norm + std::sqrt(static_cast<double>(mean.size())));
-  if (cap > 0 && norm_of(mean) > most) {
+  if (cap > 0 && peers_[peer].is_guarded && norm_of(mean) > most) {
     fail(world, "the mean is one of such models",
          fmt::format("peer-{} ends with a norm of {:.3g}; its own was {:.3g}", peer, norm_of(mean),
                      peers_[peer].norm));
@@ -129,6 +130,12 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
     if (follows != nullptr) check_schedule(world, peer, *work_of(world, peer), follows->progress);
   }
   for (const Fact& fact : effects.facts) {
+    const auto* generation = std::get_if<GenerationBegan>(&fact);
+    if (generation != nullptr && generation->ballot >= first_ballot_of_mean) {
+      // Two hostile peers can rule out sums in which a block is one peer's own.
+      peers_[peer].is_guarded = !world.is_hostile(number_of(generation->peer)) &&
+                                world.hostile_count() == 1 && world.size() <= link_reports_max;
+    }
     if (std::holds_alternative<TrainingBegan>(fact) && !began_) began_ = world.now();
     const bool ends =
         std::holds_alternative<FinaleBegan>(fact) || std::holds_alternative<BudgetDone>(fact);

@@ -247,6 +247,26 @@ TEST_CASE("generations that end before anything is done do not follow each other
   CHECK(pause(10ms, false) == 0ms);
 }
 
+TEST_CASE("sums name senders unless two peers both say that they cannot reach each other",
+          "[unit]") {
+  const ReplicaPlanner planner({.elements = 1000, .names_senders = true});
+  Answers answers;
+  for (std::uint64_t peer = 1; peer <= 5; ++peer) answers[PeerId(peer)].version.step = 9;
+  const auto is_direct = [&] {
+    return planner.plan(answers, nullptr)->algorithm ==
+           static_cast<std::uint8_t>(ReduceAlgorithm::direct);
+  };
+  CHECK(is_direct());
+  answers[PeerId(2)].links = {{.to = PeerId(4)}};
+  CHECK(is_direct());
+  answers[PeerId(4)].links = {{.to = PeerId(1)}, {.to = PeerId(2)}};
+  CHECK_FALSE(is_direct());
+  answers[PeerId(4)].links.back().bytes_per_second = 1e6f;
+  CHECK(is_direct());
+  for (std::uint64_t peer = 6; peer <= 65; ++peer) answers[PeerId(peer)].version.step = 9;
+  CHECK_FALSE(is_direct());
+}
+
 TEST_CASE("nobody begins a generation whose way to sum it does not know", "[unit]") {
   const auto begins = [](std::uint8_t algorithm) {
     const ReplicaPlanner planner({});

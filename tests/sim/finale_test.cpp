@@ -414,7 +414,6 @@ TEST_CASE("a peer with a far longer model has no part in the mean, and is named"
   Simulator::Options options = world_of(4, 100, way);
   for (AllReduceOptions* mean : {&options.node.gossip.mean, &options.node.mixing.mean}) {
     mean->norm_cap = 10;
-    mean->algorithm = ReduceAlgorithm::direct;
   }
   // Nothing moves before the end.
   options.node.gossip.period_steps = 1'000'000;
