@@ -96,6 +96,8 @@ class Ending : public Watcher {
       if (std::holds_alternative<FinaleBegan>(fact)) began.try_emplace(peer, simulator.now());
       if (std::holds_alternative<FinaleDone>(fact)) done.insert_or_assign(peer, simulator.now());
       downloads += std::holds_alternative<StateAdopted>(fact);
+      const auto* measured = std::get_if<TargetMeasured>(&fact);
+      means_measured += measured != nullptr && measured->step > options_.node.course.work.budget;
       const auto* quarantined = std::get_if<LinkQuarantined>(&fact);
       if (quarantined != nullptr && peer < 3) refused.insert(quarantined->peer);
     }
@@ -135,7 +137,8 @@ class Ending : public Watcher {
   Invariants always;
   std::uint64_t trained = 0;
   std::size_t downloads = 0;  ///< Of the common mean.
-  std::set<PeerId> refused;   ///< By the first three peers.
+  std::size_t means_measured = 0;
+  std::set<PeerId> refused;  ///< By the first three peers.
   std::map<PeerNumber, Time> began;
   std::map<PeerNumber, Time> done;
   std::map<PeerNumber, std::uint64_t> ends;
@@ -365,6 +368,7 @@ TEST_CASE("when most peers have measured the target all end with one model", "[s
     Ending end(options);
     end.run();
     CHECK(end.models({0, 1, 2, 3, 4}) == 1);
+    CHECK(end.means_measured == (way == Way::lockstep ? 0 : 5));
     // Fifty steps of 20 ms, and a sitting at most every ten.
     CHECK(end.first_done_s() >= 1.0);
     CHECK(end.first_done_s() <= 2.5);
