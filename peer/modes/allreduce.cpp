@@ -522,7 +522,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   // The gradient is on its way by then, so only our own next job waits.
   if (trains && work_.is_on()) work_.add_measurement(job);
   const bool is_end = saves && is_common_end();
-  if (is_end && options_.target > 0) job.add(task::Measure{});
+  if (is_end && options_.target > 0 && course_.is_save_due(step())) job.add(task::Measure{});
   if (saves) job.add(task::Save{.is_common_end = is_end});
   if (job.tasks.empty()) return;
   job.version = generations_.agreement().version();
