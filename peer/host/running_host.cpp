@@ -16,6 +16,7 @@
 #include "base/printable.hpp"
 #include "consensus/trust/trust.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/host/service_manager.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/node/facts.hpp"
 
@@ -325,6 +326,7 @@ void Host::on_signal(int signal) {
   if (interrupted_ && now() - *interrupted_ < same_interrupt) return;
   if (interrupted_) ::_exit(130);
   interrupted_ = now();
+  tell_service_manager("STOPPING=1");
   if (!options_.quiet) say(stdout, "leaving after the job under way; once more to stop at once\n");
   feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
 }
@@ -458,6 +460,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   }
   if (!options_.quiet) print_greeting();
   if (options_.swarm) enter_swarm();
+  if (!is_guest()) tell_service_manager("READY=1");
 
   const bool joins_others = join_others();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
