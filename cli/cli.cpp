@@ -65,6 +65,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_doctor(app);
   add_explain(app);
   add_bench(app);
+  add_completions(app);
   try {
     app.parse(argc - words_of_program(argc, argv), argv);
   } catch (const CLI::RuntimeError& error) {

@@ -17,6 +17,8 @@ namespace gv {
 
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
+/// Adds `grapevine completions`, which describes all that `app` has when it runs.
+void add_completions(CLI::App& app);
 /// Adds `grapevine create`. `hooks` are passed to the peer that it runs, as for `join` and `peer`.
 void add_create(CLI::App& app, const HostHooks& hooks);
 void add_env(CLI::App& app);
