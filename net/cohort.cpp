@@ -52,8 +52,7 @@ CohortSecret generate_cohort_secret() {
   return secret;
 }
 
-Problems save_cohort_secret(const std::filesystem::path& file, const CohortSecret& secret) {
-  SecretText content;
+void write_cohort_secret(const CohortSecret& secret, SecretText& content) {
   content.text.reserve(secret_file_bytes_max);
   content.text = "# grapevine cohort: anyone who has this file can be any of its peers\n" +
                  std::string(prefix);
@@ -63,6 +62,11 @@ Problems save_cohort_secret(const std::filesystem::path& file, const CohortSecre
                     base64_variant);
   content.text.append(line.text, 0, base64_length);
   content.text += '\n';
+}
+
+Problems save_cohort_secret(const std::filesystem::path& file, const CohortSecret& secret) {
+  SecretText content;
+  write_cohort_secret(secret, content);
   return write_secret_file(file, content, words);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/problems.hpp"
 #include "net/identity.hpp"
+#include "net/small_file.hpp"
 
 namespace gv {
 
@@ -20,6 +21,9 @@ using CohortSecret = std::array<std::uint8_t, 32>;
 
 /// A fresh secret from the system's randomness.
 CohortSecret generate_cohort_secret();
+
+/// Writes what the file of the secret has into `content`, which is empty before.
+void write_cohort_secret(const CohortSecret& secret, SecretText& content);
 
 /// Creates `file` with mode 0600; refuses if it exists.
 Problems save_cohort_secret(const std::filesystem::path& file, const CohortSecret& secret);

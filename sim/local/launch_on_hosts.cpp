@@ -1,0 +1,251 @@
+// One ssh for each host: its input is the peer's lifeline, and its output is printed line by line.
+#include "sim/local/launch_on_hosts.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/read_until.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/streambuf.hpp>
+#include <asio/write.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <istream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/printable.hpp"
+#include "net/cohort.hpp"
+#include "net/small_file.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/host.hpp"
+#include "sim/local/hosts.hpp"
+#include "sim/local/process.hpp"
+#include "sim/run_files.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t hosts_bytes_max = 1 << 20;
+constexpr int ssh_failed = 255;               ///< Exit code of ssh itself.
+constexpr std::size_t line_bytes_max = 4096;  ///< Longer lines are printed in pieces.
+
+/// The connection to one host.
+struct Connection {
+  explicit Connection(asio::io_context& io) : input(io), output(io) {}
+
+  std::string name;                       ///< Of the rank.
+  std::string where;                      ///< The host.
+  asio::posix::stream_descriptor input;   ///< Of the remote shell; closing it ends the peer.
+  asio::posix::stream_descriptor output;  ///< What the peer and ssh say.
+  asio::streambuf said{line_bytes_max};
+  SecretText sent;  ///< The config and the secret; must live until they are written.
+  pid_t ssh = -1;
+  Ending ending;
+};
+
+/// Starts a program with pipes as its input and output, in a process group of its own: a terminal's
+/// Ctrl-C reaches the launcher alone.
+void start(Connection& connection, const std::vector<std::string>& words) {
+  int input[2] = {-1, -1}, output[2] = {-1, -1};
+  if (::pipe2(input, O_CLOEXEC) != 0 || ::pipe2(output, O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+  }
+  connection.input.assign(input[1]);
+  connection.output.assign(output[0]);
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_adddup2(&files, input[0], STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&files, output[1], STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&files, output[1], STDERR_FILENO);
+  ::posix_spawnattr_t group;
+  ::posix_spawnattr_init(&group);
+  ::posix_spawnattr_setflags(&group, POSIX_SPAWN_SETPGROUP);
+  const int error =
+      ::posix_spawnp(&connection.ssh, argv.front(), &files, &group, argv.data(), ::environ);
+  ::posix_spawnattr_destroy(&group);
+  ::posix_spawn_file_actions_destroy(&files);
+  ::close(input[0]);
+  ::close(output[1]);
+  if (error != 0) {
+    connection.ssh = -1;
+    throw std::system_error(error, std::generic_category(), "cannot start " + words.front());
+  }
+}
+
+class HostsLaunch {
+ public:
+  HostsLaunch(const HostsLaunchOptions& options, std::vector<RunHost> hosts)
+      : options_(options), hosts_(std::move(hosts)) {}
+  ~HostsLaunch() { kill_all(); }
+  HostsLaunch(const HostsLaunch&) = delete;
+  HostsLaunch& operator=(const HostsLaunch&) = delete;
+
+  int run();
+
+ private:
+  void connect(std::size_t rank, const std::string& config, const std::string& secret);
+  void print_lines(Connection& connection);
+  void become_ended(Connection& connection);
+  void await_interrupts();
+  void kill_all();
+  int summary() const;
+
+  HostsLaunchOptions options_;
+  std::vector<RunHost> hosts_;
+  asio::io_context io_;
+  asio::signal_set signals_{io_, SIGINT, SIGTERM};
+  std::deque<Connection> connections_;
+  std::size_t running_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> interrupted_;
+};
+
+void HostsLaunch::connect(std::size_t rank, const std::string& config, const std::string& secret) {
+  std::vector<std::string> words;
+  std::istringstream ssh(options_.ssh);
+  for (std::string word; ssh >> word;) words.push_back(word);
+  // A host that is lost is noticed within half a minute.
+  for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"}) {
+    words.emplace_back(word);
+  }
+  words.push_back(hosts_[rank].ssh);
+  words.push_back(remote_command(hosts_, rank,
+                                 {.folder = options_.folder,
+                                  .config_bytes = config.size(),
+                                  .secret_bytes = secret.size(),
+                                  .resume = options_.resume}));
+  Connection& connection = connections_.emplace_back(io_);
+  connection.name = name_of_rank(rank);
+  connection.where = hosts_[rank].ssh;
+  connection.sent.text.reserve(config.size() + secret.size());
+  connection.sent.text = config;
+  connection.sent.text += secret;
+  start(connection, words);
+  ++running_;
+  asio::async_write(connection.input, asio::buffer(connection.sent.text),
+                    [](asio::error_code, std::size_t) {});
+  print_lines(connection);
+}
+
+/// Prints lines until there are no more, which is when ssh has ended.
+void HostsLaunch::print_lines(Connection& connection) {
+  asio::async_read_until(connection.output, connection.said, '\n',
+                         [this, &connection](asio::error_code error, auto) {
+                           std::string line;
+                           std::istream in(&connection.said);
+                           if (connection.said.size() > 0 && std::getline(in, line)) {
+                             const std::string shown = printable(line, line_bytes_max);
+                             say(stdout, fmt::format("{} | {}\n", connection.name, shown));
+                           }
+                           // A line that fills the buffer is no end.
+                           if (!error || error == asio::error::not_found) {
+                             print_lines(connection);
+                           } else {
+                             become_ended(connection);
+                           }
+                         });
+}
+
+void HostsLaunch::become_ended(Connection& connection) {
+  int status = 0;
+  while (::waitpid(connection.ssh, &status, 0) < 0 && errno == EINTR) {
+  }
+  connection.ssh = -1;
+  connection.ending = {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+                       .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+  if (--running_ == 0) io_.stop();
+}
+
+void HostsLaunch::await_interrupts() {
+  signals_.async_wait([this](asio::error_code error, int) {
+    if (error) return;
+    const auto now = std::chrono::steady_clock::now();
+    const bool is_same = interrupted_ && now - *interrupted_ < same_interrupt;
+    if (!interrupted_) {
+      say(stdout, "the peers leave with a checkpoint; once more to wait no longer\n");
+      for (Connection& connection : connections_) {
+        asio::error_code ignored;
+        connection.input.close(ignored);
+      }
+    } else if (!is_same) {
+      kill_all();
+    }
+    if (!is_same) interrupted_ = now;
+    await_interrupts();
+  });
+}
+
+/// The peers notice that their connections are gone, and leave by themselves.
+void HostsLaunch::kill_all() {
+  for (const Connection& connection : connections_) {
+    if (connection.ssh > 0) ::kill(connection.ssh, SIGKILL);
+  }
+}
+
+int HostsLaunch::summary() const {
+  int code = 0;
+  say(stdout, fmt::format("\n{:10} {:30} {}\n", "rank", "host", "ended with"));
+  for (const Connection& connection : connections_) {
+    const Ending& ending = connection.ending;
+    const bool is_lost = ending.exit_code == ssh_failed;
+    say(stdout, fmt::format("{:10} {:30} {}\n", connection.name, connection.where,
+                            is_lost ? "no connection by ssh" : to_string(ending)));
+    if (ending.exit_code == 2) code = 2;
+    if ((ending.exit_code != 0 || ending.signal != 0) && code == 0) code = 1;
+  }
+  return code;
+}
+
+int HostsLaunch::run() {
+  SecretText secret;
+  write_cohort_secret(generate_cohort_secret(), secret);
+  const std::string config = read_config_text(options_.config);
+  say(stdout, fmt::format("{} peers train on {} hosts, each below {}/RANK there\n", hosts_.size(),
+                          hosts_.size(), options_.folder));
+  await_interrupts();
+  for (std::size_t rank = 0; rank < hosts_.size(); ++rank) connect(rank, config, secret.text);
+  io_.run();
+  return summary();
+}
+
+}  // namespace
+
+int launch_on_hosts(const HostsLaunchOptions& options) {
+  std::ifstream in(options.hosts, std::ios::binary);
+  std::string text(hosts_bytes_max, 0);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (!in.eof()) {
+    return fail({{options.hosts, "cannot be read, or is too long to be a list of hosts",
+                  "name a file with a host on each line"}});
+  }
+  RunHosts hosts = read_hosts(text, options.hosts, options.port);
+  if (!hosts.problems.empty()) return fail(hosts.problems);
+  const RunFiles files = read_run_files(options.config, {}, hosts.hosts.size());
+  if (!files.problems.empty()) return fail(files.problems);
+  // Peers must be told to leave also if nobody reads what they say, or one of them is gone.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return HostsLaunch(options, std::move(hosts.hosts)).run();
+  } catch (const std::exception& error) {
+    say(stderr, fmt::format("launch: {}\n", error.what()));
+    return 1;
+  }
+}
+
+}  // namespace gv
