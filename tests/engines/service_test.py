@@ -1,0 +1,83 @@
+"""The unit for systemd, with this test as the service manager: what it starts, hears and ends."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from cohort import CONFIG, EngineTest
+from support import BINARY, LIMIT_S
+
+UNIT = Path(__file__).resolve().parents[2] / "scripts/debian/grapevine@.service"
+
+
+class ServiceTest(EngineTest):
+    def setUp(self):
+        super().setUp()
+        self.etc = self.folder / "etc/grapevine/vine"
+        self.state = self.folder / "rank-0"
+        for folder in (self.etc, self.state, self.folder / "run/grapevine/vine"):
+            folder.mkdir(parents=True)
+        (self.etc / "run.toml").write_text(CONFIG.format(folder=self.folder, checkpoint=2000))
+        made = subprocess.run(
+            [BINARY, "keygen", str(self.etc / "key"), "--name", "vine"],
+            capture_output=True, text=True, timeout=LIMIT_S,
+        )  # fmt: skip
+        lines = [line for line in made.stdout.splitlines() if line.startswith("vine ")]
+        (self.etc / "authorized_peers").write_text(lines[0] + "\n")
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.manager.close)
+        self.manager.bind(str(self.folder / "notify"))
+        self.manager.settimeout(LIMIT_S)
+
+    def setting(self, name):
+        """The words of a setting of the unit, with all places below the folder of this test."""
+        text = UNIT.read_text().replace("\\\n", " ")
+        (value,) = [
+            line.partition("=")[2] for line in text.splitlines() if line.startswith(name + "=")
+        ]
+        for place, here in {
+            "/etc/grapevine/%i": self.etc,
+            "%S/grapevine/%i": self.state,
+            "%t": self.folder / "run",
+            "%d": self.etc,
+            "%i": "vine",
+            "/usr/bin/grapevine": BINARY,
+            "$GRAPEVINE_OPTIONS": "--listen 127.0.0.1:0",
+        }.items():
+            value = value.replace(place, str(here))
+        return value
+
+    def test_a_peer_of_the_unit_says_when_it_is_ready_and_when_it_stops(self):
+        subprocess.run(shlex.split(self.setting("ExecStartPre")), check=True, timeout=LIMIT_S)
+        peer = subprocess.Popen(
+            shlex.split(self.setting("ExecStart")), cwd=self.state,
+            env={**os.environ, "NOTIFY_SOCKET": str(self.folder / "notify")},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(peer.communicate)
+        self.addCleanup(peer.kill)
+        self.assertEqual(self.manager.recv(100), b"READY=1")
+        # It serves its status, so it is ready indeed.
+        self.assertIsNotNone(self.status(0))
+        self.wait_for_steps(0)
+
+        reload = self.setting("ExecReload").replace("$MAINPID", str(peer.pid))
+        subprocess.run(shlex.split(reload), check=True, timeout=LIMIT_S)
+        self.wait(lambda: self.events(0, "allow_list_read"), "it reads the allow-list again")
+
+        step = self.step(0)
+        peer.send_signal(signal.SIGTERM)
+        self.assertEqual(self.manager.recv(100), b"STOPPING=1")
+        self.assertEqual(peer.wait(timeout=LIMIT_S), 0)
+        self.assertGreaterEqual(self.checkpoints(0)[-1], step)
+
+    def test_what_a_person_has_to_correct_ends_with_the_code_that_prevents_a_restart(self):
+        (self.etc / "run.toml").write_text("[run]\nno_such_setting = 1\n")
+        subprocess.run(shlex.split(self.setting("ExecStartPre")), check=True, timeout=LIMIT_S)
+        peer = subprocess.run(
+            shlex.split(self.setting("ExecStart")), capture_output=True, timeout=LIMIT_S
+        )
+        self.assertEqual(str(peer.returncode), self.setting("RestartPreventExitStatus"))
