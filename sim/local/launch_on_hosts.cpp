@@ -13,6 +13,7 @@
 #include <asio/signal_set.hpp>
 #include <asio/streambuf.hpp>
 #include <asio/write.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
