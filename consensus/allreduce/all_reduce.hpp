@@ -85,8 +85,8 @@ class AllReduce {
 
   bool done() const { return left_ == 0; }
   /// The first peer whose values make our result not finite or far larger than a sum can be, or are
-  /// too long. From then on nothing is sent or received, so that such values get no further than the
-  /// first sound peer.
+  /// too long. From then on nothing is sent or received, so that such values get no further than
+  /// the first sound peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.

@@ -10,9 +10,9 @@ bool is_end_agreed(const Answers& answers, const ModelVersion& version) {
   std::size_t holders = 0;
   std::size_t enders = 0;
   for (const auto& [peer, answer] : answers) {
-    const bool has_it =
-        !is_before(answer.version, version) ||
-        std::ranges::find(answer.holdings, version, &StageHolding::version) != answer.holdings.end();
+    const bool has_it = !is_before(answer.version, version) ||
+                        std::ranges::find(answer.holdings, version, &StageHolding::version) !=
+                            answer.holdings.end();
     holders += has_it;
     enders += has_it && answer.ends;
   }

@@ -15,8 +15,8 @@ namespace gv {
 using Answers = std::map<PeerId, Answer>;
 
 /// True if the answers say that training ends with `version`: more than a third of the peers that
-/// have it, or a stage of it, see the end. Newcomers know little of the time, and a single hostile peer must not end
-/// the run.
+/// have it, or a stage of it, see the end. Newcomers know little of the time, and a single hostile
+/// peer must not end the run.
 bool is_end_agreed(const Answers& answers, const ModelVersion& version);
 
 /// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The

@@ -30,9 +30,10 @@ void append_gossip(Settings& all) {
           "longest difference an exchange believes, longer ones are cut; 0 = any");
   own.add("clip_factor", GV_FIELD(gossip.clip_factor), {0, 1e9},
           "without a radius: cut at this many times the median of recent differences; 0 = never");
-  own.add("norm_cap", GV_FIELD(gossip.norm_cap), {0, 1e12},
-          "a model with a norm this many times ours is refused, at the common end as well; 0 = any, as "
-          "in a population");
+  own.add(
+      "norm_cap", GV_FIELD(gossip.norm_cap), {0, 1e12},
+      "a model with a norm this many times ours is refused, at the common end as well; 0 = any, as "
+      "in a population");
   own.add("answer_deadline_s", GV_FIELD(gossip.answer_deadline), {0.01, 3600},
           "how long an offer waits for its answer");
   own.add("progress_deadline_s", GV_FIELD(gossip.progress_deadline), {0.01, 3600},

@@ -40,7 +40,7 @@ ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer)
 struct PeerFacts {
   /// The peer's budget of steps, or of a pipeline's runs. Not used if the budget is the swarm's.
   std::uint64_t steps = 1;
-  std::uint64_t data = 0;   ///< Samples of the peer's shard.
+  std::uint64_t data = 0;       ///< Samples of the peer's shard.
   std::uint64_t all_data = 0;   ///< Samples of all shards; 0: not known.
   std::uint64_t test_data = 0;  ///< Samples on which the peer can measure its model.
   SwarmNote swarm;              ///< What the checkpoint says about the swarm's work.

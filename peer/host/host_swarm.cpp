@@ -51,8 +51,8 @@ void Host::enter_swarm() {
   trust.restore(now(), swarm.certificates, swarm.revocations);
   if (swarm_signer_) {
     Effects none;  // There is no link yet.
-    static_cast<void>(trust.certify(now(), options_.identity.public_key, options_.name, true,
-                                    View(), none));
+    static_cast<void>(
+        trust.certify(now(), options_.identity.public_key, options_.name, true, View(), none));
   }
   feed([&](Time t, NodeEffects& out) { node_->certify(t, std::move(trust), out); });
   follow_certificates();

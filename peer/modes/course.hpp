@@ -29,9 +29,9 @@ struct SwarmWorkOptions {
   std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
   /// Each peer has files of its own, of any size, and `all_data` counts ours alone.
   bool has_own_files = false;
-  double weigh_max = 4;        ///< The largest factor on our updates; 1: always 1.
-  Duration wall{};             ///< End when all have trained for so long, if sooner; 0: never.
-  TargetOptions target;        ///< End when most peers have measured it, if sooner.
+  double weigh_max = 4;  ///< The largest factor on our updates; 1: always 1.
+  Duration wall{};       ///< End when all have trained for so long, if sooner; 0: never.
+  TargetOptions target;  ///< End when most peers have measured it, if sooner.
   /// Steps of a chunk; 0: data are not leased, each peer has its own.
   std::uint64_t chunk_steps = 0;
   SwarmNote resumed;  ///< What our checkpoint says.

@@ -100,8 +100,8 @@ std::vector<ReplicaPart> StageReplica::parts() const {
   std::vector<ReplicaPart> parts;
   for (std::size_t stage = 0; stage < learner_->stages(); ++stage) {
     if (!learner_->carries(stage)) continue;
-    Notes notes{{version_note,
-                 fmt::format("{} {} {}", version_.step, version_.samples, version_.lineage)}};
+    Notes notes{
+        {version_note, fmt::format("{} {} {}", version_.step, version_.samples, version_.lineage)}};
     write(swarm_note_, notes);
     parts.push_back({.stage = static_cast<std::uint32_t>(stage),
                      .layout = &learner_->layout(stage),
@@ -169,7 +169,8 @@ JobDone StageReplica::run(Job job) {
         mixers_->send(task, learner_->parameters(task.stage));
         done.results.emplace_back(result::StagePart{task.outbox->sound});
       },
-      [&](const task::FollowSwarm& task) { swarm_note_ = task.note; }, [](const task::Save&) {},
+      [&](const task::FollowSwarm& task) { swarm_note_ = task.note; },
+      [](const task::Save&) {},
       [](const auto&) { check(false, "stages are given no task of a whole model"); },
   };
   for (const Job::Task& task : done.job.tasks) std::visit(carry_out, task);

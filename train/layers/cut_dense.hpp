@@ -27,8 +27,8 @@ enum class GroupExchange {
 };
 
 /// One member's part of a dense layer. A pass ends where members have to exchange something, and
-/// the caller carries the exchange out, so that it may compute something else meanwhile. Signals must
-/// be held during its passes (SignalsHeld). T is float or double.
+/// the caller carries the exchange out, so that it may compute something else meanwhile. Signals
+/// must be held during its passes (SignalsHeld). T is float or double.
 ///
 /// A member with outputs [a, z) holds weights (z - a, inputs) and z - a biases. A member with
 /// inputs [a, z) holds weights (outputs, z - a); the biases are at every member, which adds them
