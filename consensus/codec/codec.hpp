@@ -52,6 +52,10 @@ struct Codec {
   CodecKind kind = CodecKind::identity;
   double fraction = 0.01;  ///< top_k, random_k: the fraction of values kept, in (0, 1].
   unsigned levels = 127;   ///< qsgd: 1 to 127 levels. 3, 7, 15, ... use all their bits.
+  /// Unbiased codecs write a smaller scale, so that they are contractive in expectation. Decoders
+  /// need not know. For vectors of which the part that was lost is sent later: there an unbiased
+  /// codec with omega of 1 or more would lose more in each message than it sends.
+  bool damped = false;
 
   friend bool operator==(const Codec&, const Codec&) = default;
 
@@ -91,8 +95,9 @@ Problems problems_of(const Codec& codec);
 
 /// Properties of C, a codec followed by its decoder, for every x of a given size. A lossy codec is
 /// either unbiased or contractive (delta > 0). An unbiased one divided by 1 + omega is contractive
-/// in expectation, with delta = 1 / (1 + omega). Norms are Euclidean. All this holds up to the
-/// rounding of results to float, a relative error of 1e-7.
+/// in expectation, with delta = 1 / (1 + omega); a damped codec writes that, with the omega of the
+/// vector at hand. Norms are Euclidean. All this holds up to the rounding of results to float, a
+/// relative error of 1e-7.
 struct CodecTraits {
   double bits = 32;  ///< Bits per value: those of the whole vector divided by its size.
   /// True if an all-reduce may write its partial sums with this codec: it can also write the mean
@@ -107,14 +112,19 @@ struct CodecTraits {
   /// buckets of n: (sqrt(1 + (n-1)/s^2) - 1) / 2, attained if one value is s and all others are
   /// s / (s + sqrt(s^2 + n - 1)). random_k: d/k - 1, attained by every x.
   double omega = 0;
-  /// The largest delta with ||C(x) - x||^2 <= (1 - delta) ||x||^2; 0 for unbiased codecs, which
-  /// bound only the mean. top_k: k/d. sign: 1 / (bucket size), attained if all values but one are
-  /// 0; for a given x it is ||x||_1^2 / (d ||x||_2^2), which is 2/pi for normally distributed
-  /// values. fp16: 1 - 2^-22 and bf16: 1 - 2^-16, for values that are normal numbers in that
-  /// format; smaller values lose up to 2^-25 and 2^-134 each.
+  /// The largest delta with ||C(x) - x||^2 <= (1 - delta) ||x||^2, in expectation if the codec is
+  /// damped; 0 for unbiased codecs, which bound only the mean. top_k: k/d. sign: 1 / (bucket size),
+  /// attained if all values but one are 0; for a given x it is ||x||_1^2 / (d ||x||_2^2), which is
+  /// 2/pi for normally distributed values. fp16: 1 - 2^-22 and bf16: 1 - 2^-16, for values that are
+  /// normal numbers in that format; smaller values lose up to 2^-25 and 2^-134 each.
   double delta = 0;
 };
 CodecTraits traits_of(const Codec& codec, std::size_t elements);
+
+/// The part of the squares of normally distributed values that a codec keeps when it is damped:
+/// 1 - E ||C(x) - x||^2 / ||x||^2. The bounds in CodecTraits are for the worst values, which models
+/// rarely have: 0.38 here for terngrad, which keeps 0.08 at worst.
+double usual_delta(const Codec& codec, std::size_t elements);
 
 /// True if all values are finite and remain finite when the codec writes them.
 bool is_writable(const Codec& codec, std::span<const float> values);

@@ -89,13 +89,13 @@ bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<flo
 
 std::size_t random_k_size(std::size_t k) { return sizeof(std::uint64_t) + k * sizeof(float); }
 
-void encode_random_k(std::span<const float> values, std::size_t k, Rng& rng,
+void encode_random_k(std::span<const float> values, std::size_t k, bool damped, Rng& rng,
                      std::span<std::byte> bytes) {
   std::byte* out = bytes.data();
   const std::uint64_t seed = rng.next();
   std::memcpy(out, &seed, sizeof seed);
   out += sizeof seed;
-  const double scale = static_cast<double>(values.size()) / static_cast<double>(k);
+  const double scale = damped ? 1 : static_cast<double>(values.size()) / static_cast<double>(k);
   // A value that is not finite may be at an index that is not drawn. The receiver must notice it
   // all the same, so make every value NaN.
   const double sound = is_finite(values) ? 1 : std::numeric_limits<double>::quiet_NaN();

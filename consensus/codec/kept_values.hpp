@@ -16,10 +16,10 @@ void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng, std::s
 /// Returns false if the bytes are not an encoded top_k vector.
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out);
 
-/// random_k in its unbiased form: k values at random indices, times d/k. The 8-byte seed is written
-/// instead of the indices. Draws from `rng` once.
+/// random_k: k values at random indices, times d/k to make them unbiased, or as they are if
+/// `damped`. The 8-byte seed is written instead of the indices. Draws from `rng` once.
 std::size_t random_k_size(std::size_t k);
-void encode_random_k(std::span<const float> values, std::size_t k, Rng& rng,
+void encode_random_k(std::span<const float> values, std::size_t k, bool damped, Rng& rng,
                      std::span<std::byte> bytes);
 /// `encoded` must have random_k_size(k) bytes. Returns false if a value is not finite.
 bool decode_random_k(std::span<const std::byte> encoded, std::size_t k, std::span<float> out);

@@ -24,13 +24,31 @@ struct Code {
 
 std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits() + 7) / 8; }
 
-void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte* out) {
+/// The fraction of the scale that is written instead of all of it: sum x_i^2 / E sum C(x)_i^2.
+double damping(Code code, std::span<const float> values, double scale) {
+  double exact = 0;
+  double written = 0;
+  for (const float value : values) {
+    const double level = std::min<double>(std::abs(value) * scale, code.levels);
+    const double below = std::floor(level);
+    exact += level * level;
+    written += below * below + (level - below) * (2 * below + 1);
+  }
+  return written > 0 ? exact / written : 1;
+}
+
+void encode_bucket(Code code, bool damped, std::span<const float> values, Rng& rng,
+                   std::byte* out) {
   const float largest = largest_magnitude(values);
   std::memcpy(out, &largest, sizeof largest);
   std::byte* const codes = out + sizeof largest;
   std::memset(codes, 0, code_bytes(code, values.size()));
   if (!std::isfinite(largest)) return;
   const double scale = largest > 0 ? code.levels / static_cast<double>(largest) : 0;
+  if (damped) {
+    const auto smaller = static_cast<float>(largest * damping(code, values, scale));
+    std::memcpy(out, &smaller, sizeof smaller);
+  }
   for (std::size_t i = 0; i < values.size(); ++i) {
     // The scale is rounded, so the largest value can come out slightly above the last level.
     const double level = std::min<double>(std::abs(values[i]) * scale, code.levels);
@@ -78,13 +96,14 @@ std::size_t qsgd_size(unsigned levels, std::size_t count) {
   return buckets * sizeof(float) + code_bytes({levels}, count);
 }
 
-void encode_qsgd(unsigned levels, std::span<const float> values, Rng& rng,
+void encode_qsgd(unsigned levels, bool damped, std::span<const float> values, Rng& rng,
                  std::span<std::byte> out) {
   check(out.size() == qsgd_size(levels, values.size()), "encoded values have their exact size");
   const std::size_t bucket_bytes = qsgd_size(levels, qsgd_bucket);
   for (std::size_t at = 0, bucket = 0; at < values.size(); at += qsgd_bucket, ++bucket) {
     const std::size_t count = std::min(qsgd_bucket, values.size() - at);
-    encode_bucket({levels}, values.subspan(at, count), rng, out.data() + bucket * bucket_bytes);
+    std::byte* const to = out.data() + bucket * bucket_bytes;
+    encode_bucket({levels}, damped, values.subspan(at, count), rng, to);
   }
 }
 

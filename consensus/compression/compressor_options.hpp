@@ -22,6 +22,9 @@ struct CompressorOptions {
   /// Gradients of dense layers may be sent as their two factors (see sufficient_factors.hpp).
   bool sufficient_factors = false;
   bool one_bit = false;  ///< Values are sent as one bit each.
+  /// How many of every 512 values are sent, drawn in each step; 0 means all.
+  std::size_t random_k_per_512 = 0;
+  bool ternary = false;  ///< Values are sent as -1, 0 or 1 each.
 
   /// How many of every 512 values are sent in the sum that begins at `step`; 0 means all.
   std::size_t keep_at(std::uint64_t step) const;

@@ -21,6 +21,11 @@ std::unique_ptr<GradientCompressor> sufficient_factors_compressor(const Compress
                                                                   const GradientPlaces& places);
 std::unique_ptr<GradientCompressor> one_bit_compressor(const CompressorOptions&,
                                                        std::size_t elements, const GradientPlaces&);
+std::unique_ptr<GradientCompressor> random_k_compressor(const CompressorOptions& options,
+                                                        std::size_t elements,
+                                                        const GradientPlaces&);
+std::unique_ptr<GradientCompressor> ternary_compressor(const CompressorOptions&,
+                                                       std::size_t elements, const GradientPlaces&);
 
 namespace {
 
@@ -72,6 +77,29 @@ constexpr std::array kinds = {
                                               "to code",
                                     .remedy = "leave codec, top_k_per_512, rank and "
                                               "sufficient_factors out, or one_bit"},
+                   .with_local_steps = {}},
+    CompressorKind{
+        .name = "random_k",
+        .setting = "random_k_per_512",
+        .is_chosen = [](const CompressorOptions& o) { return o.random_k_per_512 > 0; },
+        .make = random_k_compressor,
+        .model_has = "gradients to compress",
+        .with_another = {.reason = "drawn values of a gradient are sent as they are, and "
+                                   "another compressor would choose among others",
+                         .remedy = "leave top_k_per_512, rank, sufficient_factors and "
+                                   "one_bit out, or random_k_per_512"},
+        .with_local_steps = {}},
+    CompressorKind{.name = "ternary",
+                   .setting = "ternary",
+                   .is_chosen = [](const CompressorOptions& o) { return o.ternary; },
+                   .make = ternary_compressor,
+                   .model_has = "gradients to compress",
+                   .takes_codec = false,
+                   .with_another = {.reason = "two bits for each value leave nothing to choose or "
+                                              "to code",
+                                    .remedy = "leave codec, top_k_per_512, rank, "
+                                              "sufficient_factors, one_bit and random_k_per_512 "
+                                              "out, or ternary"},
                    .with_local_steps = {}},
 };
 

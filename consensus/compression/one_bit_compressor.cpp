@@ -5,6 +5,8 @@
 
 #include "base/magnitude.hpp"
 #include "consensus/compression/compressors.hpp"
+#include "consensus/compression/error_feedback.hpp"
+#include "consensus/compression/gathered_compressor.hpp"
 
 namespace gv {
 namespace {
@@ -14,8 +16,6 @@ namespace {
 /// column of a matrix). The result can be gathered, but not summed.
 namespace one_bit {
 
-/// The name that top-k uses, too, because both keep the same kind of values.
-constexpr const char* waiting_name = "waiting";
 constexpr std::size_t bucket = 512;
 constexpr std::size_t word_bits = 32;
 constexpr std::size_t means = 2;
@@ -71,89 +71,45 @@ void add(const float* in, float weight, std::span<float> sum) {
 }  // namespace one_bit
 
 /// 1-bit SGD (Seide et al. 2014). In the paper each aggregator sums one stripe of all peers'
-/// one-bit values, and sends the sum on as one bit again, with an error that it keeps. Here every
-/// peer receives the values of all peers, and sums them itself in the order of ranks. So all get
-/// the same bits, a sum has no error of its own, and no aggregator can be lost. The price is that a
-/// peer passes on what all others sent: n peers send (n - 1) / 28 floats for each value, against 2
-/// (n - 1) / n for whole gradients. From 29 peers on, the values of all would be longer than a
-/// gradient. Then, and for a single peer, the gradient is sent whole, including what was kept.
-class OneBitCompressor final : public GradientCompressor {
+/// one-bit values, and sends the sum on as one bit again, with an error that it keeps. Here codes
+/// are gathered: n peers send (n - 1) / 28 floats for each value, against 2 (n - 1) / n for whole
+/// gradients. From 29 peers on gradients are sent whole, including what was kept.
+class OneBitCompressor final : public GatheredCompressor {
  public:
-  explicit OneBitCompressor(std::size_t elements) : elements_(elements) {}
+  explicit OneBitCompressor(std::size_t elements)
+      : GatheredCompressor(elements, one_bit::size(elements)), errors_(elements) {}
 
   std::unique_ptr<GradientCompressor> blank() const override {
-    return std::make_unique<OneBitCompressor>(elements_);
+    return std::make_unique<OneBitCompressor>(elements());
   }
-  WireFormat wire() const override { return {}; }
-  std::size_t longest() const override { return elements_; }
-  /// The position of our part depends on our rank.
-  bool depends_on_generation() const override { return true; }
-
-  CompressionPlan plan(const GradientSum& sum) const override {
-    const std::size_t own = one_bit::size(elements_);
-    CompressionPlan plan{.sum = sum,
-                         .elements = own * sum.shares.size(),
-                         .parts = {},
-                         .factored = {},
-                         .in_place = false,
-                         .piecewise = false};
-    if (sum.shares.size() == 1 || plan.elements > elements_) {
-      plan.elements = elements_;
-      plan.in_place = true;
-      return plan;
-    }
-    for (std::size_t rank = 0; rank < sum.shares.size(); ++rank) {
-      plan.parts.push_back({rank * own, (rank + 1) * own});
-    }
-    return plan;
-  }
-
   std::span<const float> decode(const CompressionPlan& plan, std::span<const float> sum) override {
-    if (is_encoded_) std::swap(waiting_, errors_);
-    is_encoded_ = false;
-    if (plan.parts.empty()) return sum;
-    double samples = 0;
-    for (const std::uint32_t share : plan.sum.shares) samples += share;
-    mean_.assign(elements_, 0);
-    for (std::size_t rank = 0; rank < plan.parts.size(); ++rank) {
-      const auto weight = static_cast<float>(plan.sum.shares[rank] / samples);
-      one_bit::add(sum.subspan(plan.parts[rank].begin).data(), weight, mean_);
-    }
-    return mean_;
+    errors_.confirm();
+    return GatheredCompressor::decode(plan, sum);
   }
-
-  void clear() override {
-    waiting_.clear();
-    is_encoded_ = false;
-  }
-
+  void clear() override { errors_.clear(); }
   void restore(const std::string& name, std::vector<float> values) override {
-    if (name == one_bit::waiting_name && values.size() == elements_) waiting_ = std::move(values);
+    errors_.restore(name, std::move(values));
   }
 
  private:
   bool write(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
              Rng) override {
-    for (std::size_t i = 0; i < waiting_.size(); ++i) gradient[i] += waiting_[i];
+    errors_.add_to(gradient);
     if (!is_finite(gradient)) return false;
-    is_encoded_ = true;
-    errors_.assign(elements_, 0);
-    if (plan.parts.empty()) return true;
-    std::ranges::copy(gradient, errors_.begin());
-    one_bit::write(errors_, out.subspan(plan.parts[plan.sum.rank].begin).data());
+    const std::span<float> errors = errors_.begin(gradient);
+    if (is_whole(plan)) {
+      std::ranges::fill(errors, 0.0F);
+    } else {
+      one_bit::write(errors, own_part(plan, out));
+    }
     return true;
   }
-
-  Named kept() const override {
-    if (waiting_.empty()) return {};
-    return {{one_bit::waiting_name, waiting_}};
+  void add(const float* code, float weight, std::span<float> sum) const override {
+    one_bit::add(code, weight, sum);
   }
+  Named kept() const override { return errors_.kept(); }
 
-  std::size_t elements_;
-  std::vector<float> waiting_;  ///< The errors of all confirmed gradients. Empty if there are none.
-  std::vector<float> errors_;   ///< The value of `waiting_` once the newest gradient is confirmed.
-  bool is_encoded_ = false;     ///< True while the sum with the newest gradient has not arrived.
-  std::vector<float> mean_;
+  ErrorFeedback errors_;
 };
 
 }  // namespace

@@ -15,9 +15,12 @@ namespace {
 /// True if messages hold differences to references that neighbours keep of each other.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
-/// A whole reference must be identical at all peers, so it is sent without loss.
+/// A whole reference must be identical at all peers, so it is sent without loss. Where a memory
+/// sends later what a message lost, codes are damped.
 Codec codec_of(const MixRule& rule, MixForm form) {
-  return form == MixForm::coded ? rule.codec : Codec{};
+  Codec codec = form == MixForm::coded ? rule.codec : Codec{};
+  codec.damped = rule.memory != MixMemory::none;
+  return codec;
 }
 
 std::size_t begin_of_values(const MixRule& rule) {

@@ -2,11 +2,15 @@
 // concerns only one part is in that part's file in rules/.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <iomanip>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 
+#include "consensus/mixing/codec_bounds.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/topology/graphs.hpp"
@@ -15,9 +19,8 @@
 namespace gv {
 namespace {
 
-/// The most noise that a codec without memory may add: expected squared error over the model's
-/// square.
-constexpr double noise_max = 0.1;
+/// The largest squared disagreement that a codec without memory may leave, over the model's square.
+constexpr double floor_max = 0.01;
 
 bool is_symmetric(const MixRule& rule, std::size_t peers) {
   if (rule.partners == Partners::pull || rule.partners == Partners::push) return false;
@@ -42,12 +45,16 @@ struct Case {
 
   /// True if the codec loses part of an average for good, because nothing remembers the loss.
   bool loses() const { return !remembers && lossy && averages; }
-  /// True if the squared norm of what a memory holds grows in every round, by the factor omega.
-  /// qsgd loses that much only if one value is large and the others small, which is rare in models.
-  bool misses_more_than_all() const {
-    const CodecTraits traits = traits_of(rule.codec, 1024);
-    const bool is_fine = rule.codec.kind == CodecKind::qsgd && rule.codec.levels > 1;
-    return traits.unbiased && traits.omega >= 1 && !is_fine;
+  /// True if rounds with this gamma drive models apart although the codec's losses are remembered.
+  /// With replicated differences there is no gamma.
+  bool goes_too_far() const {
+    const bool has_gamma = remembers && rule.memory != MixMemory::replicated_difference;
+    return has_gamma && averages && lossy && rule.gamma > largest_gamma(rule, peers);
+  }
+  /// True if the rule would be sound with differences as its memory, but for gamma.
+  bool can_remember() const {
+    return is_static && !directed && !corrects && !guarded && rule.staleness == 0 &&
+           rule.fragments == 1;
   }
   /// True if messages are averaged unchanged after the steps and nothing else is done.
   bool plain() const {
@@ -132,18 +139,18 @@ constexpr std::array message_constraints = {
                         !traits_of(c.rule.codec, 1024).lossless;
                },
                "{codec} always leaves out the same: without memory models drift apart",
-               "add memory = \"difference\""},
+               "{remedy of codec}"},
     Constraint{"codec",
                [](const Case& c) {
                  return c.loses() && traits_of(c.rule.codec, 1024).unbiased &&
-                        traits_of(c.rule.codec, 1024).omega > noise_max;
+                        floor_of_noise(c.rule, c.peers) > floor_max;
                },
-               "{codec} adds noise as large as the model: without memory models never agree",
-               "add memory = \"difference\", or take \"qsgd\" with 127 levels"},
-    Constraint{"codec", [](const Case& c) { return c.remembers && c.misses_more_than_all(); },
-               "{codec} is off by more than it sends: what {memory} remembers would grow every "
-               "round",
-               "take \"top_k\", \"sign\" or \"qsgd\", or keep more than half"},
+               "{codec} adds noise: without memory models stay apart by {floor} of their squares, "
+               "and 0.01 is the most",
+               "{remedy of codec}"},
+    Constraint{"gamma", [](const Case& c) { return c.goes_too_far(); },
+               "{codec} leaves out so much that models of {peers} peers run apart above {bound}",
+               "write gamma = {safe gamma}"},
     Constraint{"codec", [](const Case& c) { return c.lossy && !c.averages; },
                "{kind} adds messages up, so that what a codec loses is lost for good",
                "write codec = \"identity\""},
@@ -231,6 +238,15 @@ constexpr std::array other_constraints = {
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
+/// A number with two digits, rounded down so that a bound still holds.
+std::string two_digits(double value) {
+  if (!std::isfinite(value)) return "more than all";
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
+  std::ostringstream text;
+  text << std::setprecision(2) << std::floor(value / unit + 1e-9) * unit;
+  return text.str();
+}
+
 /// The text that replaces a word in braces.
 std::string meaning(std::string_view word, const Case& c) {
   if (word == "kind") return quoted(to_string(c.rule.kind));
@@ -243,6 +259,15 @@ std::string meaning(std::string_view word, const Case& c) {
   if (word == "partners") {
     return std::to_string(c.partners()) +
            (c.rule.partners == Partners::both ? " partners in the mean" : " neighbours");
+  }
+  if (word == "peers") return std::to_string(c.peers);
+  if (word == "floor") return two_digits(floor_of_noise(c.rule, c.peers));
+  if (word == "bound") return two_digits(largest_gamma(c.rule, c.peers));
+  if (word == "safe gamma") return two_digits(std::min(1.0, safe_gamma(c.rule, c.peers)));
+  if (word == "remedy of codec") {
+    const std::string other = "take \"qsgd\" with 127 levels";
+    if (!c.can_remember()) return other;
+    return "add memory = \"difference\" and gamma = " + meaning("safe gamma", c) + ", or " + other;
   }
   const bool of_pairs = word.ends_with("of pairs");
   const Problem problem = of_pairs ? c.misfit_of_pairs().value() : c.misfit_of_guard().value();

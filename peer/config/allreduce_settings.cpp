@@ -34,6 +34,14 @@ void append_sums(const Keys& allreduce) {
                 "gradients travel in one bit for each number and two means of every 512, and what "
                 "they lack is kept for the next step; among more than 28 peers they travel whole; "
                 "not with codec, top_k_per_512, rank or sufficient_factors");
+  allreduce.add(
+      "random_k_per_512", GV_FIELD(allreduce.compression.random_k_per_512), {0, 511},
+      "this many of every 512 numbers travel, others in each step by draws, and the rest is "
+      "kept for the next; 0 = all; not with another way to send less");
+  allreduce.add("ternary", GV_FIELD(allreduce.compression.ternary),
+                "gradients travel as -1, 0 or 1 for each number, drawn so that the mean is right, "
+                "and a scale for every 512; among more than 15 peers they travel whole; not with "
+                "codec or another way to send less");
   const Keys sparse = allreduce.only_with(
       "allreduce.top_k_per_512", "top_k_per_512 above 0",
       [](const Config& c) { return c.allreduce.compression.top_k_per_512 > 0; });

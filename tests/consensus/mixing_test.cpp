@@ -204,12 +204,19 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
       return MixRule{.codec = {.kind = CodecKind::random_k, .fraction = fraction},
                      .memory = memory};
     };
-    CHECK(refused(drawn(0.25), "codec"));
-    CHECK_FALSE(refused(drawn(0.6), "codec"));
-    CHECK(refused({.codec = {.kind = CodecKind::terngrad}, .memory = memory}, "codec"));
-    CHECK_FALSE(
-        refused({.codec = {.kind = CodecKind::qsgd, .levels = 7}, .memory = memory}, "codec"));
+    CHECK(refused(drawn(0.25), "gamma"));
+    CHECK_FALSE(refused(drawn(0.9), "gamma"));
+    MixRule ternary{.codec = {.kind = CodecKind::terngrad}, .memory = memory};
+    CHECK(refused(ternary, "gamma"));
+    ternary.gamma = 0.3;
+    CHECK(problems_of(ternary, 8).empty());
+    CHECK(problems_of({.codec = {.kind = CodecKind::qsgd, .levels = 7}, .memory = memory}, 8)
+              .empty());
   }
+  // Replicated differences have no gamma.
+  CHECK(problems_of(
+            {.codec = {.kind = CodecKind::terngrad}, .memory = MixMemory::replicated_difference}, 8)
+            .empty());
   CHECK(refused(
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::difference},
       "memory"));

@@ -1,0 +1,60 @@
+// Error feedback: what a compressor did not send is kept and added to the next gradient.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/compression/gradient_compressor.hpp"
+
+namespace gv {
+
+/// The errors of one replica's gradients. What a gradient lost counts only once its sum has
+/// arrived, so that the gradient can be encoded again before.
+class ErrorFeedback {
+ public:
+  explicit ErrorFeedback(std::size_t elements) : elements_(elements) {}
+
+  /// Adds the errors of all confirmed gradients.
+  void add_to(std::span<float> gradient) const {
+    for (std::size_t i = 0; i < waiting_.size(); ++i) gradient[i] += waiting_[i];
+  }
+  /// A place for the errors of the newest gradient, which is valid until the next call. It holds
+  /// the values of `gradient`.
+  std::span<float> begin(std::span<const float> gradient) {
+    is_encoded_ = true;
+    errors_.assign(gradient.begin(), gradient.end());
+    return errors_;
+  }
+  /// The sum with the newest gradient has arrived: its errors wait now, and no others.
+  void confirm() {
+    if (std::exchange(is_encoded_, false)) std::swap(waiting_, errors_);
+  }
+  void clear() {
+    waiting_.clear();
+    is_encoded_ = false;
+  }
+
+  /// The errors as a checkpoint holds them. The name is that of top-k, too, because both keep the
+  /// same kind of values.
+  GradientCompressor::Named kept() const {
+    if (waiting_.empty()) return {};
+    return {{name, waiting_}};
+  }
+  /// Ignores other names and vectors of another size.
+  void restore(const std::string& of, std::vector<float> values) {
+    if (of == name && values.size() == elements_) waiting_ = std::move(values);
+  }
+
+ private:
+  static constexpr const char* name = "waiting";
+
+  std::size_t elements_;
+  std::vector<float> waiting_;  ///< The errors of all confirmed gradients. Empty if there are none.
+  std::vector<float> errors_;   ///< The value of `waiting_` once the newest gradient is confirmed.
+  bool is_encoded_ = false;     ///< True while the sum with the newest gradient has not arrived.
+};
+
+}  // namespace gv

@@ -1,0 +1,46 @@
+// What compressors share whose codes cannot be summed: all peers receive the codes of all.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "consensus/compression/gradient_compressor.hpp"
+
+namespace gv {
+
+/// Every peer receives the codes of all peers, and sums them itself in the order of ranks. So all
+/// get the same bits, a sum has no error of its own, and no aggregator can be lost. The price is
+/// that a peer passes on what all others sent. If the codes of all would be longer than a gradient,
+/// and for a single peer, gradients are sent whole.
+class GatheredCompressor : public GradientCompressor {
+ public:
+  /// A gradient of `elements` values is written as `code` floats.
+  GatheredCompressor(std::size_t elements, std::size_t code) : elements_(elements), code_(code) {}
+
+  WireFormat wire() const override { return {}; }
+  std::size_t longest() const override { return elements_; }
+  /// The position of our part depends on our rank.
+  bool depends_on_generation() const override { return true; }
+  CompressionPlan plan(const GradientSum& sum) const override;
+  std::span<const float> decode(const CompressionPlan& plan, std::span<const float> sum) override;
+
+ protected:
+  std::size_t elements() const { return elements_; }
+  /// True if the plan sends whole gradients.
+  static bool is_whole(const CompressionPlan& plan) { return plan.parts.empty(); }
+  /// Where our own code is written.
+  static float* own_part(const CompressionPlan& plan, std::span<float> out) {
+    return out.subspan(plan.parts[plan.sum.rank].begin).data();
+  }
+
+ private:
+  /// Adds `weight` times the values of a code to `sum`. The code may be that of a hostile peer.
+  virtual void add(const float* code, float weight, std::span<float> sum) const = 0;
+
+  std::size_t elements_;
+  std::size_t code_;
+  std::vector<float> mean_;
+};
+
+}  // namespace gv

@@ -1,0 +1,32 @@
+// How far a rule may go with a codec that loses something before its models diverge.
+#pragma once
+
+#include <cstddef>
+
+#include "consensus/mixing/mix_rule.hpp"
+
+namespace gv {
+
+/// The largest eigenvalue of I - W, where W holds the weights of a round: 4/3 for a ring of even
+/// size, 1 for a complete graph. It says how far one round with gamma = 1 moves the models that
+/// differ most from their neighbours. 1 if peers draw their partners.
+double largest_pull(const MixRule& rule, std::size_t peers);
+
+/// The largest gamma with which a codec that a memory makes up for brings models together:
+/// 2 delta / ((2 - delta) largest_pull), where delta is the codec's usual_delta(). It is exact if a
+/// codec sends the same values of all peers, drawn in each round. The reason: a value that waits T
+/// rounds for its turn meanwhile moves T times by a difference that is no longer true.
+double largest_gamma(const MixRule& rule, std::size_t peers);
+
+/// What to take in its place: a quarter of that. Codecs that send the largest values diverge before
+/// others do, and this is below half of the smallest gamma with which any did in a ring or a
+/// complete graph.
+double safe_gamma(const MixRule& rule, std::size_t peers);
+
+/// The squared disagreement that an unbiased codec without memory leaves, over the square of the
+/// models: omega c / (1 - omega c), where c is the mean of gamma l / (2 - gamma l) over all
+/// eigenvalues l of I - W. Infinite if models never settle. The mean over eigenvalues is bounded by
+/// that of a convex function, so the result may be too large, by a third for a ring.
+double floor_of_noise(const MixRule& rule, std::size_t peers);
+
+}  // namespace gv
