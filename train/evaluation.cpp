@@ -43,17 +43,27 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 }
 
 double determination(const Score& score, const DataSet& data) {
-  const std::size_t width = data.target_width;
-  check(data.classes == 0 && width > 0, "R2 is of data with targets");
+  const std::size_t width = score.of_inputs ? data.features() : data.target_width;
+  check(score.of_inputs || (data.classes == 0 && width > 0), "R2 is of data with targets");
+  std::vector<float> input(score.of_inputs ? width : 0);
+  const auto wanted = [&](std::size_t sample) -> std::span<const float> {
+    if (!score.of_inputs) return std::span(data.targets).subspan(sample * width, width);
+    data.read(sample, input);
+    return input;
+  };
   const auto samples = static_cast<double>(data.size());
   std::vector<double> means(width);
-  for (std::size_t i = 0; i < data.targets.size(); ++i) {
-    means[i % width] += static_cast<double>(data.targets[i]) / samples;
+  for (std::size_t n = 0; n < data.size(); ++n) {
+    const std::span<const float> values = wanted(n);
+    for (std::size_t i = 0; i < width; ++i) means[i] += static_cast<double>(values[i]) / samples;
   }
   double total = 0;
-  for (std::size_t i = 0; i < data.targets.size(); ++i) {
-    const double from_mean = static_cast<double>(data.targets[i]) - means[i % width];
-    total += from_mean * from_mean;
+  for (std::size_t n = 0; n < data.size(); ++n) {
+    const std::span<const float> values = wanted(n);
+    for (std::size_t i = 0; i < width; ++i) {
+      const double from_mean = static_cast<double>(values[i]) - means[i];
+      total += from_mean * from_mean;
+    }
   }
   const double residual = 2 * score.loss;  // The loss is half the squared distance.
   if (!std::isfinite(residual)) return -std::numeric_limits<double>::infinity();
@@ -62,7 +72,7 @@ double determination(const Score& score, const DataSet& data) {
 }
 
 Merit merit_of(const Score& score, const DataSet& data) {
-  if (data.classes > 0) return {"accuracy", score.accuracy()};
+  if (data.classes > 0 && !score.of_inputs) return {"accuracy", score.accuracy()};
   return {"r2", determination(score, data)};
 }
 

@@ -36,15 +36,31 @@ Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predicti
 
 Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
                     std::span<float> d_outputs) {
-  const bool classifies = loss == LossKind::cross_entropy;
+  const bool classifies = takes_labels(loss);
   const std::size_t predictions = classifies ? batch.labels.size() : batch.size;
   check(predictions > 0 && outputs.size() % predictions == 0,
         "outputs are as many for each prediction");
   const std::size_t each = outputs.size() / predictions;
-  const LossSum sum = classifies ? cross_entropy<float>(outputs, batch.labels, each, d_outputs)
-                                 : squared_loss<float>(outputs, batch.targets, each, d_outputs);
-  return {
-      .loss = sum.loss, .correct = sum.correct, .samples = batch.size, .predictions = predictions};
+  LossSum sum;
+  switch (loss) {
+    case LossKind::cross_entropy:
+      sum = cross_entropy<float>(outputs, batch.labels, each, d_outputs);
+      break;
+    case LossKind::hinge:
+      sum = hinge_loss<float>(outputs, batch.labels, each, d_outputs);
+      break;
+    case LossKind::squared:
+      sum = squared_loss<float>(outputs, batch.targets, each, d_outputs);
+      break;
+    case LossKind::reconstruction:
+      sum = squared_loss<float>(outputs, batch.inputs, each, d_outputs);
+      break;
+  }
+  return {.loss = sum.loss,
+          .correct = sum.correct,
+          .samples = batch.size,
+          .predictions = predictions,
+          .of_inputs = loss == LossKind::reconstruction};
 }
 
 Model::Model(const ModelSpec& spec, SampleShape input, std::size_t batch)

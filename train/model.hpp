@@ -45,11 +45,11 @@ class Model {
   /// ascending.
   std::vector<DenseWeights> dense_weights() const;
 
-  /// Fills `parameters` (layout().size() floats) with He-uniform weights, zero biases and gains of
-  /// one: a pure function of the model and `rng`. If the spec's initial_deviation s is above 0,
-  /// weights are normal with deviation s. Weights at the end of one of R residual layers have s /
-  /// sqrt(R), so that the size of their sum does not depend on R (Radford 2019). An embedding's
-  /// tables are always normal.
+  /// Fills `parameters` (layout().size() floats) with He-uniform weights, zero biases, gains of one
+  /// and centres of clusters with a deviation of 0.1: a pure function of the model and `rng`. If
+  /// the spec's initial_deviation s is above 0, weights are normal with deviation s. Weights at the
+  /// end of one of R residual layers have s / sqrt(R), so that the size of their sum does not
+  /// depend on R (Radford 2019). An embedding's tables are always normal.
   void initialise(std::span<float> parameters, Rng rng) const;
 
   /// Forward and backward pass on one batch in training mode. Overwrites `gradient` (same size as

@@ -29,13 +29,15 @@ enum class LayerKind {
   group_norm,
   embedding,
   attention,
-  residual
+  residual,
+  clusters
 };
 
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  std::size_t units = 0;   ///< dense: outputs. conv2d: output channels. embedding: width.
+  /// dense: outputs. conv2d: output channels. embedding: width. clusters: centres.
+  std::size_t units = 0;
   std::size_t kernel = 0;  ///< conv2d, pools: side of the square window.
   /// conv2d, pools: step between windows; 0 means 1 for conv2d and `kernel` for pools.
   std::size_t stride = 0;
@@ -53,7 +55,14 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
-enum class LossKind { cross_entropy, squared };
+/// reconstruction: half the squared distance of the outputs to the inputs, whatever the data say of
+/// them.
+enum class LossKind { cross_entropy, hinge, squared, reconstruction };
+
+/// True for losses that compare outputs with labels.
+constexpr bool takes_labels(LossKind loss) {
+  return loss == LossKind::cross_entropy || loss == LossKind::hinge;
+}
 
 /// The expansion of `kind = "mlp" | "lenet" | "cnn" | "linear"`, or of an explicit list.
 struct ModelSpec {

@@ -21,8 +21,10 @@ namespace {
 /// Parameters may grow by this factor from the seed's largest one, or from 1.
 constexpr float growth_max = 1000;
 
+/// The number of outputs that the last layer says it has; 0 if it says none.
 std::size_t outputs_of(const ModelSpec& spec) {
-  return spec.layers.empty() ? 0 : spec.layers.back().units;
+  const bool says = !spec.layers.empty() && spec.layers.back().kind != LayerKind::clusters;
+  return says ? spec.layers.back().units : 0;
 }
 
 /// On entry the vectors are anchor and model; on return they are anchor minus model, and the

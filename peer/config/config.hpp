@@ -72,7 +72,9 @@ struct GeneratedConfig {
   std::size_t test_samples = 4000;
   std::size_t features = 32;
   std::size_t classes = 10;
-  double noise = 1.0;  ///< Spread of a class around its centre. More makes the task harder.
+  std::size_t targets = 0;  ///< Numbers to predict instead of a label; 0 means labels.
+  /// Spread of a class around its centre, or of a target. More makes the task harder.
+  double noise = 1.0;
 
   friend bool operator==(const GeneratedConfig&, const GeneratedConfig&) = default;
 };

@@ -16,14 +16,16 @@ using namespace settings;
 std::vector<Setting<LayerSpec>> make_layer_settings() {
   std::vector<Setting<LayerSpec>> all;
   const Section<LayerSpec> any{all, ""};
-  any.choice("kind", GV_FIELD(kind),
-             named_choices(names_of<LayerKind>(
-                 {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu",
-                  "dropout", "layer_norm", "group_norm", "embedding", "attention", "residual"})),
-             "what the layer does; required");
-  any.with("kind", {"dense", "conv2d", "embedding"})
+  any.choice(
+      "kind", GV_FIELD(kind),
+      named_choices(names_of<LayerKind>(
+          {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu", "dropout",
+           "layer_norm", "group_norm", "embedding", "attention", "residual", "clusters"})),
+      "what the layer does; required");
+  any.with("kind", {"dense", "conv2d", "embedding", "clusters"})
       .add("units", GV_FIELD(units), {1, 1e6},
-           "outputs of a dense layer, channels of a convolution, width of an embedding");
+           "outputs of a dense layer, channels of a convolution, width of an embedding, centres of "
+           "clusters");
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});
   windows.add("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window");
   windows.add("stride", GV_FIELD(stride), {0, 1024}, "0 = 1 for conv2d, the kernel for pools");

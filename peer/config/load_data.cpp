@@ -44,13 +44,15 @@ LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
   switch (data.kind) {
     case DataKind::generated: {
       const GeneratedConfig& spec = data.generated;
-      loaded.data = std::make_shared<DataSet>(
-          generate_blobs({.samples = test ? spec.test_samples : spec.samples,
-                          .features = spec.features,
-                          .classes = spec.classes,
-                          .noise = spec.noise,
-                          .seed = config.run.seed},
-                         test ? 1 : 0));
+      const auto generate = spec.targets > 0 ? generate_linear : generate_blobs;
+      loaded.data =
+          std::make_shared<DataSet>(generate({.samples = test ? spec.test_samples : spec.samples,
+                                              .features = spec.features,
+                                              .classes = spec.classes,
+                                              .targets = spec.targets,
+                                              .noise = spec.noise,
+                                              .seed = config.run.seed},
+                                             test ? 1 : 0));
       break;
     }
     case DataKind::idx:

@@ -27,20 +27,62 @@
 namespace gv {
 namespace {
 
-std::size_t outputs_of(const DataSet& data) {
+/// The number of outputs that a model needs.
+std::size_t outputs_of(const ModelConfig& model, const DataSet& data) {
+  if (model.loss == LossKind::reconstruction) return data.features();
   return data.classes > 0 ? data.classes : data.target_width;
+}
+
+/// The number of outputs of a list of layers.
+std::size_t outputs_of(const ModelSpec& model, const DataSet& data) {
+  if (model.layers.empty()) return 0;
+  const LayerSpec& last = model.layers.back();
+  return last.kind == LayerKind::clusters ? data.features() : last.units;
+}
+
+/// Checks of a loss that compares outputs with the inputs, and of layers that need it.
+Problems problems_of_reconstruction(const Config& config, const ModelSpec& model) {
+  Problems found;
+  const bool reconstructs = config.model.loss == LossKind::reconstruction;
+  if (reconstructs && config.data.kind == DataKind::text) {
+    found.push_back({"model.loss", "ids are names, and have no distance",
+                     "use loss = \"cross_entropy\" for text"});
+  }
+  if (reconstructs && config.run.mode == ModeKind::pipeline) {
+    found.push_back({"model.loss", "the last stage of a pipeline does not have the inputs",
+                     "use another mode than \"pipeline\""});
+  }
+  if (!std::ranges::any_of(
+          model.layers, [](const LayerSpec& layer) { return layer.kind == LayerKind::clusters; })) {
+    return found;
+  }
+  if (!reconstructs) {
+    found.push_back({"model.loss", "clusters answer with a centre, which is to be near the input",
+                     "use loss = \"reconstruction\""});
+  }
+  if (config.train.optimizer.kind != OptimizerKind::sgd) {
+    found.push_back({"train.optimizer", "sums and counts of clusters have to move alike",
+                     "use optimizer = \"sgd\""});
+  }
+  if (config.train.schedule.learning_rate > 1) {
+    found.push_back({"train.learning_rate", "counts of clusters would become negative above 1",
+                     "use 1 for Lloyd's k-means, or less to keep what earlier batches showed"});
+  }
+  return found;
 }
 
 /// Checks that need both the model and the data.
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
   Problems found = problems(model, data.shape, data.predictions);
   for (Problem& problem : found) problem.place = "model." + problem.place;
+  std::ranges::move(problems_of_reconstruction(config, model), std::back_inserter(found));
+  const bool reconstructs = config.model.loss == LossKind::reconstruction;
   const bool classification = data.classes > 0;
-  if (classification != (config.model.loss == LossKind::cross_entropy)) {
+  if (!reconstructs && classification != takes_labels(config.model.loss)) {
     found.push_back(
         {"model.loss",
          classification ? "the data has labels, not targets" : "the data has targets, not labels",
-         classification ? "use loss = \"cross_entropy\"" : "use loss = \"squared\""});
+         classification ? "use loss = \"cross_entropy\" or \"hinge\"" : "use loss = \"squared\""});
   }
   const LayerSpec first = model.layers.empty() ? LayerSpec{} : model.layers.front();
   if (first.kind == LayerKind::embedding && config.data.kind != DataKind::text) {
@@ -50,14 +92,14 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
     found.push_back({"model.layers[0]", "there are more ids in the data",
                      fmt::format("set vocabulary = {}", data.classes)});
   }
-  const std::size_t last = model.layers.empty() ? 0 : model.layers.back().units;
+  const std::size_t last = outputs_of(model, data);
+  const std::size_t needed = outputs_of(config.model, data);
   // Classes that the data lack only cost time; every output of a regression has a target.
-  const bool fits = classification ? last >= outputs_of(data) : last == outputs_of(data);
+  const bool fits = classification && !reconstructs ? last >= needed : last == needed;
   if (config.model.kind == ModelKind::layers && !fits) {
-    found.push_back(
-        {"model.layers",
-         fmt::format("the last layer has {} outputs, the data needs {}", last, outputs_of(data)),
-         fmt::format("end with a dense layer of units = {}", outputs_of(data))});
+    found.push_back({"model.layers",
+                     fmt::format("the last layer has {} outputs, the data needs {}", last, needed),
+                     fmt::format("end with a dense layer of units = {}", needed)});
   }
   return found;
 }
@@ -153,7 +195,7 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
   Task task;
-  task.trainer.model = model_spec(config.model, outputs_of(*data));
+  task.trainer.model = model_spec(config.model, outputs_of(config.model, *data));
   task.problems = problems_of(config, task.trainer.model, *data);
   if (!task.problems.empty()) return task;
   task.shard = std::move(data);
@@ -211,14 +253,14 @@ Problems problems_of_test(const Config& config, const DataSet& train, const Data
                      "name files that belong together"});
   }
   const bool is_by_data = config.model.kind != ModelKind::layers;
-  if (is_by_data && outputs_of(test) != outputs_of(train)) {
+  if (is_by_data && outputs_of(config.model, test) != outputs_of(config.model, train)) {
     found.push_back({"data.test_files",
                      fmt::format("the test data have {} labels or targets, the training data {}",
-                                 outputs_of(test), outputs_of(train)),
+                                 outputs_of(config.model, test), outputs_of(config.model, train)),
                      "name files that belong together"});
   }
   if (!found.empty()) return found;
-  return problems_of(config, model_spec(config.model, outputs_of(test)), test);
+  return problems_of(config, model_spec(config.model, outputs_of(config.model, test)), test);
 }
 
 /// The tasks of these peers where the training data stay in files. If there are problems, a single
@@ -352,7 +394,7 @@ TestSet load_test_set(const Config& config) {
   LoadedDataSet loaded = load_data(config, true);
   test.problems = std::move(loaded.problems);
   if (!test.problems.empty()) return test;
-  test.model = model_spec(config.model, outputs_of(*loaded.data));
+  test.model = model_spec(config.model, outputs_of(config.model, *loaded.data));
   test.problems = problems_of(config, test.model, *loaded.data);
   test.data = std::move(loaded.data);
   return test;

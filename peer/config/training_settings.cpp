@@ -62,8 +62,10 @@ void append_generated(Settings& all) {
   generated.add("test_samples", GV_FIELD(data.generated.test_samples), {1, 1e8}, "test samples");
   generated.add("features", GV_FIELD(data.generated.features), {1, 65536}, "numbers in one sample");
   generated.add("classes", GV_FIELD(data.generated.classes), {2, 65536}, "different labels");
+  generated.add("targets", GV_FIELD(data.generated.targets), {0, 65536},
+                "numbers to predict for each sample, linear in its own; 0 = it has a label");
   generated.add("noise", GV_FIELD(data.generated.noise), {0, 1000},
-                "spread of a class around its centre; more is harder");
+                "spread of a class around its centre, or of targets; more is harder");
 }
 
 void append_model(Settings& all) {
@@ -82,9 +84,12 @@ void append_model(Settings& all) {
                   "attentions side by side in a block; a divisor of the width");
   transformer.add("tied", GV_FIELD(model.transformer.tied),
                   "the output layer uses the embedding's table");
-  model.choice("loss", GV_FIELD(model.loss),
-               {{"cross_entropy", LossKind::cross_entropy}, {"squared", LossKind::squared}},
-               "what training makes small");
+  model.choice(
+      "loss", GV_FIELD(model.loss),
+      named_choices(names_of<LossKind>({"cross_entropy", "hinge", "squared", "reconstruction"})),
+      "what training makes small; hinge with kind = \"linear\" and weight decay is a linear "
+      "support vector machine; squared is for targets; reconstruction compares outputs with "
+      "the inputs themselves");
 }
 
 void append_train(Settings& all) {

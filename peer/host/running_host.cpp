@@ -333,7 +333,7 @@ void Host::on_signal(int signal) {
 
 Report Host::report() const {
   Report report = make_report(*node_, log_, task_.trainer.batch, now());
-  if (options_.config.model.loss == LossKind::squared) report.accuracy.reset();
+  if (!takes_labels(options_.config.model.loss)) report.accuracy.reset();
   report.listening = control_->listening();
   report.lanes = lanes_->listening();
   // The swarm's budget is in the mode's own section.

@@ -46,7 +46,9 @@ class CsvData {
 
 TEST_CASE("a loss that does not fit the data is found at its line", "[unit]") {
   CHECK(with_data("[model]\nkind = \"linear\"\nloss = \"squared\"\n") ==
-        "a.toml:3: model.loss: the data has labels, not targets; use loss = \"cross_entropy\"\n");
+        "a.toml:3: model.loss: the data has labels, not targets; use loss = \"cross_entropy\" or "
+        "\"hinge\"\n");
+  CHECK(with_data("[model]\nkind = \"linear\"\nloss = \"hinge\"\n").empty());
   CHECK(with_data("[model]\nkind = \"linear\"\n").empty());
 }
 
@@ -104,6 +106,39 @@ TEST_CASE("a list of layers must have exactly one output for each target", "[uni
   };
   CHECK(with_units("1").empty());
   CHECK(with_units("2").starts_with("a.toml:8: model.layers: the last layer has 2 outputs"));
+}
+
+TEST_CASE("a reconstruction needs as many outputs as inputs and no labels", "[unit]") {
+  const std::string model = "[model]\nkind = \"layers\"\nloss = \"reconstruction\"\n";
+  const std::string dense = "[[model.layers]]\nkind = \"dense\"\nunits = ";
+  CHECK(with_data(model + dense + "32\n").empty());
+  CHECK(
+      with_data(model + dense + "10\n")
+          .starts_with("a.toml:2: model.layers: the last layer has 10 outputs, the data needs 32"));
+  CHECK(with_data("[data.generated]\ntargets = 3\n" + model + dense + "32\n").empty());
+  CHECK(with_data("[run]\nmode = \"pipeline\"\n[model]\nloss = \"reconstruction\"\n")
+            .starts_with("a.toml:4: model.loss: the last stage of a pipeline"));
+}
+
+TEST_CASE("clusters are refused where sums and counts would not move alike", "[unit]") {
+  const auto refused = [](const std::string& loss, const std::string& train) {
+    return with_data("[model]\nkind = \"layers\"\nloss = \"" + loss + "\"\n[train]\n" + train +
+                     "\n[[model.layers]]\nkind = \"clusters\"\nunits = 4\n");
+  };
+  const std::string sgd = "optimizer = \"sgd\"\nlearning_rate = ";
+  CHECK(refused("reconstruction", sgd + "1.0").empty());
+  CHECK(
+      refused("reconstruction", sgd + "1.5").starts_with("a.toml:6: train.learning_rate: counts"));
+  CHECK(refused("reconstruction", "optimizer = \"adam\"")
+            .starts_with("a.toml:5: train.optimizer: sums and counts"));
+  CHECK(refused("cross_entropy", sgd + "1.0").starts_with("a.toml:3: model.loss: clusters answer"));
+}
+
+TEST_CASE("generated data have targets if they are asked for", "[unit]") {
+  const std::string data = "[data.generated]\ntargets = 3\n";
+  CHECK(with_data(data + "[model]\nkind = \"linear\"\nloss = \"squared\"\n").empty());
+  CHECK(with_data(data + "[model]\nkind = \"linear\"\n")
+            .starts_with("a.toml:1: model.loss: the data has targets, not labels"));
 }
 
 TEST_CASE("only settings get a line", "[unit]") {

@@ -1,4 +1,5 @@
-// The built-in task: Gaussian blobs drawn from a seed, so that a run needs no files.
+// The built-in tasks: Gaussian blobs, or targets that are linear, drawn from a seed, so that a run
+// needs no files.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,19 @@ struct GeneratedSpec {
   std::size_t samples = 0;
   std::size_t features = 0;
   std::size_t classes = 0;
-  double noise = 1;        ///< Standard deviation of a sample around its class's centre.
-  std::uint64_t seed = 1;  ///< Determines the centres and the samples.
+  std::size_t targets = 0;  ///< Numbers to predict for each sample, for generate_linear().
+  /// Standard deviation of a sample around its class's centre, or of a target around its line.
+  double noise = 1;
+  std::uint64_t seed = 1;  ///< Determines the centres or weights, and the samples.
 };
 
 /// Samples of every class in turn. The centres depend only on the seed; the samples also depend on
 /// `stream`: 0 for training, 1 for testing.
 DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream);
+
+/// Normally distributed inputs x and targets W x + b + noise. Each row of W has length 1 and each
+/// number of b is normal, so the best R2 that a model can have is 1 / (1 + noise^2). W and b depend
+/// only on the seed.
+DataSet generate_linear(const GeneratedSpec& spec, std::uint64_t stream);
 
 }  // namespace gv

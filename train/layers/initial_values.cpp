@@ -1,4 +1,4 @@
-// Draws weights and tables at random; biases are zero and gains are one.
+// Draws weights, tables and centres at random; biases are zero, gains and counts are one.
 #include "train/layers/initial_values.hpp"
 
 #include <algorithm>
@@ -10,7 +10,10 @@ namespace {
 /// Standard deviation of a tensor's initial values if they are normally distributed, else 0.
 double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& slot) {
   constexpr double of_tables = 0.02;
+  // Centres near the mean of inputs of deviation 1: nearly every one is nearest to some of them.
+  constexpr double of_centres = 0.1;
   if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
+  if (slot.name.ends_with(".sums")) return of_centres;
   if (!slot.name.ends_with(".weight")) return 0;
   const auto& slots = whole.layout.slots();
   const auto found = std::ranges::find(slots, slot.name, &TensorSlot::name);
@@ -34,7 +37,8 @@ void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
           std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
       for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
     } else {
-      std::ranges::fill(values, slot.name.ends_with(".gain") ? 1.0f : 0.0f);
+      const bool is_one = slot.name.ends_with(".gain") || slot.name.ends_with(".counts");
+      std::ranges::fill(values, is_one ? 1.0f : 0.0f);
     }
   }
 }

@@ -26,6 +26,8 @@ LayerFamily family_of(LayerKind kind) {
       return attention_layers();
     case LayerKind::residual:
       return residual_layers();
+    case LayerKind::clusters:
+      return cluster_layers();
     case LayerKind::flatten:
     case LayerKind::relu:
     case LayerKind::tanh:

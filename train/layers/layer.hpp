@@ -68,5 +68,6 @@ LayerFamily normalisation_layers();
 LayerFamily embedding_layers();
 LayerFamily attention_layers();
 LayerFamily residual_layers();
+LayerFamily cluster_layers();
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Computes softmax cross-entropy and squared loss.
+// Computes softmax cross-entropy, hinge loss and squared loss.
 #include "train/layers/loss.hpp"
 
 #include <algorithm>
@@ -35,6 +35,34 @@ LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> 
 }
 
 template <class T>
+LossSum hinge_loss(std::span<const T> outputs, std::span<const std::int32_t> labels,
+                   std::size_t classes, std::span<T> d_outputs) {
+  check(outputs.size() == labels.size() * classes, "one label for each row of outputs");
+  LossSum sum;
+  std::ranges::fill(d_outputs, T(0));
+  const T share = T(1) / static_cast<T>(labels.size());
+  for (std::size_t n = 0; n < labels.size(); ++n) {
+    const std::span<const T> row = outputs.subspan(n * classes, classes);
+    const auto label = static_cast<std::size_t>(labels[n]);
+    check(label < classes, "a label names one of the classes");
+    std::size_t other = label;
+    for (std::size_t i = 0; i < classes; ++i) {
+      if (i != label && (other == label || row[i] > row[other])) other = i;
+    }
+    const bool is_correct = row[label] > row[other] || (row[label] == row[other] && label <= other);
+    sum.correct += is_correct ? 1 : 0;
+    const T missing = 1 + row[other] - row[label];
+    // Written so that a loss that is not a number is not taken for none.
+    if (other == label || missing <= 0) continue;
+    sum.loss += static_cast<double>(missing);
+    if (d_outputs.empty()) continue;
+    d_outputs[n * classes + label] = -share;
+    d_outputs[n * classes + other] = share;
+  }
+  return sum;
+}
+
+template <class T>
 LossSum squared_loss(std::span<const T> outputs, std::span<const T> targets, std::size_t width,
                      std::span<T> d_outputs) {
   check(outputs.size() == targets.size(), "as many targets as outputs");
@@ -52,6 +80,10 @@ template LossSum cross_entropy(std::span<const float>, std::span<const std::int3
                                std::span<float>);
 template LossSum cross_entropy(std::span<const double>, std::span<const std::int32_t>, std::size_t,
                                std::span<double>);
+template LossSum hinge_loss(std::span<const float>, std::span<const std::int32_t>, std::size_t,
+                            std::span<float>);
+template LossSum hinge_loss(std::span<const double>, std::span<const std::int32_t>, std::size_t,
+                            std::span<double>);
 template LossSum squared_loss(std::span<const float>, std::span<const float>, std::size_t,
                               std::span<float>);
 template LossSum squared_loss(std::span<const double>, std::span<const double>, std::size_t,

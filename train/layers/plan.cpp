@@ -30,6 +30,8 @@ std::string_view stem(LayerKind kind) {
       return "embedding";
     case LayerKind::attention:
       return "attention";
+    case LayerKind::clusters:
+      return "clusters";
     default:
       return "layer";
   }
@@ -146,6 +148,12 @@ class Planner {
         return resolve_attention(layer);
       case LayerKind::residual:
         return resolve_residual(layer);
+      case LayerKind::clusters:
+        if (own.units == 0 || own.units > elements_max / elements(shape)) {
+          return refuse("clusters need units: the number of centres", "set units to 10 or so");
+        }
+        add(layer, ".sums", {own.units, elements(shape)}, own.units, ".counts");
+        return true;
       case LayerKind::relu:
       case LayerKind::tanh:
       case LayerKind::gelu:

@@ -12,6 +12,7 @@ struct Score {
   std::size_t correct = 0;  ///< Number of predictions whose largest output is their label.
   std::size_t samples = 0;  ///< Number of samples: sequences, images or rows.
   std::size_t predictions = 0;
+  bool of_inputs = false;  ///< True if outputs were compared with the inputs themselves.
 
   double mean_loss() const { return predictions ? loss / static_cast<double>(predictions) : 0; }
   double accuracy() const {
@@ -23,6 +24,7 @@ struct Score {
     correct += more.correct;
     samples += more.samples;
     predictions += more.predictions;
+    of_inputs = of_inputs || more.of_inputs;
     return *this;
   }
 };
