@@ -44,6 +44,7 @@ struct Flight {
 double operations(const LayerPlan& layer) {
   double sum = static_cast<double>(elements(layer.in) + elements(layer.out));
   for (const LayerPlan& inner : layer.layers) sum += operations(inner);
+  for (const LayerPlan& beside : layer.shortcut) sum += operations(beside);
   if (!layer.layers.empty()) return sum;
   const double weights = static_cast<double>(layer.end - layer.begin);
   const double positions = static_cast<double>(layer.in[0]);

@@ -239,8 +239,9 @@ class Reader : private ConfigReading {
       names.emplace_back(setting.key);
       const auto found = members.find(names.back());
       if (found == members.end()) continue;
-      if (setting.key == "layers") {
-        layer.layers = read_layers(found->second, path + ".layers");
+      if (setting.key == "layers" || setting.key == "shortcut") {
+        auto& list = setting.key == "layers" ? layer.layers : layer.shortcut;
+        list = read_layers(found->second, path + "." + names.back());
       } else if (const auto bad = setting.read(found->second, layer)) {
         report(found->second.line, path + "." + names.back(), bad->reason, bad->remedy);
         sound = sound && names.back() != "kind";

@@ -366,6 +366,13 @@ TEST_CASE("layers inside a residual layer are read and judged like others", "[un
   CHECK(config.model.layers.front().layers.front().heads == 2);
   CHECK(to_string(config.model.layers.front()).find("{kind = \"attention\", heads = 2}") !=
         std::string::npos);
+  const Config projected = sound(head +
+                                 "{ kind = \"dense\", units = 4 }]\n"
+                                 "shortcut = [{ kind = \"dense\", units = 4 }]\n");
+  CHECK(projected.model.layers.front().layers.size() == 1);
+  CHECK(projected.model.layers.front().shortcut.size() == 1);
+  CHECK(to_string(projected.model.layers.front()).find("shortcut = [{kind = \"dense\"") !=
+        std::string::npos);
   const Problem unknown = only_problem(head + "{ kind = \"gelu\", unit = 3 }]\n");
   CHECK(unknown.place == "a.toml:5: model.layers[0].layers[0].unit");
   CHECK(unknown.remedy.find("units") != std::string::npos);

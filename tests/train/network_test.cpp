@@ -55,7 +55,14 @@ std::vector<Named> a_model_of_each_kind() {
                    {.kind = K::group_norm, .groups = 2},
                    {.kind = K::conv2d, .units = 4, .kernel = 1},
                    {.kind = K::relu},
-                   {.kind = K::conv2d, .units = 2, .kernel = 1}}}}};
+                   {.kind = K::conv2d, .units = 2, .kernel = 1}}}},
+      {"residual with a projection",
+       {.kind = K::residual,
+        .layers = {{.kind = K::dropout, .rate = 0.2},
+                   {.kind = K::conv2d, .units = 3, .kernel = 3, .padding = 1},
+                   {.kind = K::relu}},
+        .shortcut = {{.kind = K::conv2d, .units = 3, .kernel = 1},
+                     {.kind = K::dropout, .rate = 0.3}}}}};
   std::vector<Named> models;
   for (const auto& [name, layer] : kinds) {
     models.push_back(

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "train/layers/branch.hpp"
 #include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
@@ -45,45 +47,62 @@ class PlainStep final : public OnednnStep {
   Activations& out_;
 };
 
-/// Precedes the layers inside a residual layer. In backward it adds the sum's gradient to the
-/// gradient of their input.
+/// Precedes the layers inside a residual layer. In backward it adds the gradient that comes by way
+/// of the shortcut to the gradient of their input.
 class ForkStep final : public OnednnStep {
  public:
   ForkStep(const OnednnContext& context, Activations& in)
-      : size_(batch_of(context) * elements(shape_of(in))), in_(in) {}
-  void join(const Activations& out) { out_ = &out; }
+      : size_(batch_of(context) * elements(shape_of(in))), in_(in), beside_(size_) {}
+  /// The gradient of the input by way of the shortcut, which JoinStep writes.
+  std::span<float> beside() { return beside_; }
 
   void forward(const float*, bool, Rng&) override {}
   void backward_input(const float*, bool wanted) override {
-    if (wanted) add_to(gradient_of(*out_), gradient_of(in_), size_);
+    if (wanted) add_to(beside_.data(), gradient_of(in_), size_);
   }
 
  private:
   std::size_t size_;
   Activations& in_;
-  const Activations* out_ = nullptr;
+  std::vector<float> beside_;
 };
 
-/// Follows the layers inside a residual layer. Adds their input to their output.
+/// Follows the layers inside a residual layer. Adds their input, or a projection of it, to their
+/// output. Projections are small beside those layers, so they run on plain memory.
 class JoinStep final : public OnednnStep {
  public:
-  JoinStep(const OnednnContext& context, const Activations& in, Activations& inside,
-           Activations& out)
-      : size_(batch_of(context) * elements(shape_of(in))), in_(in), inside_(inside), out_(out) {}
+  JoinStep(const OnednnContext& context, const LayerPlan& plan, Activations& in,
+           Activations& inside, Activations& out, ForkStep& fork)
+      : shortcut_(plan.shortcut),
+        batch_(batch_of(context)),
+        size_(batch_ * elements(plan.out)),
+        in_(in),
+        inside_(inside),
+        out_(out),
+        fork_(fork) {}
 
-  void forward(const float*, bool, Rng&) override {
-    std::copy_n(values_of(in_), size_, values_of(out_));
+  void forward(const float* parameters, bool training, Rng& rng) override {
+    const float* beside = shortcut_.forward(parameters, values_of(in_), batch_, training, rng);
+    std::copy_n(beside, size_, values_of(out_));
     add_to(values_of(inside_), values_of(out_), size_);
   }
-  void backward_input(const float*, bool) override {
+  void backward_input(const float* parameters, bool) override {
     std::copy_n(gradient_of(out_), size_, gradient_of(inside_));
+    shortcut_.backward_input(parameters, values_of(in_), gradient_of(out_), fork_.beside().data(),
+                             batch_, size_);
+  }
+  void backward_weight(const float* parameters, float* gradient) override {
+    shortcut_.backward_weight(parameters, values_of(in_), gradient, batch_);
   }
 
  private:
+  Branch<float> shortcut_;
+  std::size_t batch_;
   std::size_t size_;
-  const Activations& in_;
+  Activations& in_;
   Activations& inside_;
   Activations& out_;
+  ForkStep& fork_;
 };
 
 class OnednnNetwork final : public Network<float> {
@@ -212,9 +231,10 @@ class OnednnNetwork final : public Network<float> {
     make_plain();
     Activations& inside = *tensors_.back();
     Activations& out = append_plain(layer.out);
-    forked.join(out);
-    steps_.push_back(std::make_unique<JoinStep>(*context_, in, inside, out));
-    begins_.resize(steps_.size(), layer.end);
+    steps_.push_back(std::make_unique<JoinStep>(*context_, layer, in, inside, out, forked));
+    // The parameters of the shortcut are the last ones of the layer.
+    begins_.resize(steps_.size(),
+                   layer.shortcut.empty() ? layer.end : layer.shortcut.front().begin);
   }
 
   Activations& append(ActivationsPtr activations) {

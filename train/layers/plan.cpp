@@ -233,12 +233,19 @@ class Planner {
     if (!append(layer.spec.layers, own_place + ".layers", layer.out, layer.layers)) return false;
     place_ = own_place;
     if (layer.layers.empty()) return refuse("a residual layer without layers", "name some inside");
-    if (layer.out != layer.in) {
-      return refuse("a residual layer's sum needs what is inside to give " + text(layer.in) +
-                        ", not " + text(layer.out),
-                    "end it with a layer of that shape");
+    SampleShape beside = layer.in;
+    if (!append(layer.spec.shortcut, own_place + ".shortcut", beside, layer.shortcut)) return false;
+    place_ = own_place;
+    if (layer.out != beside) {
+      return refuse(
+          "a residual layer's sum needs what is inside to give " + text(beside) + ", not " +
+              text(layer.out),
+          "end it with a layer of that shape, or add a shortcut = [{ kind = \"conv2d\" }] "
+          "that gives " +
+              text(layer.out));
     }
     layer.spec.layers.clear();
+    layer.spec.shortcut.clear();
     const LayerPlan& last = layer.layers.back();
     if (last.spec.kind == LayerKind::attention) {
       plan_.residual_weights.push_back(attention_offsets(last).out_weight);
@@ -255,7 +262,8 @@ class Planner {
 };
 
 bool is_tied(const LayerPlan& layer) {
-  return layer.spec.tied || std::ranges::any_of(layer.layers, is_tied);
+  return layer.spec.tied || std::ranges::any_of(layer.layers, is_tied) ||
+         std::ranges::any_of(layer.shortcut, is_tied);
 }
 
 /// The layer, including those inside it, with offsets counted from `begin`.
@@ -264,6 +272,7 @@ LayerPlan shifted(LayerPlan layer, std::size_t begin) {
     *offset -= begin;
   }
   for (LayerPlan& inner : layer.layers) inner = shifted(std::move(inner), begin);
+  for (LayerPlan& beside : layer.shortcut) beside = shifted(std::move(beside), begin);
   return layer;
 }
 

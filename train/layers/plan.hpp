@@ -36,6 +36,8 @@ struct LayerPlan {
   /// pass and overwrites the gradient; the embedding then adds to it.
   bool is_shared = false;
   std::vector<LayerPlan> layers;  ///< residual: the layers inside it.
+  /// residual: the layers beside those, whose tensors come after theirs. None: the input is added.
+  std::vector<LayerPlan> shortcut;
 
   bool has_parameters() const { return end > begin; }
 };
