@@ -14,6 +14,8 @@ import tempfile
 
 CASES = [
     ("16 peers, nothing computed, 2000 s", """
+[run]
+steps = 1000000000
 [gossip]
 period_steps = 100
 [scenario]
@@ -23,6 +25,8 @@ step_s = 0.01
 until_s = 2000
 """),
     ("16 peers, membership alone, 20000 s", """
+[run]
+steps = 1000000000
 [gossip]
 alpha = 0.0
 period_steps = 1000000
@@ -33,6 +37,8 @@ step_s = 10.0
 until_s = 20000
 """),
     ("1000 peers that all know each other, 20 s", """
+[run]
+steps = 1000000000
 [gossip]
 period_steps = 100
 [scenario]

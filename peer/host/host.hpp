@@ -44,7 +44,7 @@ struct CohortOptions {
 
 /// What a peer of a swarm with certificates begins with. Its files are in the folder "swarm" of the
 /// run folder.
-struct SwarmOptions {
+struct CertifiedSwarm {
   PublicKey swarm{};
   std::optional<KeyPair> swarm_key;  ///< At the peer that has begun the swarm.
   std::vector<Certificate> certificates;
@@ -79,7 +79,7 @@ struct HostOptions {
   std::function<void(const std::string& line)> guest_says;
   std::uint64_t all_samples = 0;  ///< Of all peers, if the learner is not built in; 0: not known.
   HostHooks hooks;
-  std::optional<SwarmOptions> swarm;  ///< In place of an allow-list.
+  std::optional<CertifiedSwarm> swarm;  ///< In place of an allow-list.
 };
 
 /// The exit code of a peer that is a part of another program and has found no peer to join. A peer

@@ -38,7 +38,7 @@ std::uint64_t Host::wall_s() const {
 
 /// Lets peers with certificates take part, and prints a ticket where the swarm begins.
 void Host::enter_swarm() {
-  const SwarmOptions& swarm = *options_.swarm;
+  const CertifiedSwarm& swarm = *options_.swarm;
   if (swarm.swarm_key) {
     swarm_signer_.emplace(*swarm.swarm_key, std::vector<AuthorizedPeer>());
   }
@@ -135,7 +135,7 @@ JoinAnswer Host::refuse_guest(const std::string& why) {
 }
 
 JoinAnswer Host::answer_guest(const PublicKey& guest, const JoinRequest& request) {
-  const SwarmOptions& swarm = *options_.swarm;
+  const CertifiedSwarm& swarm = *options_.swarm;
   const std::string refusal = tickets_->refusal(guest, request.key, wall_s());
   if (!refusal.empty()) return refuse_guest(refusal);
   const std::vector<std::byte> bytes =

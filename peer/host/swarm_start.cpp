@@ -18,6 +18,7 @@
 #include "consensus/trust/trust.hpp"
 #include "net/admission.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/config/task.hpp"
 #include "peer/host/network_options.hpp"
 #include "peer/host/replace_file.hpp"
 #include "peer/host/run_format.hpp"
@@ -132,11 +133,11 @@ std::vector<std::string> first_peers(const std::filesystem::path& run_folder) {
 /// Puts what a folder holds into the options.
 void take_files(const SwarmFiles& files, const std::string& config, HostOptions& options) {
   options.identity = files.identity;
-  options.swarm = SwarmOptions{.swarm = files.swarm,
-                               .swarm_key = files.swarm_key,
-                               .certificates = files.certificates,
-                               .revocations = files.revocations,
-                               .config = config};
+  options.swarm = CertifiedSwarm{.swarm = files.swarm,
+                                 .swarm_key = files.swarm_key,
+                                 .certificates = files.certificates,
+                                 .revocations = files.revocations,
+                                 .config = config};
   const Certificate* own = nullptr;
   for (const Certificate& certificate : files.certificates) {
     const bool is_later = own == nullptr || certificate.expires_s > own->expires_s;

@@ -51,14 +51,15 @@ std::uint64_t Finale::last_step() const {
 }
 
 bool Finale::is_due(Time now, bool in_step, const Membership& members, Effects& out) {
-  if (!in_step && (!heard_ || now >= *heard_ + hears_every)) {
+  if (!heard_ || now >= *heard_ + hears_every) {
     heard_ = now;
-    work_.hear(now, members);
+    if (!in_step) work_.hear(now, members);
+    others_have_ended_ = has_ended_for_a_third(members);
   }
   work_.follow_clock(now, true, members);
   work_.follow_target(now, members, out);
   return work_.is_used_up() || work_.is_time_over(now) || work_.judges().is_reached() ||
-         has_ended_for_a_third(members);
+         others_have_ended_;
 }
 
 bool Finale::has_ended_for_a_third(const Membership& members) const {

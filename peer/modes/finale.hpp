@@ -71,7 +71,8 @@ class Finale {
   const Signer* signer_;
   Rng draws_;
   SwarmWork work_;
-  std::optional<Time> heard_;  ///< When we last added up what others report.
+  std::optional<Time> heard_;       ///< When we last added up what others report.
+  bool others_have_ended_ = false;  ///< More than a third of them had, then.
   bool is_ending_ = false;
   std::optional<Time> still_since_;
   bool has_waited_ = false;            ///< Long enough for peers that train on.

@@ -121,6 +121,7 @@ void SwarmWork::hear(Time now, const Membership& members) {
   for (auto& [peer, other] : others_) other.trains = other.lives = false;
   members.for_each_other([&](const Member& member) { hear(now, member); });
   limit_data();
+  add_up();
   if (ledger_) return hear_ledgers(now, members);
   const std::uint64_t before = base_;
   take_total(now);
@@ -190,6 +191,22 @@ void SwarmWork::limit_data() {
     most = *median < unlimited / larger_max ? *median * larger_max : unlimited;
   }
   for (auto& [peer, other] : others_) other.data = std::min(other.data, most);
+}
+
+void SwarmWork::add_up() {
+  sums_ = {};
+  for (const auto& [peer, other] : others_) {
+    sums_.grown += other.grown;
+    if (!other.trains) continue;
+    const double pace = other.pace.per_second();
+    sums_.pace += pace;
+    if (pace > 0) {
+      sums_.data += static_cast<double>(other.data);
+    } else if (heard_ - other.first < known_for) {
+      // Its pace is not known yet. Later it is one that reports none.
+      sums_.is_known = false;
+    }
+  }
 }
 
 /// The most that the peer's count can have grown since we heard it last.
@@ -290,9 +307,7 @@ std::uint64_t SwarmWork::counted() const {
   if (ledger_) {
     return std::min(options_.budget, ledger_->done() * options_.batch * options_.chunk_steps);
   }
-  std::uint64_t sum = base_ + samples_;
-  for (const auto& [peer, other] : others_) sum += other.grown;
-  return sum;
+  return base_ + samples_ + sums_.grown;
 }
 
 double SwarmWork::progress(Time now) {
@@ -324,24 +339,12 @@ std::uint64_t SwarmWork::steps_left_of(std::uint64_t samples) const {
 }
 
 double SwarmWork::pace() const {
-  if (agreed_) return pace_of_all_.per_second();
-  double pace = pace_.per_second();
-  for (const auto& [peer, other] : others_) pace += other.trains ? other.pace.per_second() : 0;
-  return pace;
+  return agreed_ ? pace_of_all_.per_second() : pace_.per_second() + sums_.pace;
 }
 
 SwarmWork::Together SwarmWork::together() const {
-  Together all{.data = static_cast<double>(options_.data), .pace = pace()};
-  for (const auto& [peer, other] : others_) {
-    if (!other.trains) continue;
-    if (other.pace.per_second() <= 0) {
-      // Its pace is not known yet, or it reports none.
-      if (heard_ - other.first < known_for) return {};
-      continue;
-    }
-    all.data += static_cast<double>(other.data);
-  }
-  return all;
+  if (!sums_.is_known) return {};
+  return {.data = static_cast<double>(options_.data) + sums_.data, .pace = pace()};
 }
 
 double SwarmWork::factor_wanted(std::uint64_t data, double pace, const Together& all) {

@@ -143,6 +143,14 @@ class SwarmWork {
     double pace = 0;  ///< Samples a second.
   };
 
+  /// Sums over the others, as of hear(): they are asked for in every job.
+  struct Sums {
+    std::uint64_t grown = 0;  ///< What we believe of their growth.
+    double pace = 0;          ///< Samples a second of those that train.
+    double data = 0;          ///< Samples of the shards of those that train at a known pace.
+    bool is_known = true;     ///< No pace is still to be measured.
+  };
+
   /// For how long another peer has trained, by its word.
   struct Clock {
     std::uint64_t ran_ms = 0;
@@ -154,6 +162,7 @@ class SwarmWork {
   void take_total(Time now);
   void take_clock(Time now, const Membership& members);
   void limit_data();
+  void add_up();
   double believed_most(Time now, PeerId peer, const Other& other) const;
   /// True if updates are longer or shorter by a peer's data and pace.
   bool weighs() const { return options_.weigh_max > 1 && !agreed_; }
@@ -183,6 +192,7 @@ class SwarmWork {
   Time heard_{};
   RecentPace pace_;
   std::map<PeerId, Other> others_;
+  Sums sums_;
   std::optional<Ledger> ledger_;
   Judges judges_;
   bool is_target_told_ = false;
