@@ -36,12 +36,12 @@ struct CompletedCommand {
   std::vector<CompletedCommand> commands;
 };
 
-/// A list as short as fits beside a name: what stands before the first semicolon.
+/// A description short enough to stand beside a name: the part before the first semicolon.
 std::string brief(const std::string& description) {
   return description.substr(0, description.find(';'));
 }
 
-/// The values that the parser's check allows, which it names like TEXT:{bash,zsh,fish}.
+/// The values that the parser's check allows. The parser shows them as TEXT:{bash,zsh,fish}.
 std::vector<std::string> allowed_words(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find(":{"), close = type.find('}');

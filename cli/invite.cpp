@@ -24,7 +24,7 @@ void add_invite(CLI::App& app) {
   command->add_option("FOLDER", arguments->folder, "The peer's run folder")->required();
   add_ticket_options(*command, arguments->terms);
   command->footer(
-      "The ticket is good as long as this peer runs; ask at any peer that may invite.\n\n"
+      "The ticket works only while this peer runs. Any peer that may invite can make one.\n\n"
       "Example:\n  grapevine invite grapevine-laptop --uses 3 --valid 86400");
   command->callback([arguments] {
     const auto reply =

@@ -25,7 +25,7 @@ void add_revoke(CLI::App& app) {
   command->add_option("NAME", arguments->name, "The name of the peer, as status shows it")
       ->required();
   command->add_flag("--with-invited", arguments->with_invited,
-                    "Also the peers that it has invited");
+                    "Revoke the peers that it has invited, too");
   command->footer("Example:\n  grapevine revoke grapevine-laptop old-server");
   command->callback([arguments] {
     const auto reply = ask_peer(

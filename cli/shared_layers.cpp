@@ -1,4 +1,4 @@
-// Makes the question for the search from a config and a file of peers.
+// Puts the question to the search: from a config and a file of peers.
 #include "cli/shared_layers.hpp"
 
 #include <fmt/format.h>

@@ -65,7 +65,7 @@ std::string carriers_of(const SplitReport& report, const SplitPlan& plan,
   return fmt::format("{}: {}", what, fmt::join(texts, ", "));
 }
 
-/// The names of the peers that do not work in the plan, or that do.
+/// The names of the peers that work in the plan, or of those that do not.
 std::string names_of(const SplitReport& report, const SplitPlan& plan, bool that_work) {
   std::vector<std::string> names;
   const std::vector<SplitPeer>& peers = report.question.site.peers;
@@ -128,7 +128,7 @@ std::string difference(const SplitPlan& best, const SplitPlan& other) {
   return terms.empty() ? "no term differs" : fmt::format("{}", fmt::join(terms, ", "));
 }
 
-/// What the second plan does with the layers that the first one shares otherwise.
+/// How the second plan shares the layers that the first one shares in another way.
 std::string changes(const SplitReport& report, const SplitPlan& best, const SplitPlan& other) {
   std::string text;
   for (std::size_t i = 0; i < best.layers.size(); ++i) {

@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Everything that is said about a model and the peers of a file.
+/// Everything that the report says about a model and the peers of a file.
 struct SplitReport {
   std::string config;  ///< Names of the two files.
   std::string peers_file;

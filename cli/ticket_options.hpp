@@ -12,7 +12,7 @@ namespace gv {
 /// Adds the options of a peer that begins a swarm or joins one.
 void add_peer_options(CLI::App& command, SwarmArguments& arguments);
 
-/// Adds what a new ticket is good for.
+/// Adds the options that say how often, how long and for what a new ticket is good.
 void add_ticket_options(CLI::App& command, TicketTerms& terms);
 
 }  // namespace gv

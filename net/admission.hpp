@@ -8,7 +8,7 @@
 
 namespace gv {
 
-/// How a ticket fared.
+/// The outcome of a ticket.
 struct Admission {
   JoinAnswer answer;    ///< Checked: the first certificate is ours and of the ticket's swarm.
   std::string address;  ///< Where the inviting peer answered.

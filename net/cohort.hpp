@@ -22,7 +22,7 @@ using CohortSecret = std::array<std::uint8_t, 32>;
 /// A fresh secret from the system's randomness.
 CohortSecret generate_cohort_secret();
 
-/// Writes what the file of the secret has into `content`, which is empty before.
+/// Writes the content of the secret's file into `content`, which must be empty.
 void write_cohort_secret(const CohortSecret& secret, SecretText& content);
 
 /// Creates `file` with mode 0600; refuses if it exists.

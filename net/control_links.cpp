@@ -393,7 +393,7 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
     }
     callbacks.invite(from, *invite);
   } else {
-    offend(from, "what only guests and those who invite them say");
+    offend(from, "a frame that only guests and the peers that invite them send");
   }
 }
 

@@ -143,7 +143,7 @@ double moments_ratio(const OptimizerSpec& spec) {
   return (1 - spec.beta1) / std::sqrt((1 - spec.beta2) * (1 - squared));
 }
 
-/// Room for rounding, and for an optimiser whose settings were others before a resumption.
+/// Room for rounding, and for an optimiser that had other settings before it was resumed.
 constexpr double ratio_slack = 10;
 /// The squares of smaller gradients round to 0.
 constexpr double smallest_moment = 1e-12;

@@ -51,7 +51,7 @@ struct LayerSpec {
   std::size_t vocabulary = 0;     ///< embedding: number of ids.
   std::size_t heads = 0;          ///< attention: number of heads, a divisor of the width.
   std::vector<LayerSpec> layers;  ///< residual: y = x + layers(x).
-  /// residual: y = shortcut(x) + layers(x), where layers change the shape.
+  /// residual: y = shortcut(x) + layers(x), needed where the layers change the shape.
   std::vector<LayerSpec> shortcut;
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;

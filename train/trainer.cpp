@@ -21,7 +21,7 @@ namespace {
 /// Parameters may grow by this factor from the seed's largest one, or from 1.
 constexpr float growth_max = 1000;
 
-/// The number of outputs that the last layer says it has; 0 if it says none.
+/// The number of outputs that the last layer's settings give; 0 if they give none.
 std::size_t outputs_of(const ModelSpec& spec) {
   const bool says = !spec.layers.empty() && spec.layers.back().kind != LayerKind::clusters;
   return says ? spec.layers.back().units : 0;

@@ -54,7 +54,7 @@ bool copy_within(float* to, std::span<const float> from, float most) {
   return is_within({to, from.size()}, most);
 }
 
-/// Brings values back to the limit that are beyond it. False if one is not finite, or so large that
+/// Brings values that are beyond the limit back to it. False if one is not finite, or so large that
 /// no sound peer can have sent it.
 bool bring_within(std::span<float> values, float limit, float most) {
   const float largest = largest_magnitude(values);

@@ -45,13 +45,13 @@ struct AllReduceShape {
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
   /// If not 0, a block whose norm is above this many times that of our own values in the same
   /// place, or of 1 if that is larger, makes its sender unsound. Only with `direct`, where a block
-  /// is one peer's values or the mean of all. Where it is the sum of some, its sender may be sound.
+  /// is one peer's values or the mean of all. The sender of a sum of some of them may be sound.
   double norm_cap = 0;
   /// From this element on, weights and the scale are 1 and values travel uncoded.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
-  /// No value of an input is larger than this. What makes a sum larger than the inputs together can
-  /// be is brought back to that, and a peer that sends much more is unsound. Must be above all
-  /// values behind `unweighted_from`.
+  /// No value of an input is larger than this. A sum that is larger than such inputs can make it is
+  /// brought back to what they can make, and a peer that sends far more is unsound. Must be above
+  /// all values behind `unweighted_from`.
   float largest = std::numeric_limits<float>::max();
   /// Must be plain except for the ring, where pieces are passed on whole. Each peer encodes its
   /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.

@@ -53,8 +53,8 @@ struct Codec {
   double fraction = 0.01;  ///< top_k, random_k: the fraction of values kept, in (0, 1].
   unsigned levels = 127;   ///< qsgd: 1 to 127 levels. 3, 7, 15, ... use all their bits.
   /// Unbiased codecs write a smaller scale, so that they are contractive in expectation. Decoders
-  /// need not know. For vectors of which the part that was lost is sent later: there an unbiased
-  /// codec with omega of 1 or more would lose more in each message than it sends.
+  /// need not know. Used where a memory sends later what a message lost: there an unbiased codec
+  /// with omega of 1 or more would lose more in each message than it sends.
   bool damped = false;
 
   friend bool operator==(const Codec&, const Codec&) = default;

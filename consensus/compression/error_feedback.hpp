@@ -12,7 +12,7 @@
 namespace gv {
 
 /// The errors of one replica's gradients. What a gradient lost counts only once its sum has
-/// arrived, so that the gradient can be encoded again before.
+/// arrived, so that the gradient can be encoded again until then.
 class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::size_t elements) : elements_(elements) {}
@@ -37,8 +37,8 @@ class ErrorFeedback {
     is_encoded_ = false;
   }
 
-  /// The errors as a checkpoint holds them. The name is that of top-k, too, because both keep the
-  /// same kind of values.
+  /// The errors as a checkpoint holds them. The name is the same as for top-k, because both keep
+  /// the same kind of values.
   GradientCompressor::Named kept() const {
     if (waiting_.empty()) return {};
     return {{name, waiting_}};

@@ -11,8 +11,8 @@ namespace gv {
 
 /// Every peer receives the codes of all peers, and sums them itself in the order of ranks. So all
 /// get the same bits, a sum has no error of its own, and no aggregator can be lost. The price is
-/// that a peer passes on what all others sent. If the codes of all would be longer than a gradient,
-/// and for a single peer, gradients are sent whole.
+/// that a peer passes on what all others sent. Gradients are sent whole if the codes of all peers
+/// would be longer than a gradient, and by a single peer.
 class GatheredCompressor : public GradientCompressor {
  public:
   /// A gradient of `elements` values is written as `code` floats.

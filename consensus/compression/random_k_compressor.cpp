@@ -1,4 +1,4 @@
-// The compressor that sends drawn values of every 512, the same ones of all peers: random-k.
+// The compressor that sends drawn values of every 512, at the same places for all peers: random-k.
 #include <algorithm>
 #include <bitset>
 

@@ -18,7 +18,7 @@ namespace ternary {
 constexpr std::size_t bucket = 512;
 constexpr std::size_t values_in_word = 16;
 /// Values further from zero than this many deviations are clipped. The scale is the largest value,
-/// so the few large ones would make most others zero.
+/// so without this a few large values would make most others zero.
 constexpr double clip_deviations = 2.5;
 
 constexpr std::size_t words(std::size_t values) {
@@ -76,7 +76,7 @@ void add(const float* in, float weight, std::span<float> sum) {
 /// TernGrad (Wen et al. 2017). In the paper all peers take the largest of their scales, so that a
 /// server can sum whole numbers. That scale makes more values zero. Here codes are gathered, and
 /// each keeps its own scales. n peers send (n - 1) / 15.5 floats for each value, and from 16 peers
-/// on gradients are sent whole. Nothing is kept: but for what is clipped, the mean is right.
+/// on gradients are sent whole. Nothing is kept: apart from clipping, the mean is right.
 class TernaryCompressor final : public GatheredCompressor {
  public:
   explicit TernaryCompressor(std::size_t elements)

@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// The size of a model for which losses are computed. Codecs with buckets have two of them.
+/// The size of a model for which losses are computed: two buckets, for codecs that have buckets.
 constexpr std::size_t usual_elements = 1024;
 
 /// The weights of the first round. Empty if peers draw their partners.
@@ -80,7 +80,7 @@ double floor_of_noise(const MixRule& rule, std::size_t peers) {
   if (pull == 0) return 0;
   if (pull >= 2) return std::numeric_limits<double>::infinity();
   const double omega = 1 / usual_delta(rule.codec, usual_elements) - 1;
-  // c is at most what all eigenvalues would come to if each were 0 or the largest.
+  // c is at most the mean that results if each eigenvalue is 0 or the largest.
   const double c = rule.gamma * mean_pull(mixing) / (2 - pull);
   return omega * c < 1 ? omega * c / (1 - omega * c) : std::numeric_limits<double>::infinity();
 }

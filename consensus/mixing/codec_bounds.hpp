@@ -12,15 +12,15 @@ namespace gv {
 /// differ most from their neighbours. 1 if peers draw their partners.
 double largest_pull(const MixRule& rule, std::size_t peers);
 
-/// The largest gamma with which a codec that a memory makes up for brings models together:
-/// 2 delta / ((2 - delta) largest_pull), where delta is the codec's usual_delta(). It is exact if a
-/// codec sends the same values of all peers, drawn in each round. The reason: a value that waits T
+/// The largest gamma that brings models together where a memory makes up for the codec's losses:
+/// 2 delta / ((2 - delta) largest_pull), where delta is the codec's usual_delta(). It is exact if
+/// all peers send values at the same places, drawn in each round. The reason: a value that waits T
 /// rounds for its turn meanwhile moves T times by a difference that is no longer true.
 double largest_gamma(const MixRule& rule, std::size_t peers);
 
-/// What to take in its place: a quarter of that. Codecs that send the largest values diverge before
-/// others do, and this is below half of the smallest gamma with which any did in a ring or a
-/// complete graph.
+/// The gamma that problems name: a quarter of largest_gamma(). Codecs that send the largest values
+/// diverge before others do, and this is below half of the smallest gamma with which any did in a
+/// ring or a complete graph.
 double safe_gamma(const MixRule& rule, std::size_t peers);
 
 /// The squared disagreement that an unbiased codec without memory leaves, over the square of the

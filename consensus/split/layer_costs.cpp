@@ -11,13 +11,13 @@
 namespace gv {
 namespace {
 
-/// The gradients by the inputs and by the weights take as long as the forward pass each.
+/// The gradients by the inputs and by the weights each take as long as the forward pass.
 constexpr double passes = 3;
 constexpr double float_bytes = 4;
 
 double real(std::size_t count) { return static_cast<double>(count); }
 
-/// The exchange of one message after the other over links of this quality.
+/// An exchange of messages one after the other, over links of this quality.
 SplitCost messages(double count, double floats_each, const SplitLink& link) {
   const double bytes = float_bytes * floats_each;
   return {.activations_s = count * link.seconds(bytes), .bytes = count * bytes};

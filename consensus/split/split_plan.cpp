@@ -1,4 +1,4 @@
-// Combines the best states of layers to plans with one stage or several.
+// Combines the best states of layers into plans with one stage or several.
 #include "consensus/split/split_plan.hpp"
 
 #include <algorithm>

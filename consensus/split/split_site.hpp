@@ -59,8 +59,8 @@ SplitGroup group_of(const SplitSite& site, std::vector<std::size_t> peers);
 bool contains(const SplitGroup& outer, const SplitGroup& inner);
 
 /// Divides peers into clusters by single linkage: the latencies of the cheapest tree that connects
-/// them are sorted, and its links are cut from the first one on that is more than three times as
-/// slow as the one before. Clusters and their peers come in the order of falling speed.
+/// them are sorted, and its links are cut from the first one that is more than three times as slow
+/// as the one before. Clusters and their peers come in the order of falling speed.
 std::vector<std::vector<std::size_t>> clusters_of(const SplitSite& site,
                                                   std::span<const std::size_t> peers);
 

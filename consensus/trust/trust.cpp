@@ -26,7 +26,7 @@ PeerKey twin_of(PeerKey key) {
   return key;
 }
 
-/// Cuts a message into ones that may be sent; at least one.
+/// Cuts a message into messages that may be sent; at least one.
 std::vector<Certificates> in_parts(const Certificates& whole) {
   std::vector<Certificates> parts;
   std::size_t first = 0;
@@ -132,7 +132,7 @@ bool Trust::is_needed(const PeerKey& key) const {
                              [&](const auto& item) { return item.second.issuer == key; });
 }
 
-// ---- What is taken ----
+// ---- Taking certificates and revocations ----
 
 bool Trust::is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& bytes,
                          const Signature& signature) const {
@@ -282,7 +282,7 @@ std::vector<Revocation> Trust::revocations() const {
   return all;
 }
 
-// ---- What this peer signs ----
+// ---- Signing ----
 
 bool Trust::may_invite(Time now) const {
   return options_.swarm_signer != nullptr ||
@@ -378,7 +378,7 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
   return {};
 }
 
-// ---- How it travels ----
+// ---- Passing on ----
 
 void Trust::contact(PeerId peer, Effects& out) const {
   out.send(peer, Certificates{.held = held_});

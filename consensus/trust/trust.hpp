@@ -32,9 +32,9 @@ inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
 /// One peer's certificates and revocations of its swarm.
 ///
 /// A key may invite if the swarm's key, or another key that may, has certified that it does. A key
-/// belongs to the swarm while it has such a certificate that has not expired. Who may invite does
-/// not expire with it, so the certificates that a dead peer has signed stay valid; but a new one is
-/// believed only if its issuer belongs to the swarm now, so an old stolen key is worth nothing.
+/// belongs to the swarm while it has such a certificate that has not expired. The right to invite
+/// does not expire with it, so the certificates that a dead peer has signed stay valid; but a new
+/// one is believed only if its issuer belongs to the swarm now, so an old stolen key is worthless.
 /// A revocation counts if its issuer may invite without the help of the revoked key. What counts
 /// therefore depends on the set of certificates and revocations, and not on the order in which they
 /// arrived.
@@ -60,8 +60,8 @@ class Trust {
   /// Takes what another peer passes on, and answers if it does not hold the same.
   void receive(Time now, PeerId from, const Certificates& message, const View& live, Effects& out);
 
-  /// Takes the certificates that a peer shows which has no link, if they prove all together that
-  /// one more key belongs to the swarm. Nothing is answered.
+  /// Takes the certificates that a peer without a link shows, if together they prove that one more
+  /// key belongs to the swarm. Does not answer.
   void show(Time now, const Certificates& shown, const View& live, Effects& out);
 
   /// A link with the peer is up: both compare what they hold.
@@ -82,7 +82,7 @@ class Trust {
   Problems revoke(Time now, std::string_view name, bool with_invited, const View& live,
                   Effects& out);
 
-  /// A name that no other peer has: the wanted one, or it with a number.
+  /// A name that no other peer has: the wanted one, or that with a number at its end.
   std::string free_name(const std::string& wanted, const PeerKey& key) const;
 
   /// True if this peer may sign certificates and revocations.

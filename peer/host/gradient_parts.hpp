@@ -1,5 +1,5 @@
-// Puts the parts of a gradient where they belong, in whatever order they come, and tells how much
-// of it is final.
+// Puts the parts of a gradient where they belong, in whatever order they come, and says how much of
+// it is final.
 #pragma once
 
 #include <cstddef>

@@ -46,7 +46,7 @@ struct CohortOptions {
 /// run folder.
 struct CertifiedSwarm {
   PublicKey swarm{};
-  std::optional<KeyPair> swarm_key;  ///< At the peer that has begun the swarm.
+  std::optional<KeyPair> swarm_key;  ///< Set at the peer that has begun the swarm.
   std::vector<Certificate> certificates;
   std::vector<Revocation> revocations;
   std::string config;                       ///< The text that guests get.

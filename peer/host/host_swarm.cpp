@@ -109,8 +109,8 @@ void Host::open_door() {
   control_->admit_guests(guests_);
 }
 
-/// Shows our certificates to peers that we are to join and that have not let us in: they may not
-/// have heard of us yet.
+/// Shows our certificates to peers that we want to join and that have not let us in: they may not
+/// know us yet.
 void Host::show_certificates() {
   if (contacts_.size() > 0 && !is_newcomer()) return;
   const Certificates chain{.certificates = node_->trust()->own_chain()};

@@ -27,8 +27,7 @@ std::filesystem::path swarm_folder(const std::filesystem::path& run_folder);
 /// True if this run folder belongs to a peer of a swarm with certificates.
 bool has_swarm(const std::filesystem::path& run_folder);
 
-/// Reads the files. Certificates that cannot be read are a problem; what they say is checked by
-/// Trust.
+/// Reads the files. Certificates that cannot be read are a problem; Trust checks what they say.
 SwarmFiles read_swarm(const std::filesystem::path& run_folder);
 
 /// Writes fresh keys; refuses to replace any. `swarm_key` may be null.

@@ -85,7 +85,7 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
   return in_outer == outer.end() || in_outer->empty();
 }
 
-/// Joins by the ticket, and writes down what that gives.
+/// Joins by the ticket, and writes down the result.
 Problems redeem(const Ticket& ticket, const HostOptions& options, SwarmFiles& files) {
   files = {.swarm = ticket.swarm, .identity = generate_key_pair()};
   const Admission admission = ask_to_join(ticket, files.identity, options.name);
@@ -130,7 +130,7 @@ std::vector<std::string> first_peers(const std::filesystem::path& run_folder) {
   return peers;
 }
 
-/// Puts what a folder holds into the options.
+/// Puts the contents of a folder into the options.
 void take_files(const SwarmFiles& files, const std::string& config, HostOptions& options) {
   options.identity = files.identity;
   options.swarm = CertifiedSwarm{.swarm = files.swarm,

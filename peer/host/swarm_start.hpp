@@ -1,4 +1,4 @@
-// Begins a swarm with certificates, or joins one by a ticket: from words of a person to options.
+// Begins a swarm with certificates, or joins one by a ticket: from a person's arguments to options.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// What a person says who begins a swarm or joins one.
+/// The arguments of a person who begins a swarm or joins one.
 struct SwarmArguments {
   HostOptions host;
   std::string folder;  ///< The run folder; empty: by the config, or "grapevine-NAME".
@@ -23,9 +23,9 @@ struct SwarmArguments {
 /// earlier start in this folder.
 Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options);
 
-/// Asks the ticket's peer to let us in, and reads the config that it gives; with certificates from
-/// an earlier start in this folder it goes by those. The config is another peer's: it may name no
-/// files outside of the run folder but below /usr/share and `arguments.data`.
+/// Asks the ticket's peer to let us in, and reads the config that it gives; if this folder has
+/// certificates from an earlier start, it uses those. The config is another peer's: it may name
+/// files only in the run folder, below /usr/share and below `arguments.data`.
 Problems prepare_to_join(const SwarmArguments& arguments, const std::string& ticket,
                          HostOptions& options);
 
@@ -41,7 +41,7 @@ struct SwarmCommand {
 };
 
 std::string swarm_command_text(const SwarmCommand& command);
-/// An empty command for a text that is another one, or not sound.
+/// Returns an empty command if the text is another command, or damaged.
 SwarmCommand read_swarm_command(const std::string& text);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// One line a ticket: the guest's key, its terms, and the keys that it has let in.
+// One line per ticket: the guest's key, the ticket's terms, and the keys that it has let in.
 #include "peer/host/ticket_book.hpp"
 
 #include <fmt/format.h>

@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// What a ticket is good for.
+/// How often, how long and for what a ticket is good.
 struct TicketTerms {
   std::uint32_t uses = 1;        ///< How many machines may join with it.
   std::uint64_t valid_s = 3600;  ///< How long it lasts.

@@ -22,8 +22,8 @@ class GivenGradient {
   /// std::invalid_argument, and then notes none, if one is not the model's or was given before.
   std::vector<GradientPart> add(const UserTensors& tensors);
   bool is_empty() const { return count_ == 0; }
-  /// All tensors in the model's order; afterwards none is given. Throws std::invalid_argument, and
-  /// then changes nothing, if some are missing.
+  /// Returns all tensors in the model's order; afterwards none counts as given. Throws
+  /// std::invalid_argument, and then changes nothing, if some are missing.
   UserTensors take();
 
  private:

@@ -69,9 +69,10 @@ typedef struct gv_tensor {
 } gv_tensor;
 
 /* Copies tensors that are where the library cannot read them, such as on a GPU, to the memory that
- * gv_tensor names for them, or back. `role` says which: GV_MEAN the model with its GV_BUFFER tensors,
- * or GV_STATE. Returns 0, or another number if that has failed; then the peer ends with GV_FAILED.
- * A thread of the library calls it, while the program waits in a call or after it has left. */
+ * gv_tensor names for them, or back. `role` is GV_MEAN for all GV_MEAN and GV_BUFFER tensors
+ * together, or GV_STATE. Returns 0, or another number if the copy has failed; then the peer ends
+ * with GV_FAILED. A thread of the library calls it while the program waits in a call, after a call
+ * has returned GV_PENDING, or until gv_leave() has returned GV_OK. */
 typedef int32_t (*gv_copy)(void* context, uint32_t role, uint32_t direction);
 enum {
   GV_COPY_OUT = 0, /* The library reads next: the memory must hold the present values. */
@@ -148,14 +149,14 @@ GV_API gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* 
 
 /* Gives the gradient of the mean loss at the present model, as many tensors of the same shapes and in
  * the same order as the GV_MEAN and GV_BUFFER tensors. Where peers sum gradients, waits for the sum
- * and replaces the gradient by the mean; elsewhere it does nothing. The gradient must stay there until the call
- * is over, also while it is pending. */
+ * and replaces the gradient by the mean; elsewhere it does nothing. The gradient must stay there
+ * until the call is over, also while it is pending. */
 GV_API gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count,
                            uint64_t samples, double loss, gv_info* info);
 
 /* Hands over a part of the gradient, and does not wait: some tensors with the names of those given
  * to gv_join(). Where peers sum gradients, a part is summed while the program computes the others, as
- * soon as all tensors that were behind it in gv_join() have been given, too. Peers need not agree
+ * soon as all tensors that came after it in gv_join() have been given, too. Peers need not agree
  * about parts and their order. The tensors must stay there, and nothing may change them, until
  * gv_reduce_end() is over; they cannot be taken back. */
 GV_API gv_result gv_reduce_begin(gv_peer* peer, const gv_tensor* part, size_t count);

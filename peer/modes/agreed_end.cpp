@@ -1,4 +1,4 @@
-// Asks for ballots about the end, and keeps what they decide.
+// Asks for ballots about the end, and keeps their decision.
 #include "peer/modes/agreed_end.hpp"
 
 #include <chrono>

@@ -55,8 +55,8 @@ Named take(std::string_view prefix, OptimizerState& state) {
   return taken;
 }
 
-/// The mean gradient without what is too large or no number, as parts that are gathered may have.
-/// Writes it to `corrected` only if there is such a value.
+/// The mean gradient without values that are too large or not finite, which gathered codes may
+/// have. Writes it to `corrected` only if there is such a value.
 std::span<const float> bounded(std::span<const float> mean, std::vector<float>& corrected) {
   if (largest_magnitude(mean) <= largest_gradient) return mean;
   corrected.assign(mean.begin(), mean.end());

@@ -17,7 +17,7 @@ constexpr std::size_t shown_bytes = 80;  ///< Of a line in messages.
 constexpr std::size_t contacts_max = 2;  ///< Ranks that all peers dial first: either is enough.
 constexpr std::uint32_t port_max = 65535;
 
-/// One word of a shell, whatever is in it.
+/// Quotes a text so that a shell takes it as one word.
 std::string quoted(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string(R"('\'')") : std::string(1, c);

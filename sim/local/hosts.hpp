@@ -23,20 +23,20 @@ struct RunHosts {
 };
 
 /// Reads lines such as "ann@node1" or "node1 192.0.2.1": a host, and the name or address by which
-/// the others dial it if that is another one. Empty lines and those that begin with # are left out.
+/// the others dial it if that differs. Empty lines and those that begin with # are left out.
 /// The first peer of an address gets `port`, and each further one the next port. `file` is the name
 /// in problems.
 RunHosts read_hosts(std::string_view text, std::string_view file, std::uint16_t port);
 
-/// The words of one peer's start, beside those that follow from its place in the list.
+/// The arguments of one peer's start that do not follow from its place in the list.
 struct RemoteStart {
-  std::string folder;  ///< On each host, from where ssh arrives. Rank R works in rank-R below it.
+  std::string folder;  ///< On each host, relative to the home folder. Rank R works in rank-R below.
   std::size_t config_bytes = 0;
   std::size_t secret_bytes = 0;
   bool resume = false;
 };
 
-/// What the shell of host number `rank` is given. It takes config and secret from its input, runs
+/// The command for the shell of host number `rank`. It takes config and secret from its input, runs
 /// the peer, and ends it in order when that input ends: then the launcher or the connection to it
 /// is gone. Its exit code is the peer's.
 std::string remote_command(const std::vector<RunHost>& hosts, std::size_t rank,

@@ -239,7 +239,7 @@ int launch_on_hosts(const HostsLaunchOptions& options) {
   if (!hosts.problems.empty()) return fail(hosts.problems);
   const RunFiles files = read_run_files(options.config, {}, hosts.hosts.size());
   if (!files.problems.empty()) return fail(files.problems);
-  // Peers must be told to leave also if nobody reads what they say, or one of them is gone.
+  // Peers must be told to leave even if their output is not read any more, or one of them is gone.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return HostsLaunch(options, std::move(hosts.hosts)).run();

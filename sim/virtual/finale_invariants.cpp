@@ -107,8 +107,8 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   peers_[peer].has_mean = true;
 }
 
-/// "the mean is one of such models": a peer that sends a far longer one is refused. Each block may
-/// be as long as a vector of norm 1, so each element is given as much.
+/// "the mean is of usual length": a peer that sends a far longer model is refused. The cap of a
+/// block is at least that of a vector of norm 1, so each element is allowed that much.
 void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
   const auto& node = world.options().node;
   const double cap =
@@ -116,7 +116,7 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
   const auto mean = world.peer(peer).work->parameters();
   const double most = cap * (peers_[peer].norm + std::sqrt(static_cast<double>(mean.size())));
   if (cap > 0 && peers_[peer].is_guarded && norm_of(mean) > most) {
-    fail(world, "the mean is one of such models",
+    fail(world, "the mean is of usual length",
          fmt::format("peer-{} ends with a norm of {:.3g}; its own was {:.3g}", peer, norm_of(mean),
                      peers_[peer].norm));
   }

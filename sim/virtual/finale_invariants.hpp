@@ -34,7 +34,7 @@ class FinaleInvariants : public Checker {
     double progress = 0;  ///< By which its last job went.
     bool has_mean = false;
     double norm = 0;            ///< Of the model that it brings to the common mean.
-    bool is_guarded = false;    ///< A sound peer has proposed how that is summed.
+    bool is_guarded = false;    ///< A sound peer has proposed how the mean is summed.
     Time looked{};              ///< When its leases were looked at last.
     Duration idle{};            ///< For how long it has found no chunk to train on.
     Duration unhelpful{};       ///< For how long of that another peer needed help.

@@ -8,10 +8,10 @@
 namespace gv {
 namespace {
 
-/// y = the nearest centre, of equally near ones the first. Centre j is sums[j] / counts[j], and
+/// y = the nearest centre; among equally near ones, the first. Centre j is sums[j] / counts[j], and
 /// these two are the parameters, since means of sums and counts over peers or batches give the
-/// centres of all their samples, which means of centres do not. The gradient is what the
-/// parameters lack to the batch's own sums and counts per sample. So plain descent with a rate of
+/// centres of all their samples, which means of centres do not. The gradient is the
+/// parameters minus the batch's own sums and counts per sample. So plain descent with a rate of
 /// 1 is Lloyd's step (Lloyd 1982), with rates of 1/t mini-batch k-means (Sculley 2010), and with a
 /// constant rate its form that forgets. A centre without samples keeps its place, because both its
 /// parameters shrink alike; with counts of 0 or less it is nowhere.

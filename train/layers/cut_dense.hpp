@@ -18,8 +18,8 @@ enum class DenseCut {
   inputs    ///< Columns of W: a member has a summand of all outputs, from some of the inputs.
 };
 
-/// What the members of a group have to do with the result of a pass before it can be used. All
-/// members then hold the same bits.
+/// What the members of a group have to do with the result of a pass before it can be used.
+/// Afterwards all members hold the same bits.
 enum class GroupExchange {
   none,    ///< The result is complete as it is.
   gather,  ///< Every member has the columns of its own range; all need all columns.

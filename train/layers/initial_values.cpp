@@ -10,7 +10,7 @@ namespace {
 /// Standard deviation of a tensor's initial values if they are normally distributed, else 0.
 double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& slot) {
   constexpr double of_tables = 0.02;
-  // Centres near the mean of inputs of deviation 1: nearly every one is nearest to some of them.
+  // Near the mean of inputs of deviation 1, nearly every centre is the nearest one of some input.
   constexpr double of_centres = 0.1;
   if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
   if (slot.name.ends_with(".sums")) return of_centres;

@@ -22,8 +22,8 @@ LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> 
 
 /// The hinge loss of several classes (Crammer and Singer 2001): max(0, 1 + the largest other output
 /// - the label's output). With a linear model and weight decay it is the linear support vector
-/// machine. The subgradient moves the label's output up and the largest other one down, of equal
-/// ones the first; it is 0 where the margin is exactly 1. With one class there is no loss.
+/// machine. The subgradient moves the label's output up and the largest other one down (the first
+/// of several equal ones); it is 0 where the margin is exactly 1. With one class there is no loss.
 template <class T>
 LossSum hinge_loss(std::span<const T> outputs, std::span<const std::int32_t> labels,
                    std::size_t classes, std::span<T> d_outputs);

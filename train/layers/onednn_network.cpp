@@ -232,7 +232,7 @@ class OnednnNetwork final : public Network<float> {
     Activations& inside = *tensors_.back();
     Activations& out = append_plain(layer.out);
     steps_.push_back(std::make_unique<JoinStep>(*context_, layer, in, inside, out, forked));
-    // The parameters of the shortcut are the last ones of the layer.
+    // The shortcut's parameters are the last of the layer.
     begins_.resize(steps_.size(),
                    layer.shortcut.empty() ? layer.end : layer.shortcut.front().begin);
   }

@@ -36,7 +36,7 @@ struct LayerPlan {
   /// pass and overwrites the gradient; the embedding then adds to it.
   bool is_shared = false;
   std::vector<LayerPlan> layers;  ///< residual: the layers inside it.
-  /// residual: the layers beside those, whose tensors come after theirs. None: the input is added.
+  /// residual: the layers of the shortcut, whose tensors come after theirs. Empty: adds the input.
   std::vector<LayerPlan> shortcut;
 
   bool has_parameters() const { return end > begin; }

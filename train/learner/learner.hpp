@@ -115,8 +115,8 @@ class Learner {
   /// (0: as many as in one of its own steps). The samples of the last gradient(), if it came after
   /// the last update, are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
-  /// How many updates and ends of local steps would have made parameters absurdly large, so that
-  /// these were held at a bound. It is the same at all learners that began and learnt alike.
+  /// The number of updates, and of ends of local steps, that would have made parameters absurdly
+  /// large, so that these were held at a bound. Equal at all learners that began and learnt alike.
   virtual std::uint64_t held() const { return 0; }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and
