@@ -6,12 +6,12 @@ Every run is real training of 8 virtual peers on Fashion-MNIST with an MLP of on
 virtual is the machines. A step takes 0.1 s on each (10 % jitter), every link has 20 ms of latency and
 10 Mbit/s each way, so that a model of 204 kB takes 0.16 s. All algorithms see the same number of samples.
 
-  clean    as said
-  slow     peer 5 has a quarter of the pace
-  slow-swarm  the same, and the budget is the swarm's; in the other conditions each peer has its own. Members of a
-           population always have their own
-  faulty   a tenth of all messages and blocks is lost, and every minute, drawn, some peer is killed and
-           started again from its checkpoint 5 s later
+  clean       as said
+  slow        peer 5 has a quarter of the pace
+  slow-swarm  the same, and the budget is the swarm's; in the other conditions each peer has its own. Members
+              of a population always have their own
+  faulty      a tenth of all messages and blocks is lost, and every minute, drawn, some peer is killed and
+              started again from its checkpoint 5 s later
 
 Learning rates: with --tune each algorithm's best of a grid by the mean model's accuracy after --tune-epochs on
 seed 1, clean, for each way to deal the data; without, what the file has of an earlier --tune, else

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Lockstep in a PyTorch loop of one's own, in turn with DistributedDataParallel over Gloo.
+"""Lockstep in a program's own PyTorch loop, in turn with DistributedDataParallel over Gloo.
 
     bench/own_lockstep.py [--grapevine BINARY] [--library FILE] [--peers N] [--models NAME,...]
                           [--seconds S] [--rounds R]
 
 Each process trains on one thread with batches of 32. In turn: the processes alone, which do not wait
 for each other; DDP over Gloo; `vine.reduce()` after backward; `attached()`, which sums during
-backward; and DDP with `comm_hook`. All make as many steps. It prints the steps a second of a process,
-as medians of the rounds with the smallest and the largest, and their ratio to DDP (wanted: at least 1,
-and 1.3 where DDP reaches less than 0.7 of the processes alone).
+backward; and DDP with `comm_hook`. All make the same number of steps. It prints the steps a second of
+a process, as medians of the rounds with the smallest and the largest, and their ratio to DDP (wanted:
+at least 1, and 1.3 where DDP reaches less than 0.7 of the processes alone).
 """
 
 import argparse

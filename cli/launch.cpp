@@ -18,8 +18,9 @@ namespace {
 CLI::Option* add_hosts(CLI::App& command, HostsLaunchOptions& options) {
   auto* hosts = command.add_option(
       "--hosts", options.hosts,
-      "A file with a host on each line, as ssh knows it, and behind it the address where others "
-      "reach it if that is another one: run a peer on each of them, with --folder there");
+      "Run a peer on each host of this file, with --folder there. Each line has a host as ssh "
+      "knows "
+      "it, and after it the address where others reach that host, if that differs");
   command.add_option("--port", options.port, "Port of the peers on those hosts")
       ->capture_default_str()
       ->needs(hosts);
@@ -32,7 +33,7 @@ CLI::Option* add_hosts(CLI::App& command, HostsLaunchOptions& options) {
 int launch_elsewhere(const HostsLaunchOptions& options, const std::vector<std::string>& program) {
   if (program.empty()) return launch_on_hosts(options);
   return fail({{"--", "a program of your own cannot be started on other hosts by --hosts",
-                "start it there with a rank, such as by torchrun; see docs/engines.md"}});
+                "start it there with a rank, for example by torchrun; see docs/engines.md"}});
 }
 
 }  // namespace

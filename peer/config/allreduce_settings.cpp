@@ -36,8 +36,8 @@ void append_sums(const Keys& allreduce) {
                 "not with codec, top_k_per_512, rank or sufficient_factors");
   allreduce.add(
       "random_k_per_512", GV_FIELD(allreduce.compression.random_k_per_512), {0, 511},
-      "this many of every 512 numbers travel, others in each step by draws, and the rest is "
-      "kept for the next; 0 = all; not with another way to send less");
+      "this many of every 512 numbers travel, drawn afresh in each step, and the rest is kept for "
+      "the next; 0 = all; not with another way to send less");
   allreduce.add("ternary", GV_FIELD(allreduce.compression.ternary),
                 "gradients travel as -1, 0 or 1 for each number, drawn so that the mean is right, "
                 "and a scale for every 512; among more than 15 peers they travel whole; not with "

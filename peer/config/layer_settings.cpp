@@ -49,8 +49,8 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
                  .read = [](const TomlValue&, LayerSpec&) { return std::nullopt; },
                  .show = [](const LayerSpec& spec) { return to_string(spec.layers); }});
   all.push_back({.key = "shortcut",
-                 .meaning = "what is added to them in place of the input, where they change its "
-                            "shape: a convolution with kernel = 1; none = the input",
+                 .meaning = "what is added to layers(x) in place of the input, where the layers "
+                            "change its shape: a convolution with kernel = 1; none = the input",
                  .type = "list of layers",
                  .condition = any.with("kind", {"residual"}).condition,
                  .read = [](const TomlValue&, LayerSpec&) { return std::nullopt; },

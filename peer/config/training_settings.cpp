@@ -63,7 +63,7 @@ void append_generated(Settings& all) {
   generated.add("features", GV_FIELD(data.generated.features), {1, 65536}, "numbers in one sample");
   generated.add("classes", GV_FIELD(data.generated.classes), {2, 65536}, "different labels");
   generated.add("targets", GV_FIELD(data.generated.targets), {0, 65536},
-                "numbers to predict for each sample, linear in its own; 0 = it has a label");
+                "numbers to predict for each sample, linear in its inputs; 0 = it has a label");
   generated.add("noise", GV_FIELD(data.generated.noise), {0, 1000},
                 "spread of a class around its centre, or of targets; more is harder");
 }
@@ -87,7 +87,7 @@ void append_model(Settings& all) {
   model.choice(
       "loss", GV_FIELD(model.loss),
       named_choices(names_of<LossKind>({"cross_entropy", "hinge", "squared", "reconstruction"})),
-      "what training makes small; hinge with kind = \"linear\" and weight decay is a linear "
+      "what training minimises; hinge with kind = \"linear\" and weight decay is a linear "
       "support vector machine; squared is for targets; reconstruction compares outputs with "
       "the inputs themselves");
 }

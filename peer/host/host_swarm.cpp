@@ -200,10 +200,10 @@ std::string Host::answer_swarm_command(const std::string& command) {
     return nlohmann::json{{"revoked", asked.revoke}}.dump();
   }
   if (!node_->trust()->may_invite(now())) {
-    return problem_text("this peer may not invite; ask at another one");
+    return problem_text("this peer may not invite; ask another one");
   }
   if (control_->advertised().empty()) {
-    return problem_text("no peer can dial this one; ask at one that listens");
+    return problem_text("no peer can dial this one; ask one that listens");
   }
   return nlohmann::json{{"ticket", make_ticket(*asked.invite)}}.dump();
 }

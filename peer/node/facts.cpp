@@ -288,14 +288,15 @@ FactText text(const SumRefused&) {
                    ""}};
 }
 FactText text(const ModelHeld& f) {
-  return {.info = {"model_held",
-                   "step {step}: parameters would be absurdly large and are held at a bound",
-                   "It is a thousand times the largest parameter of the first model, or 1000. "
-                   "Training diverges, or a hostile peer makes up gradients. It is told once until "
-                   "a step keeps below the bound.",
-                   "Lower train.learning_rate. If the run was sound before, look for the peer that "
-                   "joined last, and take its key off the allow-list."},
-          .numbers = numbers("step", f.step)};
+  return {
+      .info = {"model_held",
+               "step {step}: parameters would be absurdly large and are held at a bound",
+               "It is a thousand times the largest parameter of the first model, or 1000. "
+               "Training diverges, or a hostile peer makes up gradients. This is reported once, "
+               "and again only after a step that stays below the bound.",
+               "Lower train.learning_rate. If the run was sound before, look for the peer that "
+               "joined last, and take its key off the allow-list."},
+      .numbers = numbers("step", f.step)};
 }
 FactText text(const ArraysDiffer& f) {
   return {.info = {"arrays_differ", "{peer} has given {detail}; so this peer leaves",
@@ -454,17 +455,18 @@ FactText text(const EventsLost& f) {
 }
 FactText text(const TicketRedeemed& f) {
   return {.info = {"ticket_redeemed", "{detail} has joined by a ticket of this peer",
-                   "The peer has proved that it has the ticket and got a certificate. The others "
-                   "hear of it and let it take part.",
+                   "The peer has proved that it has the ticket, and has got a certificate. The "
+                   "others hear of it and let it take part.",
                    "If you do not know it, take its certificate away with `grapevine revoke`."},
           .detail = f.name};
 }
 FactText text(const TicketRefused& f) {
-  return {.info = {"ticket_refused", "a guest is refused: {detail}",
-                   "Someone has a ticket that this peer has made and that is not good any more, or "
-                   "asks for what a ticket does not give. It learns the reason and nothing else.",
-                   "Make a new ticket with `grapevine invite` if it should take part."},
-          .detail = f.why};
+  return {
+      .info = {"ticket_refused", "a guest is refused: {detail}",
+               "Someone has a ticket of this peer that is no longer good, or asks for something "
+               "that a ticket does not give. The guest learns the reason and nothing else.",
+               "Make a new ticket with `grapevine invite` if it should take part."},
+      .detail = f.why};
 }
 FactText text(const CertificateRevoked& f) {
   return {.info = {"certificate_revoked", "the certificate of {detail} has been revoked",

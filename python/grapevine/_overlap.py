@@ -58,8 +58,8 @@ def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
         vine = grapevine.join("run.toml", model, optimizer, algorithm="all_reduce")
         ddp.register_comm_hook(vine, grapevine.torch.comm_hook)
 
-    The loop calls `vine.reduce()` after backward as always, which then says what came of the sum. All
-    backward passes of a step but the last are under `ddp.no_sync()`.
+    The loop calls `vine.reduce()` after backward as always, which then returns the outcome of the
+    sum. All backward passes of a step but the last are under `ddp.no_sync()`.
     """
     if vine._summed is not None:
         raise ValueError(
@@ -99,7 +99,7 @@ class Overlap:
         self._vine = vine
         self._is_on = False
         self._parameters: dict[str, torch.nn.Parameter] = {}
-        # How often backward has added to each gradient in this step, and in any before at most.
+        # How often backward has added to each gradient in this step, and the most in any step before.
         self._count: dict[str, int] = {}
         self._most: dict[str, int] = {}
         # Each gradient and its version after the last time.

@@ -77,7 +77,7 @@ _used: dict[torch.device, Any] = {}
 
 
 def is_staged(tensor: torch.Tensor) -> bool:
-    """True if the tensor is not in the host's memory, but can be copied there and back."""
+    """True if the tensor is not in the host's memory, but can be copied to it and from it."""
     return tensor.device.type in DEVICES
 
 
@@ -206,13 +206,13 @@ def _grouped(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 class LateLoss:
-    """Losses on a GPU, each told one step late, so that no step waits for the GPU's own end of it."""
+    """Losses on a GPU, each reported one step late, so that no step waits for the GPU."""
 
     def __init__(self) -> None:
         self._last: Optional[Callable[[], float]] = None
 
     def __call__(self, loss: torch.Tensor) -> float:
         value = device_of(loss).later(loss)
-        # The first step has none before it, and tells its own.
+        # The first step has none before it, and reports its own.
         last, self._last = self._last or value, value
         return last()

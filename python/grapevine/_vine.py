@@ -177,17 +177,16 @@ class Vine(Peer):
     def step(self, loss: Any = 0.0, samples: int = 1) -> bool:
         """Reports that an optimiser step is over. Returns False once training is over.
 
-        `loss` is the step's mean loss, a number or a tensor with one. That of a tensor on a GPU is
-        told one step late, so that nothing waits for the GPU. In gossip no other peer is waited
-        for.
+        `loss` is the step's mean loss, a number or a tensor with one. A loss on a GPU is reported
+        one step late, so that nothing waits for the GPU. In gossip no other peer is waited for.
         """
         self._finish()
         if self._is_over:
             return False
         if self._summed is not None:
             raise ValueError(
-                "the gradient was summed during backward, but nobody has asked whether the sum "
-                "holds: call reduce() before optimizer.step(), and repeat the step if it says `again`"
+                "the gradient was summed during backward, but the result of the sum was not read: "
+                "call reduce() before optimizer.step(), and repeat the step if it says `again`"
             )
         self._steps_to_check -= 1
         if self._steps_to_check == 0:
@@ -253,8 +252,8 @@ class Vine(Peer):
     def reduce_end(self, samples: int = 1, loss: Any = 0.0) -> Reduced:
         """Waits for the sum of a gradient in parts, and replaces each part by the mean of all peers'.
 
-        All arrays must have been handed over. Of a module those that were not are taken from its
-        parameters' gradients, as `reduce` does. After `again` all parts are handed over anew.
+        All arrays must have been handed over. For a module, those that were not are taken from its
+        parameters' gradients, as `reduce` does. With `again`, hand over all parts again.
         """
         self._finish()
         if not self.needs_gradient:

@@ -178,7 +178,7 @@ void HostsLaunch::await_interrupts() {
     const auto now = std::chrono::steady_clock::now();
     const bool is_same = interrupted_ && now - *interrupted_ < same_interrupt;
     if (!interrupted_) {
-      say(stdout, "the peers leave with a checkpoint; once more to wait no longer\n");
+      say(stdout, "the peers leave with a checkpoint; Ctrl-C again stops waiting for them\n");
       for (Connection& connection : connections_) {
         asio::error_code ignored;
         connection.input.close(ignored);

@@ -1,4 +1,4 @@
-// Scripts of completion: what the parser has is in all of them, and bash completes by its own.
+// Completion scripts: all of them have what the parser has, and bash completes by its own.
 #include "cli/completion_scripts.hpp"
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// A parser with all that scripts tell apart.
+/// A parser with everything that the scripts distinguish.
 std::unique_ptr<CLI::App> small_parser() {
   auto app = std::make_unique<CLI::App>("Grows vines.", "grapevine");
   app->set_version_flag("--version", "1");

@@ -321,7 +321,7 @@ TEST_CASE("however large the values of a hostile peer, no sound one is found uns
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
   const auto n = static_cast<float>(ranks);
-  // The last but one is as large as a sum may be that the next peer just takes.
+  // The last but one is the largest sum that the next peer accepts.
   const float times = GENERATE_COPY(1.0F, 3.5F, 4 * n - 1, 5 * n);
   CAPTURE(to_string(algorithm), ranks, times);
   constexpr std::size_t elements = 100;

@@ -174,7 +174,7 @@ Revocation revoked_by(std::uint64_t issuer, std::uint64_t key) {
   return made;
 }
 
-/// What a peer makes of certificates that another sends. Returns the reasons of its refusals.
+/// Gives a peer certificates that another sends. Returns the reasons for its refusals.
 std::vector<Fact> hear(Holder& holder, std::vector<Certificate> certificates, Time now = {}) {
   Effects out;
   holder.trust->receive(now, PeerId{50},
@@ -197,7 +197,7 @@ TEST_CASE("a peer that was invited invites the next and all peers accept both") 
   CHECK(swarm.holders[3].trust->accepted().size() == 4);
 }
 
-TEST_CASE("a peer without the right to invite certifies nobody and nobody believes it if it does") {
+TEST_CASE("a peer without the right to invite certifies no key and is not believed if it does") {
   Swarm swarm(4);
   REQUIRE(swarm.invite(0, 1, false));
   CHECK_FALSE(swarm.invite(1, 2));
@@ -312,7 +312,7 @@ TEST_CASE("a peer cannot revoke the one that its own right comes from") {
   const Problems problems = swarm.revoke(2, "peer-2");
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].reason.find("right to invite comes from it") != std::string::npos);
-  // Nor does such a revocation count if it is made all the same.
+  // If it is made all the same, such a revocation does not count.
   Effects out;
   swarm.holders[0].trust->receive(
       swarm.now, PeerId{3}, {.held = {}, .certificates = {}, .revocations = {revoked_by(3, 2)}},
@@ -395,7 +395,7 @@ TEST_CASE("many certificates and revocations are everywhere soon although messag
   }
   CHECK(sizes.size() == 1);
   CHECK(*sizes.begin() > 100);
-  // In quiet each peer says one short message every two seconds.
+  // When nothing is new, each peer sends one short message every two seconds.
   const std::size_t before = swarm.messages;
   swarm.pass(20);
   CHECK(swarm.messages - before <= 10 * peers * 2);

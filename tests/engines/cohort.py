@@ -1,4 +1,4 @@
-"""A cohort that an engine starts: its config, its secret, and what its peers say of themselves."""
+"""A cohort that an engine starts: its config, its secret, and what its peers report."""
 
 import json
 import os
@@ -32,7 +32,7 @@ every_steps = {checkpoint}
 
 
 def parent_of(pid):
-    """The process that has started this one; 0 if there is none such."""
+    """The process that has started this one; 0 if there is none."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return int(file.read().rpartition(")")[2].split()[1])
@@ -98,6 +98,6 @@ class EngineTest(FolderTest):
         self.assertTrue(eventually(holds), what)
 
     def wait_for_steps(self, rank, steps=500):
-        """Waits until this peer has made so many more steps, so it trains."""
+        """Waits until this peer has made `steps` more steps, so it trains."""
         begin = self.step(rank)
         self.wait(lambda: self.step(rank) >= begin + steps, f"rank {rank} trains")

@@ -13,7 +13,7 @@ from support import BINARY, LIMIT_S
 
 class MpiTest(EngineTest):
     def go_on_without_a_killed_rank(self, program, *words):
-        """`words` are options and, behind them, what stands before the command of a peer."""
+        """`words` are options, followed by what stands before the command of a peer."""
         if shutil.which(program) is None:
             raise unittest.SkipTest(
                 f"MPI is not installed: no {program}; scripts/test --mpi installs it"
@@ -39,7 +39,7 @@ class MpiTest(EngineTest):
         return mpirun
 
     def check_saves(self, mpirun, end):
-        """Calls `end`, with which all peers are to end, each with a checkpoint."""
+        """Calls `end`, which must end all peers, each with a checkpoint."""
         steps = {rank: self.step(rank) for rank in (0, 2)}
         end()
         mpirun.wait(timeout=LIMIT_S)
@@ -55,5 +55,5 @@ class MpiTest(EngineTest):
 
     def test_ranks_of_mpich_go_on_without_a_killed_one(self):
         mpirun = self.go_on_without_a_killed_rank("mpirun.mpich", "-n", "3", "sh", "-c")
-        # This mpirun would kill its ranks at once, so the peers are told themselves.
+        # This mpirun would kill its ranks at once, so the peers get the signal themselves.
         self.check_saves(mpirun, lambda: [os.kill(self.pid(r), signal.SIGTERM) for r in (0, 2)])

@@ -41,7 +41,7 @@ PartitionName=all Nodes=n1,n2 Default=YES State=UP
 
 
 def why_not():
-    """Why there can be no cluster here; None if there can be one."""
+    """The reason why there can be no cluster here; None if there can be one."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=search_path()) is None]
     if missing:
         return f"Slurm is not installed: no {missing[0]}; scripts/test --slurm installs it"
@@ -100,7 +100,7 @@ class Cluster:
         self.run_daemon(name, "slurmd", "-D", "-N", name, "-f", str(self.settings))
 
     def kill_node(self, name, jobs):
-        """Kills a node with all that runs there: its daemon, and the processes `jobs`."""
+        """Kills a node with everything that runs there: its daemon, and the processes `jobs`."""
         self.processes[name].kill()
         self.processes[name].wait()
         for pid in jobs:

@@ -86,7 +86,7 @@ class SshTest(EngineTest):
         self.assertEqual(made.returncode, 0, made.stderr)
         (self.folder / "bin").mkdir()
         (self.folder / "bin/grapevine").symlink_to(BINARY)
-        # Where sshd puts its unprivileged half; the package's service makes it otherwise.
+        # Where sshd puts its unprivileged half. Normally the package's service makes this folder.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.client = self.write("ssh_config", CLIENT.format(folder=self.folder))
         self.list = self.write("hosts.txt", "\n".join(self.hosts.addresses) + "\n")
@@ -133,7 +133,7 @@ class SshTest(EngineTest):
         return (self.folder / "launch.log").read_text()
 
     def check_saves(self, ranks, end):
-        """Calls `end`, after which these peers are to end, each with a checkpoint."""
+        """Calls `end`, after which these peers must end, each with a checkpoint."""
         steps = {rank: self.step(rank) for rank in ranks}
         end()
         for rank, step in steps.items():

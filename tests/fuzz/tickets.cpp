@@ -1,4 +1,4 @@
-// The targets `ticket` and `certificates`: what strangers hand over or show before they belong.
+// The targets `ticket` and `certificates`: what strangers show before they belong to the swarm.
 #include <string>
 
 #include "base/check.hpp"

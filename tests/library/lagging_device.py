@@ -1,4 +1,4 @@
-"""Takes the tensors on the CPU for some on a GPU, so that their staging is tested without one."""
+"""Treats tensors on the CPU as if they were on a GPU, so that staging is tested without one."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ class LaggingDevice:
         pass
 
     def pinned(self, elements, dtype):
-        # What is read before it was copied is no number.
+        # What is read before it was copied is not a number.
         nothing = float("nan") if dtype.is_floating_point else -1
         return torch.full((elements,), nothing, dtype=dtype)
 

@@ -38,7 +38,7 @@ class GpuAloneTest(TorchAlone):
                 with self.join(model, make_optimizer("sgd", model), run__steps=8) as vine:
                     for _ in vine.until_over([1]):
                         vine.step()
-                # Nothing has changed it, but the common end rounds doubles to floats.
+                # It is unchanged, except that the common end rounds doubles to floats.
                 tolerance = 1e-6 if dtype == torch.float64 else 0
                 for ours, old in zip(model.parameters(), before):
                     torch.testing.assert_close(ours, old, rtol=tolerance, atol=0)

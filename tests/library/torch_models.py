@@ -27,7 +27,7 @@ class Tied(nn.Module):
 
 
 class Branches(nn.Module):
-    """Two layers of which a step uses one."""
+    """Two layers, of which each step uses one."""
 
     def __init__(self):
         super().__init__()

@@ -194,7 +194,7 @@ class OverlapTest(FolderTest):
         swarm.start(2, "--kill-at", "10")
         models = [self.ended(swarm, number)[0] for number in (0, 1)]
         for model in models:
-            # Also forward passes count whose gradients were given up.
+            # Forward passes count, too, even if their gradients were given up.
             model.pop("1.num_batches_tracked")
         self.assertEqual(models[0], models[1])
 

@@ -235,7 +235,7 @@ class Swarms(FolderTest):
         is_there.touch()
         models = [swarm.model(number) for number in range(3)]
         for model in models:
-            # Also forward passes count whose gradients were given up.
+            # Forward passes count, too, even if their gradients were given up.
             self.assertGreater(model.pop("1.num_batches_tracked"), 100)
         self.assertEqual(models[1:], models[:1] * 2)
 

@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// A service manager's socket, of which this process is told by NOTIFY_SOCKET.
+/// A service manager's socket, which NOTIFY_SOCKET names to this process.
 class Manager {
  public:
   /// `name` as in NOTIFY_SOCKET: a path, or @ and a name outside of the file system.

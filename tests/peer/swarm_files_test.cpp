@@ -87,7 +87,7 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(book.refusal(guest, one, start_s).empty());
   book.use(guest, one);
   CHECK(book.refusal(guest, two, start_s) == "the ticket has been used");
-  // Who has not heard the answer asks again, also after a restart of the peer that gave it.
+  // A guest that has not got the answer asks again, even after a restart of the peer that gave it.
   TicketBook again(file);
   CHECK(again.refusal(guest, one, start_s + 100).empty());
   CHECK(again.refusal(guest, two, start_s) == "the ticket has been used");

@@ -115,7 +115,7 @@ TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]")
     return task::LoadState{.values = std::move(values), .step = 3};
   };
 
-  // A new replica does not know how long models are, but what an optimiser makes.
+  // A new replica does not know how long models are, but it knows what an optimiser can make.
   WholeReplica newcomer(learner(), 1);
   const auto negative = std::make_shared<Floats>(*state);
   negative->back() = -1;

@@ -26,8 +26,8 @@ constexpr double decay = 0.1;
 
 using Loss = std::function<LossSum(std::span<const double>, std::span<double>)>;
 
-/// The mean loss of two outputs -w x / 2 and w x / 2, whose difference is that of one output w x,
-/// with decay / 2 w w; and its gradient.
+/// The mean loss of the two outputs -w x / 2 and w x / 2, which differ by w x, plus decay / 2 w w;
+/// and its gradient.
 double loss_of(const Point& w, const Loss& loss, Point* gradient = nullptr) {
   std::vector<double> outputs;
   for (const Point& x : points) {

@@ -87,7 +87,7 @@ void move_rows(const std::vector<float>& from, const Range& have, std::vector<fl
   }
 }
 
-/// The passes by members with these strips of inputs and outputs, who exchange rows as
+/// The passes by members with these strips of inputs and outputs, which exchange rows as
 /// row_transfers() says.
 Passes cut_pass(const Given& all, const std::vector<Range>& owned,
                 const std::vector<Range>& outputs) {

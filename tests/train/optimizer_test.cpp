@@ -408,7 +408,7 @@ TEST_CASE("any state that an optimiser makes is possible", "[unit]") {
       for (int t = 0; t < 400; ++t) {
         optimizer.copy_state(state);
         REQUIRE(optimizer.is_possible(state));
-        // Gradients of all sizes, also none at all and the largest for long.
+        // Gradients of all sizes, also zeros, and the largest for a long time.
         const int power = static_cast<int>(rng.below(70)) - 30;
         const float most = t % 100 < 40 ? largest_gradient : std::ldexp(1.0F, power);
         for (float& value : g) {
