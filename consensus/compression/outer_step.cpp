@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 
 namespace gv {
@@ -40,6 +41,12 @@ void OuterStep::step(std::span<float> x, std::span<const float> mean_change) {
              static_cast<float>(options_.outer_learning_rate),
              static_cast<float>(options_.outer_momentum));
   }
+}
+
+bool OuterStep::is_possible(std::span<const float> momentum) const {
+  // v = mu v + d, so |v| <= |d| / (1 - mu); the rest is for rounding.
+  const double most = 4.01 * largest_gradient / (1 - options_.outer_momentum);
+  return largest_magnitude(momentum) <= most;
 }
 
 void OuterStep::adopt(std::span<const float> momentum) {

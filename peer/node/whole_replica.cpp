@@ -253,9 +253,11 @@ Reason WholeReplica::problem_with(const task::LoadState& load, double norm) cons
   const double longest = load.norm_cap * std::max(norm_of(learner_->parameters()), 1.0);
   if (has_model && !(norm <= longest)) return Reason::norm_exceeded;
   if (load.model_only) return Reason::none;
-  const auto optimizer = std::span<const float>(*load.values)
-                             .subspan(learner_->layout().size(), learner_->optimizer_size());
-  return learner_->is_possible(optimizer) ? Reason::none : Reason::impossible;
+  const auto rest = std::span<const float>(*load.values).subspan(learner_->layout().size());
+  const std::size_t optimizer = learner_->optimizer_size();
+  const bool is_possible =
+      learner_->is_possible(rest.first(optimizer)) && outer_.is_possible(rest.subspan(optimizer));
+  return is_possible ? Reason::none : Reason::impossible;
 }
 
 /// Takes a state that cannot be right out of the job, with all that was to be done after it.

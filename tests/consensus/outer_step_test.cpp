@@ -2,7 +2,10 @@
 #include "consensus/compression/outer_step.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <vector>
+
+#include "base/magnitude.hpp"
 
 namespace gv {
 namespace {
@@ -59,6 +62,20 @@ TEST_CASE("the outer step of Nesterov with a constant change is the geometric se
     CHECK(x[0] == Approx(expected).epsilon(1e-5));
     CHECK(outer.momentum()[0] == Approx(v).epsilon(1e-5));
   }
+}
+
+TEST_CASE("only a momentum to which mean changes can lead is possible", "[unit]") {
+  OuterStep outer({.period = 8, .outer = OuterKind::nesterov, .outer_momentum = 0.9}, 2);
+  std::vector<float> x = {0, 0};
+  for (int k = 0; k < 500; ++k) {
+    outer.step(x, std::vector<float>{4 * largest_gradient, -4 * largest_gradient});
+    REQUIRE(outer.is_possible(outer.momentum()));
+  }
+  // A later step with it would not be finite.
+  CHECK_FALSE(outer.is_possible(std::vector<float>{0, 3e38F}));
+  CHECK_FALSE(outer.is_possible(std::vector<float>{-50 * largest_gradient, 0}));
+  CHECK_FALSE(outer.is_possible(std::vector<float>{std::nanf(""), 0}));
+  CHECK(OuterStep({}, 2).is_possible({}));
 }
 
 TEST_CASE("a peer that takes over the outer momentum goes on alike", "[unit]") {
