@@ -20,6 +20,12 @@ constexpr std::size_t told_at_once = 8;
 /// Pause before a peer sends everything again to one that still holds the same.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
+/// Pause before a peer sends everything again to any one, so that short messages buy few long ones.
+constexpr Duration send_all_after = std::chrono::seconds(1);
+
+/// A revocation is kept until all older certificates of its key have expired.
+constexpr std::uint64_t revocation_lifetime_s = certificate_lifetime_s + 2 * clock_slack_s;
+
 /// The two keys with the same 31 bytes and the same last seven bits have one CURVE key.
 PeerKey twin_of(PeerKey key) {
   key.back() ^= 0x80;
@@ -59,47 +65,34 @@ std::uint64_t Trust::wall(Time now) const {
 
 // ---- Which certificates count ----
 
-bool Trust::may_sign(const PeerKey& key, std::size_t left, const PeerKey& without) const {
+bool Trust::is_entitled(const PeerKey& key, std::size_t left, const PeerKey& without) const {
   if (key == options_.swarm) return true;
-  const auto found = left == 0 || key == without ? entries_.end() : entries_.find(key);
+  if (left == 0 || key == without || is_revoked(key)) return false;
+  const auto found = entries_.find(key);
   if (found == entries_.end()) return false;
   const auto helps = [&](const std::optional<Certificate>& certificate) {
     return certificate && certificate->may_invite && certificate->issuer != key &&
-           may_sign(certificate->issuer, left - 1, without);
+           is_entitled(certificate->issuer, left - 1, without);
   };
   return helps(found->second.right) || helps(found->second.newest);
 }
 
-bool Trust::is_revoked(const PeerKey& key) const {
-  const auto found = revocations_.find(key);
-  return found != revocations_.end() && may_sign(found->second.issuer, chain_max - 1, key);
+bool Trust::counts(const Certificate& certificate) const {
+  return is_entitled(certificate.issuer, chain_max - 1);
 }
 
-bool Trust::is_entitled(const PeerKey& key, std::size_t left) const {
-  if (key == options_.swarm) return true;
-  const auto found = left == 0 || is_revoked(key) ? entries_.end() : entries_.find(key);
-  if (found == entries_.end()) return false;
-  const auto helps = [&](const std::optional<Certificate>& certificate) {
-    return certificate && certificate->may_invite && certificate->issuer != key &&
-           is_entitled(certificate->issuer, left - 1);
-  };
-  return helps(found->second.right) || helps(found->second.newest);
+const Certificate* Trust::latest(const Entry& entry) const {
+  if (counts(*entry.newest)) return &*entry.newest;
+  return entry.right && counts(*entry.right) ? &*entry.right : nullptr;
 }
 
-bool Trust::has_valid_one(const Entry& entry, std::uint64_t wall_s) const {
-  const auto counts = [&](const std::optional<Certificate>& certificate) {
-    return certificate && certificate->expires_s > wall_s &&
-           is_entitled(certificate->issuer, chain_max - 1);
-  };
-  return counts(entry.newest) || counts(entry.right);
-}
-
-/// True if a certificate of the key has not expired.
+/// True if a certificate of the key counts and has not expired.
 bool Trust::is_current(const PeerKey& key, std::uint64_t wall_s) const {
   if (key == options_.swarm) return true;
   const auto found = entries_.find(key);
-  return found != entries_.end() && found->second.newest &&
-         found->second.newest->expires_s > wall_s;
+  if (found == entries_.end()) return false;
+  const Certificate* certificate = latest(found->second);
+  return certificate != nullptr && certificate->expires_s > wall_s;
 }
 
 std::size_t Trust::distance(const PeerKey& key, std::size_t left) const {
@@ -116,7 +109,9 @@ std::size_t Trust::distance(const PeerKey& key, std::size_t left) const {
 
 bool Trust::is_better_right(const Certificate& a, const Certificate& b) const {
   const std::size_t far_a = distance(a.issuer, chain_max), far_b = distance(b.issuer, chain_max);
-  return std::tie(far_b, a.expires_s, a.signature) > std::tie(far_a, b.expires_s, b.signature);
+  const bool counts_a = counts(a), counts_b = counts(b);
+  return std::tie(counts_a, far_b, a.expires_s, a.signature) >
+         std::tie(counts_b, far_a, b.expires_s, b.signature);
 }
 
 /// True if the key has signed something that is held.
@@ -142,8 +137,10 @@ bool Trust::is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& by
 /// Puts a certificate where it belongs. Returns false if the entry has better ones.
 bool Trust::keep(Entry& entry, const Certificate& certificate) const {
   bool is_kept = false;
-  const auto later = [](const Certificate& a, const Certificate& b) {
-    return std::tie(a.expires_s, a.signature) > std::tie(b.expires_s, b.signature);
+  const auto later = [&](const Certificate& a, const Certificate& b) {
+    const bool counts_a = counts(a), counts_b = counts(b);
+    return std::tie(counts_a, a.expires_s, a.signature) >
+           std::tie(counts_b, b.expires_s, b.signature);
   };
   if (certificate.may_invite && (!entry.right || is_better_right(certificate, *entry.right))) {
     entry.right = certificate;
@@ -164,13 +161,12 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
     return Outcome::unchanged;
   }
   const auto found = entries_.find(certificate.key);
-  if (found == entries_.end() && entries_.size() >= certified_max) return Outcome::unchanged;
   const bool is_held = found != entries_.end() &&
                        (found->second.newest == certificate || found->second.right == certificate);
-  if (is_held || !may_sign(certificate.issuer, chain_max - 1, certificate.key)) {
+  if (is_held || !is_entitled(certificate.issuer, chain_max - 1, certificate.key)) {
     // A peer may renew its own certificate if it may invite.
-    const bool renews_itself = !is_held && certificate.issuer == certificate.key &&
-                               may_sign(certificate.issuer, chain_max - 1, {});
+    const bool renews_itself =
+        !is_held && certificate.issuer == certificate.key && counts(certificate);
     if (!renews_itself) return Outcome::unchanged;
   }
   const bool has_expired = certificate.expires_s <= now_s;
@@ -183,58 +179,102 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
   if (!is_signed_by(certificate.issuer, signed_bytes(certificate), certificate.signature)) {
     return Outcome::forged;
   }
+  if (found == entries_.end()) {
+    if (entries_.size() >= certified_max) make_room(now_s);
+    if (entries_.size() >= certified_max) return Outcome::unchanged;
+  }
   entries_[certificate.key] = std::move(entry);
   return Outcome::taken;
 }
 
-Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
+/// Drops keys that do not belong to the swarm and on which no other key's place rests.
+void Trust::make_room(std::uint64_t wall_s) {
+  std::set<PeerKey> needed;
+  for (const auto& [key, entry] : entries_) {
+    needed.insert(entry.newest->issuer);
+    if (entry.right) needed.insert(entry.right->issuer);
+  }
+  std::vector<PeerKey> unneeded;
+  for (const auto& [key, entry] : entries_) {
+    const Certificate* certificate = latest(entry);
+    const bool is_over = certificate != nullptr && certificate->expires_s <= wall_s &&
+                         !is_revoked(key) && !needed.contains(key);
+    if (certificate == nullptr || is_over) unneeded.push_back(key);
+  }
+  for (const PeerKey& key : unneeded) entries_.erase(key);
+}
+
+/// True if the issuer may revoke the key, and could when it can have signed this.
+bool Trust::may_revoke(const Revocation& revocation) const {
+  if (!is_entitled(revocation.issuer, chain_max - 1, revocation.key)) return false;
+  if (revocation.issuer == options_.swarm) return true;
+  const Certificate* own = latest(entries_.at(revocation.issuer));
+  return own != nullptr && revocation.until_s <= own->expires_s + revocation_lifetime_s;
+}
+
+/// A known key's revocation gets the place of an unknown key's, so that junk keeps none out.
+bool Trust::has_room_for(const Revocation& revocation) {
+  if (revocations_.contains(revocation.key) || revocations_.size() < certified_max) return true;
+  if (!entries_.contains(revocation.key)) return false;
+  const auto junk = std::ranges::find_if(
+      revocations_, [&](const auto& item) { return !entries_.contains(item.first); });
+  if (junk == revocations_.end()) return false;
+  revocations_.erase(junk);
+  return true;
+}
+
+Trust::Outcome Trust::take(Time now, const Revocation& revocation, Source source) {
   const std::uint64_t now_s = wall(now);
   if (revocation.swarm != options_.swarm || revocation.key == options_.swarm ||
       revocation.until_s <= now_s ||
-      revocation.until_s > now_s + certificate_lifetime_s + 3 * clock_slack_s) {
+      revocation.until_s > now_s + revocation_lifetime_s + clock_slack_s) {
     return Outcome::unchanged;
   }
   const auto found = revocations_.find(revocation.key);
   const bool is_later =
       found == revocations_.end() || std::tie(revocation.until_s, revocation.signature) >
                                          std::tie(found->second.until_s, found->second.signature);
-  const bool has_room = found != revocations_.end() || revocations_.size() < certified_max;
-  if (!is_later || !has_room || !may_sign(revocation.issuer, chain_max - 1, revocation.key)) {
+  // What has counted once counts after a restart too, whoever has been revoked since.
+  if (!is_later || (source == Source::other_peer && !may_revoke(revocation))) {
     return Outcome::unchanged;
   }
   if (!is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature)) {
     return Outcome::forged;
   }
+  if (!has_room_for(revocation)) return Outcome::unchanged;
   revocations_[revocation.key] = revocation;
   return Outcome::taken;
 }
 
 bool Trust::take_all(Time now, const Certificates& message, Source source) {
-  bool took = false;
-  for (std::size_t pass = 0; pass < chain_max; ++pass) {
-    bool is_new = false;
+  bool took = false, is_forged = false;
+  bool is_new = true;
+  for (std::size_t pass = 0; is_new && !is_forged && pass < chain_max; ++pass) {
+    is_new = false;
     for (const Certificate& certificate : message.certificates) {
       const Outcome outcome = take(now, certificate, source);
-      if (outcome == Outcome::forged) return false;
+      is_forged = outcome == Outcome::forged;
+      if (is_forged) break;
       if (outcome != Outcome::taken) continue;
       fresh_.certificates.push_back(certificate);
       is_new = true;
+      took = true;
     }
-    took = took || is_new;
-    if (!is_new) break;
   }
   for (const Revocation& revocation : message.revocations) {
-    const Outcome outcome = take(now, revocation);
-    if (outcome == Outcome::forged) return false;
+    if (is_forged) break;
+    const Outcome outcome = take(now, revocation, source);
+    is_forged = outcome == Outcome::forged;
     if (outcome != Outcome::taken) continue;
     fresh_.revocations.push_back(revocation);
     took = true;
   }
+  // What came before a forged item is held, so it counts.
   if (took) {
     ++changes_;
     refresh(now);
   }
-  return true;
+  return !is_forged;
 }
 
 void Trust::restore(Time now, const std::vector<Certificate>& certificates,
@@ -249,9 +289,10 @@ void Trust::refresh(Time now) {
   std::vector<Certificate> accepted;
   next_expiry_s_ = ~std::uint64_t{0};
   for (const auto& [key, entry] : entries_) {
-    if (is_revoked(key) || !has_valid_one(entry, now_s)) continue;
-    accepted.push_back(*entry.newest);
-    next_expiry_s_ = std::min(next_expiry_s_, entry.newest->expires_s);
+    const Certificate* certificate = is_revoked(key) ? nullptr : latest(entry);
+    if (certificate == nullptr || certificate->expires_s <= now_s) continue;
+    accepted.push_back(*certificate);
+    next_expiry_s_ = std::min(next_expiry_s_, certificate->expires_s);
   }
   if (accepted != accepted_) {
     accepted_ = std::move(accepted);
@@ -270,8 +311,8 @@ const Certificate* Trust::accepted(const PeerKey& key) const {
 std::vector<Certificate> Trust::certificates() const {
   std::vector<Certificate> all;
   for (const auto& [key, entry] : entries_) {
-    if (entry.right) all.push_back(*entry.right);
-    if (entry.newest && entry.newest != entry.right) all.push_back(*entry.newest);
+    if (entry.right && counts(*entry.right)) all.push_back(*entry.right);
+    if (entry.newest != entry.right && counts(*entry.newest)) all.push_back(*entry.newest);
   }
   return all;
 }
@@ -324,6 +365,16 @@ Certificate Trust::signed_certificate(Time now, Certificate certificate) const {
   return certificate;
 }
 
+Revocation Trust::signed_revocation(Time now, const PeerKey& key) const {
+  const Signer& signer = options_.swarm_signer != nullptr ? *options_.swarm_signer : *signer_;
+  Revocation made{.swarm = options_.swarm,
+                  .issuer = options_.swarm_signer != nullptr ? options_.swarm : options_.self,
+                  .key = key,
+                  .until_s = wall(now) + revocation_lifetime_s};
+  made.signature = signer.sign(signed_bytes(made));
+  return made;
+}
+
 /// Signs a certificate, and takes it like one of another peer.
 Certificate Trust::take_own(Time now, Certificate blank) {
   const Certificate made = signed_certificate(now, std::move(blank));
@@ -358,18 +409,17 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
   const PeerKey key = target->key;
   if (key == options_.self) return problem("this is the peer that was asked", "ask another one");
   const PeerKey signer_key = options_.swarm_signer ? options_.swarm : options_.self;
-  if (!may_sign(signer_key, chain_max - 1, key)) {
+  if (!is_entitled(signer_key, chain_max - 1, key)) {
     return problem("this peer's own right to invite comes from it",
                    "ask a peer that the swarm's first peer has invited");
   }
   const std::vector<Certificate> before = accepted_;
-  Revocation revocation{.swarm = options_.swarm,
-                        .issuer = signer_key,
-                        .key = key,
-                        .until_s = wall(now) + certificate_lifetime_s + 2 * clock_slack_s};
-  const Signer& signer = options_.swarm_signer != nullptr ? *options_.swarm_signer : *signer_;
-  revocation.signature = signer.sign(signed_bytes(revocation));
-  take_all(now, {.held = {}, .certificates = {}, .revocations = {revocation}}, Source::other_peer);
+  take_all(now, {.held = {}, .certificates = {}, .revocations = {signed_revocation(now, key)}},
+           Source::other_peer);
+  if (!is_revoked(key)) {
+    return problem("this peer holds as many revocations as it can",
+                   "ask again when some of them are over, or begin a new swarm");
+  }
   for (const Certificate& certificate : before) {
     const bool fell_with_it = certificate.key != key && accepted(certificate.key) == nullptr;
     if (fell_with_it && !with_invited) take_own(now, certificate);
@@ -412,7 +462,8 @@ std::vector<Certificate> Trust::own_chain() const {
     const auto found = entries_.find(key);
     if (found == entries_.end()) break;
     const Entry& entry = found->second;
-    const bool is_own = chain.empty() && entry.newest->issuer != key;
+    const bool is_own =
+        chain.empty() && entry.newest->issuer != key && latest(entry) == &*entry.newest;
     const Certificate& next = is_own || !entry.right ? *entry.newest : *entry.right;
     chain.push_back(next);
     key = next.issuer;
@@ -441,11 +492,12 @@ void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out)
 }
 
 void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
-  SentAll& last = sent_all_[to];
-  const bool is_in_vain = last.ours == held_ && last.theirs == theirs && last.at != Time{} &&
-                          now - last.at < send_again_after;
-  if (is_in_vain) return;
-  last = {.ours = held_, .theirs = theirs, .at = now};
+  const auto last = sent_all_.find(to);
+  if (last != sent_all_.end()) {
+    const bool holds_the_same = last->second.ours == held_ && last->second.theirs == theirs;
+    if (now - last->second.at < (holds_the_same ? send_again_after : send_all_after)) return;
+  }
+  sent_all_[to] = {.ours = held_, .theirs = theirs, .at = now};
   const Certificates all{
       .held = held_, .certificates = certificates(), .revocations = revocations()};
   for (const Certificates& part : in_parts(all)) out.send(to, part);
@@ -463,6 +515,25 @@ void Trust::renew(Time now, const View& live) {
     const bool is_due = left < certificate_lifetime_s / 2 &&
                         (left < certificate_lifetime_s / 8 || rng_.below(live.size() + 1) == 0);
     if (is_live && is_due) take_own(now, certificate);
+  }
+}
+
+/// Signs revocations anew that would not hold otherwise: those that a certificate of the key
+/// outlives, and those whose issuer may not revoke any more, which others do not take.
+void Trust::renew_revocations(Time now, const View& live) {
+  if (!may_invite(now)) return;
+  const PeerKey signer_key = options_.swarm_signer ? options_.swarm : options_.self;
+  for (const Revocation& revocation : revocations()) {
+    const PeerKey& key = revocation.key;
+    const auto known = entries_.find(key);
+    const bool is_outlived =
+        known != entries_.end() && known->second.newest->expires_s >= revocation.until_s;
+    const bool is_due = (is_outlived || !is_entitled(revocation.issuer, chain_max - 1, key)) &&
+                        is_entitled(signer_key, chain_max - 1, key) &&
+                        revocation.until_s < wall(now) + revocation_lifetime_s;
+    if (!is_due || rng_.below(live.size() + 1) != 0) continue;
+    take_all(now, {.held = {}, .certificates = {}, .revocations = {signed_revocation(now, key)}},
+             Source::other_peer);
   }
 }
 
@@ -488,6 +559,7 @@ void Trust::tick(Time now, const View& live, Effects& out) {
   if (now < next_) return;
   next_ = now + options_.period;
   renew(now, live);
+  renew_revocations(now, live);
   forget_expired(wall(now));
   refresh(now);
   spread(std::nullopt, live, out);

@@ -35,9 +35,10 @@ inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
 /// belongs to the swarm while it has such a certificate that has not expired. The right to invite
 /// does not expire with it, so the certificates that a dead peer has signed stay valid; but a new
 /// one is believed only if its issuer belongs to the swarm now, so an old stolen key is worthless.
-/// A revocation counts if its issuer may invite without the help of the revoked key. What counts
-/// therefore depends on the set of certificates and revocations, and not on the order in which they
-/// arrived.
+/// A revocation is taken if its issuer may invite at that time without the help of the revoked key,
+/// and then counts until it is over. So a revoked key neither brings itself back nor revokes more.
+/// Peers that may invite sign in their own name the revocations of issuers that have been revoked
+/// since, so all peers come to hold the same ones.
 class Trust {
  public:
   struct Options {
@@ -92,7 +93,8 @@ class Trust {
   const std::vector<Certificate>& accepted() const { return accepted_; }
   /// The certificate of the key if it belongs to the swarm now; null otherwise.
   const Certificate* accepted(const PeerKey& key) const;
-  bool is_revoked(const PeerKey& key) const;
+  /// For good: what becomes of the issuer of the revocation later does not matter.
+  bool is_revoked(const PeerKey& key) const { return revocations_.contains(key); }
   /// Rises with each change of accepted().
   std::uint64_t version() const { return version_; }
   /// Rises with each change of what is held.
@@ -113,14 +115,14 @@ class Trust {
  private:
   /// The certificates of one key.
   struct Entry {
-    std::optional<Certificate> newest;  ///< The one that expires last.
+    std::optional<Certificate> newest;  ///< The one that expires last, if possible one that counts.
     std::optional<Certificate> right;   ///< The one by which it may invite most directly.
   };
   enum class Source { own_record, other_peer };
   enum class Outcome { unchanged, taken, forged };
 
   Outcome take(Time now, const Certificate& certificate, Source source);
-  Outcome take(Time now, const Revocation& revocation);
+  Outcome take(Time now, const Revocation& revocation, Source source);
   /// Takes certificates until none is new, because one may depend on a later one, and then
   /// revocations. What is taken also goes to `fresh_`. Returns false if a signature is forged.
   bool take_all(Time now, const Certificates& message, Source source);
@@ -128,20 +130,26 @@ class Trust {
                     const Signature& signature) const;
   bool keep(Entry& entry, const Certificate& certificate) const;
   bool is_current(const PeerKey& key, std::uint64_t wall_s) const;
-  /// True if `key` may sign for others without the help of the key `without`, whatever has been
-  /// revoked. `left` certificates may be between it and the swarm's key.
-  bool may_sign(const PeerKey& key, std::size_t left, const PeerKey& without) const;
-  /// The same, but not by way of revoked keys.
-  bool is_entitled(const PeerKey& key, std::size_t left) const;
+  /// True if `key` may sign for others without the help of the key `without` and of revoked keys.
+  /// `left` certificates may be between it and the swarm's key.
+  bool is_entitled(const PeerKey& key, std::size_t left, const PeerKey& without = {}) const;
+  /// True if the issuer may sign for others.
+  bool counts(const Certificate& certificate) const;
+  /// The certificate that expires last of those that count; null if none does.
+  const Certificate* latest(const Entry& entry) const;
   /// The number of certificates from the swarm's key to this one, at most `left`.
   std::size_t distance(const PeerKey& key, std::size_t left) const;
   bool is_better_right(const Certificate& a, const Certificate& b) const;
-  bool has_valid_one(const Entry& entry, std::uint64_t wall_s) const;
+  void make_room(std::uint64_t wall_s);
+  bool may_revoke(const Revocation& revocation) const;
+  bool has_room_for(const Revocation& revocation);
   bool is_needed(const PeerKey& key) const;
 
   Certificate signed_certificate(Time now, Certificate blank) const;
   Certificate take_own(Time now, Certificate blank);
+  Revocation signed_revocation(Time now, const PeerKey& key) const;
   void renew(Time now, const View& live);
+  void renew_revocations(Time now, const View& live);
   void forget_expired(std::uint64_t wall_s);
   void refresh(Time now);
   void spread(std::optional<PeerId> except, const View& live, Effects& out);

@@ -165,11 +165,10 @@ Certificate signed_by(std::uint64_t issuer, const PeerKey& key, std::uint64_t ex
   return made;
 }
 
-Revocation revoked_by(std::uint64_t issuer, std::uint64_t key) {
-  Revocation made{.swarm = swarm_key,
-                  .issuer = key_of(issuer),
-                  .key = key_of(key),
-                  .until_s = began_s + certificate_lifetime_s};
+Revocation revoked_by(std::uint64_t issuer, std::uint64_t key,
+                      std::uint64_t until_s = began_s + certificate_lifetime_s) {
+  Revocation made{
+      .swarm = swarm_key, .issuer = key_of(issuer), .key = key_of(key), .until_s = until_s};
   made.signature = StandInSigner(PeerId{issuer}, secret).sign(signed_bytes(made));
   return made;
 }
@@ -179,6 +178,15 @@ std::vector<Fact> hear(Holder& holder, std::vector<Certificate> certificates, Ti
   Effects out;
   holder.trust->receive(now, PeerId{50},
                         {.held = {}, .certificates = std::move(certificates), .revocations = {}},
+                        View({PeerId{50}}), out);
+  return out.facts;
+}
+
+/// The same with revocations.
+std::vector<Fact> hear(Holder& holder, std::vector<Revocation> revocations, Time now = {}) {
+  Effects out;
+  holder.trust->receive(now, PeerId{50},
+                        {.held = {}, .certificates = {}, .revocations = std::move(revocations)},
                         View({PeerId{50}}), out);
   return out.facts;
 }
@@ -327,7 +335,7 @@ TEST_CASE("what counts does not depend on the order in which it arrives") {
       signed_by(999, key_of(1), soon), signed_by(999, key_of(2), soon),
       signed_by(1, key_of(3), soon), signed_by(2, key_of(4), soon),
       signed_by(3, key_of(5), soon, false)};
-  const std::vector<Revocation> revocations = {revoked_by(2, 3), revoked_by(3, 4)};
+  const std::vector<Revocation> revocations = {revoked_by(2, 3), revoked_by(1, 4)};
   std::vector<std::size_t> order = {0, 1, 2, 3, 4, 5, 6};
   Rng rng(5);
   for (int draw = 0; draw < 200; ++draw) {
@@ -348,7 +356,6 @@ TEST_CASE("what counts does not depend on the order in which it arrives") {
     }
     std::vector<PeerKey> accepted;
     for (const Certificate& one : holder.trust->accepted()) accepted.push_back(one.key);
-    // The union of the revocations counts, although each signer has been revoked or might be.
     REQUIRE(accepted == std::vector<PeerKey>{key_of(1), key_of(2)});
   }
 }
@@ -445,6 +452,140 @@ TEST_CASE("a full table refuses more keys and goes on") {
                 View{}, out);
   CHECK(first.accepted().size() == certified_max);
   CHECK_FALSE(first.certify(swarm.now, key_of(30), "late", false, View{}, out));
+}
+
+TEST_CASE("a revoked peer does not bring itself back by what it signs for its revoker") {
+  Holder holder(1);
+  // The third peer is nearer to the swarm's key than the fourth, by which the fifth may invite.
+  hear(holder, {signed_by(999, key_of(2), soon), signed_by(2, key_of(4), soon),
+                signed_by(4, key_of(5), soon), signed_by(999, key_of(3), soon)});
+  hear(holder, {revoked_by(5, 3)});
+  REQUIRE(holder.trust->is_revoked(key_of(3)));
+  hear(holder, {signed_by(3, key_of(5), soon + 10), signed_by(3, key_of(77), soon)});
+  CHECK(holder.trust->is_revoked(key_of(3)));
+  CHECK(holder.trust->accepted(key_of(77)) == nullptr);
+  CHECK(holder.trust->accepted(key_of(5))->issuer == key_of(4));
+  // Nor does it when the issuer of the revocation has to go, or after a restart.
+  hear(holder, {revoked_by(2, 4)});
+  CHECK(holder.trust->is_revoked(key_of(3)));
+  Holder again(1);
+  again.trust->restore({}, holder.trust->certificates(), holder.trust->revocations());
+  CHECK(again.trust->is_revoked(key_of(3)));
+  CHECK(again.trust->accepted() == holder.trust->accepted());
+}
+
+TEST_CASE("revocations of unknown keys take no place from those of known ones") {
+  Swarm swarm(3);
+  for (std::size_t i = 1; i < 3; ++i) REQUIRE(swarm.invite(0, i));
+  std::vector<Revocation> junk;
+  for (std::uint64_t i = 0; i < certified_max + 5; ++i) junk.push_back(revoked_by(2, 100'000 + i));
+  hear(swarm.holders[0], junk);
+  CHECK(swarm.holders[0].trust->revocations().size() == certified_max);
+  CHECK(swarm.revoke(0, "peer-2").empty());
+  CHECK(swarm.holders[0].trust->is_revoked(key_of(2)));
+  CHECK_FALSE(swarm.accepts(0, 1));
+}
+
+TEST_CASE("a longer certificate of a revoked peer hides no valid one and loses to a new one") {
+  Swarm swarm(4);
+  REQUIRE(swarm.invite(0, 1));
+  REQUIRE(swarm.invite(0, 2));
+  // The second peer's clock is ahead. The third peer has a certificate of both it and the first.
+  const std::uint64_t ahead = began_s + certificate_lifetime_s + 10'000;
+  hear(swarm.holders[0], {signed_by(2, key_of(3), ahead), signed_by(2, key_of(4), ahead)});
+  REQUIRE(swarm.holders[0].trust->accepted(key_of(3))->expires_s == ahead);
+  REQUIRE(swarm.revoke(0, "peer-2").empty());
+  REQUIRE(swarm.accepts(0, 2));
+  CHECK(swarm.holders[0].trust->accepted(key_of(3))->issuer == swarm_key);
+  // The fourth peer had only that of the second.
+  REQUIRE(swarm.accepts(0, 3));
+  CHECK(swarm.holders[0].trust->accepted(key_of(4))->issuer == swarm_key);
+  swarm.away = {1};
+  swarm.pass(2 * certificate_lifetime_s, 50'000);
+  CHECK(swarm.accepts(0, 2));
+}
+
+TEST_CASE("a key that has been revoked or was over when it can have signed revokes no one") {
+  Holder holder(1);
+  hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon),
+                signed_by(999, key_of(4), soon)});
+  hear(holder, {revoked_by(2, 4, soon + certificate_lifetime_s + 2 * 24 * 3600 + 1)});
+  CHECK_FALSE(holder.trust->is_revoked(key_of(4)));
+  hear(holder, {revoked_by(3, 2)});
+  REQUIRE(holder.trust->is_revoked(key_of(2)));
+  hear(holder, {revoked_by(2, 3), revoked_by(2, 4)});
+  CHECK_FALSE(holder.trust->is_revoked(key_of(3)));
+  CHECK_FALSE(holder.trust->is_revoked(key_of(4)));
+}
+
+TEST_CASE("what a peer has revoked before its own revocation is signed anew and holds everywhere") {
+  Swarm swarm(5);
+  for (std::size_t i = 1; i < 5; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  swarm.other_side = {3, 4};
+  REQUIRE(swarm.revoke(3, "peer-3").empty());
+  REQUIRE(swarm.revoke(0, "peer-4").empty());
+  swarm.pass(10);
+  swarm.other_side.clear();
+  swarm.pass(60);
+  CHECK(swarm.none_accepts(2));
+  CHECK(swarm.none_accepts(3));
+}
+
+TEST_CASE("what came before a forged item counts") {
+  Holder holder(1);
+  Certificate forged = signed_by(999, key_of(3), soon);
+  forged.signature[0] ^= 1;
+  const std::uint64_t before = holder.trust->changes();
+  CHECK(hear(holder, {signed_by(999, key_of(2), soon), forged}).size() == 1);
+  CHECK(holder.trust->accepted(key_of(2)) != nullptr);
+  CHECK(holder.trust->changes() > before);
+}
+
+TEST_CASE("short messages with ever new digests get everything once a second") {
+  Swarm swarm(2);
+  std::size_t answers = 0;
+  for (std::uint8_t i = 1; i <= 100; ++i) {
+    Digest other{};
+    other[0] = i;
+    Effects out;
+    swarm.holders[0].trust->receive(std::chrono::milliseconds(20 * i) + Time{}, PeerId{2},
+                                    {.held = other, .certificates = {}, .revocations = {}},
+                                    View({PeerId{2}}), out);
+    answers += out.messages.size();
+  }
+  CHECK(answers == 2);
+}
+
+TEST_CASE("a full table gives the places of keys that are out to new ones") {
+  Swarm swarm(2);
+  REQUIRE(swarm.invite(0, 1));
+  std::vector<Certificate> many;
+  for (std::uint64_t i = 0; i < certified_max; ++i) {
+    many.push_back(signed_by(2, key_of(100'000 + i), soon));
+  }
+  hear(swarm.holders[0], many);
+  Effects out;
+  Trust& first = *swarm.holders[0].trust;
+  REQUIRE_FALSE(first.certify(swarm.now, key_of(30), "late", false, View{}, out));
+  REQUIRE(swarm.revoke(0, "peer-2", true).empty());
+  CHECK(first.certify(swarm.now, key_of(30), "late", false, View{}, out));
+  CHECK(first.accepted().size() == 2);
+}
+
+TEST_CASE("a revocation lasts as long as the certificates that an isolated peer signs") {
+  Swarm swarm(3);
+  for (std::size_t i = 1; i < 3; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  REQUIRE(swarm.revoke(0, "peer-3").empty());
+  const std::uint64_t until_s = swarm.holders[0].trust->revocations().at(0).until_s;
+  swarm.pass(certificate_lifetime_s - 100'000, 50'000);
+  const std::uint64_t late = swarm.holders[0].trust->wall(swarm.now) + certificate_lifetime_s;
+  hear(swarm.holders[0], {signed_by(2, key_of(3), late)}, swarm.now);
+  swarm.pass(400'000, 20'000);
+  REQUIRE(swarm.holders[0].trust->wall(swarm.now) > until_s);
+  CHECK(swarm.holders[0].trust->is_revoked(key_of(3)));
+  CHECK(swarm.none_accepts(2));
 }
 
 }  // namespace gv
