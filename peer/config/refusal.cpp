@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include "base/printable.hpp"
+
 namespace gv {
 
 void say(std::FILE* to, std::string_view text) {
@@ -12,7 +14,8 @@ void say(std::FILE* to, std::string_view text) {
 }
 
 void print(const Problems& problems) {
-  for (const Problem& problem : problems) say(stderr, to_string(problem) + "\n");
+  // A problem may quote a config that came from another peer.
+  for (const Problem& problem : problems) say(stderr, printable(to_string(problem)) + "\n");
 }
 
 int fail(const Problems& problems) {

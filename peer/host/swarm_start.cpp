@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/printable.hpp"
 #include "consensus/trust/trust.hpp"
 #include "net/admission.hpp"
 #include "peer/config/refusal.hpp"
@@ -83,6 +84,14 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
   const std::filesystem::path outer = std::filesystem::absolute(folder).lexically_normal();
   const auto [in_outer, in_inner] = std::ranges::mismatch(outer, inner);
   return in_outer == outer.end() || in_outer->empty();
+}
+
+/// The same for where the path leads in the end, through links.
+bool leads_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto inner = std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  const auto outer = std::filesystem::weakly_canonical(std::filesystem::absolute(folder), error);
+  return error || is_below(inner, outer) || is_below(path, folder);
 }
 
 /// Joins by the ticket, and writes down the result.
@@ -169,7 +178,7 @@ void say_plan(const HostOptions& options) {
   const bool has_files = config.data.kind != DataKind::generated;
   say(stdout, fmt::format("joins as {}: mode {}, model {}, data {}\n", options.name,
                           to_string(config.run.mode), to_string(config.model.kind),
-                          has_files ? "from " + config.data.folder + ", all there"
+                          has_files ? "from " + printable(config.data.folder) + ", all there"
                                     : std::string("generated here")));
 }
 
@@ -187,8 +196,12 @@ Problems problems_of_places(const Config& config, const std::filesystem::path& o
                             ", which is outside of this peer's folder",
                         "if it may, say so with --data FOLDER"});
   }
+  const std::filesystem::path own_keys = swarm_folder(own_folder);
+  const std::filesystem::path folder = config.data.folder;
+  bool reads_keys = leads_below(folder, own_keys);
   for (const auto* files : {&config.data.train_files, &config.data.test_files}) {
     for (const std::string& file : *files) {
+      reads_keys = reads_keys || leads_below(folder / file, own_keys);
       if (stays_below(file)) continue;
       problems.push_back({"data",
                           "the swarm's config names " + file +
@@ -196,6 +209,12 @@ Problems problems_of_places(const Config& config, const std::filesystem::path& o
                               "folder of the data",
                           "do not join this swarm"});
     }
+  }
+  if (reads_keys) {
+    problems.push_back({"data.folder",
+                        "the swarm's config reads data in " + own_keys.string() +
+                            ", where this peer keeps its secret key",
+                        "put the data elsewhere, and say where with --data FOLDER"});
   }
   return problems;
 }

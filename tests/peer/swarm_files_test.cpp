@@ -114,6 +114,11 @@ TEST_CASE("a config from a ticket reads data below the run folder and no others 
   // The folder that was allowed allows no others.
   CHECK(is_refused(config_with("/data", "../etc/passwd"), "/data"));
   CHECK(is_refused(config_with("/data", "/etc/passwd"), "/data"));
+  // Nothing reads the keys of the peer itself, whoever allows it.
+  CHECK(is_refused(config_with("/home/me/run/swarm", "key"), ""));
+  CHECK(is_refused(config_with("/home/me/run", "swarm/key"), ""));
+  CHECK(is_refused(config_with("/home/me/run/./data/../swarm", "key"), "/home/me/run/swarm"));
+  CHECK_FALSE(is_refused(config_with("/home/me/run", "swarm-data/a.txt"), ""));
 }
 
 TEST_CASE("commands about tickets are read as they were written and others are left alone") {

@@ -79,7 +79,9 @@ class TicketRun {
   int exit_code(const std::string& name) {
     ChildProcess& process = *processes_.at(name);
     const bool has_ended = eventually([&] { return process.ending().has_value(); }, 60s);
-    return has_ended ? process.ending()->exit_code : -1;
+    if (!has_ended) return -1;
+    const Ending ending = *process.ending();
+    return ending.signal ? 128 + ending.signal : ending.exit_code;
   }
   void signal(const std::string& name, int number) { processes_.at(name)->signal(number); }
 
