@@ -21,6 +21,8 @@ constexpr int guest_events = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr std::size_t refusal_shown = 200;
+/// Time for one connection. Many guests that join at once may have to wait for each other.
+constexpr auto ask_again = std::chrono::seconds(2);
 constexpr const char* guest_monitor = "inproc://monitor.guest";
 
 const char* const new_ticket = "ask for a new one (`grapevine invite FOLDER`)";
@@ -31,6 +33,7 @@ struct Door {
       : dealer(context, zmq::socket_type::dealer), events(context, zmq::socket_type::pair) {
     dealer.set(zmq::sockopt::linger, 0);
     dealer.set(zmq::sockopt::ipv6, address.starts_with('['));
+    dealer.set(zmq::sockopt::reconnect_ivl, -1);  // Another door is opened instead.
     dealer.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     dial_as(dealer, curve_keys(guest_keys(ticket)), ticket.inviter);
     zmq_socket_monitor(dealer.handle(), guest_monitor, guest_events);
@@ -85,10 +88,12 @@ Admission judge(const Decoded& decoded, const Ticket& ticket, const KeyPair& own
   return admission;
 }
 
-Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
-                 const JoinRequest& request, std::chrono::milliseconds patience) {
+/// Asks once, over a connection of its own. Returns nullopt if nothing is heard until then; a
+/// handshake that fails goes to `failure`.
+std::optional<Admission> ask_once(const std::string& address, const Ticket& ticket,
+                                  const KeyPair& own, const JoinRequest& request,
+                                  GuestClock::time_point until, std::string& failure) {
   zmq::context_t context;
-  const auto until = GuestClock::now() + patience;
   try {
     Door door(context, address, ticket);
     (void)door.dealer.send(zmq::buffer(encode(request)), zmq::send_flags::dontwait);
@@ -96,19 +101,33 @@ Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair
       std::vector<zmq::pollitem_t> items = {
           {.socket = door.dealer.handle(), .fd = 0, .events = ZMQ_POLLIN},
           {.socket = door.events.handle(), .fd = 0, .events = ZMQ_POLLIN}};
-      zmq::poll(items, std::chrono::duration_cast<std::chrono::milliseconds>(
-                           until - GuestClock::now() + std::chrono::milliseconds(1)));
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - GuestClock::now());
+      zmq::poll(items, std::max(left, std::chrono::milliseconds(0)));
       zmq::message_t bytes;
       if (door.dealer.recv(bytes, zmq::recv_flags::dontwait)) {
         return judge(decode({static_cast<const std::byte*>(bytes.data()), bytes.size()}), ticket,
                      own);
       }
-      const std::string failure = door.failure();
-      if (!failure.empty()) return {.problem = failure, .remedy = new_ticket};
+      if (const std::string why = door.failure(); !why.empty()) failure = why;
     }
   } catch (const zmq::error_t& error) {
-    return {.problem = std::string("it cannot be dialled: ") + error.what(), .remedy = new_ticket};
+    return Admission{.problem = std::string("it cannot be dialled: ") + error.what(),
+                     .remedy = new_ticket};
   }
+  return std::nullopt;
+}
+
+/// Asks until there is an answer: a peer that is asked by many guests at once turns some away.
+Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
+                 const JoinRequest& request, std::chrono::milliseconds patience) {
+  const auto until = GuestClock::now() + patience;
+  std::string failure;
+  while (GuestClock::now() < until) {
+    const auto next = std::min(until, GuestClock::now() + ask_again);
+    const auto admission = ask_once(address, ticket, own, request, next, failure);
+    if (admission) return *admission;
+  }
+  if (!failure.empty()) return {.problem = failure, .remedy = new_ticket};
   return {.problem = "no peer answers there",
           .remedy =
               "check that the peer that made the ticket runs, and that this machine can reach "

@@ -22,6 +22,8 @@ constexpr int enforce_domain_option = 93;
 
 /// Limit for each key. A correct peer needs far fewer.
 constexpr RateLimit::Options handshakes_allowed{.per_second = 1, .burst = 30};
+/// Limit for each key that many machines have: a ticket may let in 256 at once.
+constexpr RateLimit::Options shared_handshakes_allowed{.per_second = 20, .burst = 300};
 
 constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.
 
@@ -36,11 +38,21 @@ AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
   answers_->start();
 }
 
-void AllowList::set(const std::set<PublicKey>& keys) {
+void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared) {
   keys_.clear();
-  for (const PublicKey& key : keys) {
-    if (const auto curve = curve_key(key)) keys_[*curve] = key;
+  for (const auto* from : {&shared, &keys}) {
+    for (const PublicKey& key : *from) {
+      if (const auto curve = curve_key(key)) keys_[*curve] = {key, from == &shared};
+    }
   }
+}
+
+/// Counts a handshake with a key. Returns false if the key is on no list, or has made too many.
+bool AllowList::admits(const CurveKey& key) {
+  const auto known = keys_.find(key);
+  if (known == keys_.end()) return false;
+  const auto& allowed = known->second.is_shared ? shared_handshakes_allowed : handshakes_allowed;
+  return handshakes_.try_emplace(key, allowed).first->second.take(steady_time());
 }
 
 void AllowList::serve() {
@@ -59,12 +71,9 @@ void AllowList::serve() {
                        request[2].to_string_view() == domain &&
                        request[6].size() == std::tuple_size_v<CurveKey>;
     if (curve) std::memcpy(key.data(), request[6].data(), key.size());
-    const auto known = curve ? keys_.find(key) : keys_.end();
-    const bool admitted =
-        known != keys_.end() &&
-        handshakes_.try_emplace(key, handshakes_allowed).first->second.take(steady_time());
+    const bool admitted = curve && admits(key);
     const std::string id = request.size() > 1 ? request[1].to_string() : std::string();
-    const std::string user = admitted ? to_text(known->second) : std::string();
+    const std::string user = admitted ? to_text(keys_.at(key).key) : std::string();
     const std::array<std::string, 6> answer = {
         "1.0", id, admitted ? "200" : "400", admitted ? "OK" : "this key may not join", user, ""};
     for (std::size_t i = 0; i < answer.size(); ++i) {

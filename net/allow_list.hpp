@@ -20,7 +20,8 @@ class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
 
-  void set(const std::set<PublicKey>& keys);
+  /// Many machines have the same one of the `shared` keys, so these may make more handshakes.
+  void set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared = {});
 
   /// Answers all waiting requests. The loop calls this; before the loop runs, call it by hand.
   void serve();
@@ -30,7 +31,14 @@ class AllowList {
   static void protect(zmq::socket_t& server, const CurveKeyPair& identity);
 
  private:
-  std::map<CurveKey, PublicKey> keys_;
+  struct Entry {
+    PublicKey key{};
+    bool is_shared = false;
+  };
+
+  bool admits(const CurveKey& key);
+
+  std::map<CurveKey, Entry> keys_;
   std::map<CurveKey, RateLimit> handshakes_;
   std::shared_ptr<SocketWatch> answers_;
 };

@@ -30,8 +30,8 @@ constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// Time in which certificates that we show must have arrived.
 constexpr auto show_patience = std::chrono::seconds(5);
 constexpr std::size_t shows_max = 32;
-/// Limit on the frames of all guests with one key.
-constexpr RateLimit::Options guest_frames{.per_second = 5, .burst = 20};
+/// Limit on the frames of all guests with one key: as many machines may join by one ticket at once.
+constexpr RateLimit::Options guest_frames{.per_second = 20, .burst = 300};
 /// A late message of a dead process brings its session back once, and then the newer one returns.
 /// More returns mean that two processes use one key.
 constexpr int returns_max = 3;
@@ -104,8 +104,9 @@ void ControlLinks::Impl::set_keys() {
       keys.insert(link.peer.key);
     }
   }
-  for (const auto& [key, budget] : guests) keys.insert(key);
-  allow_list.set(keys);
+  std::set<PublicKey> shared;
+  for (const auto& [key, budget] : guests) shared.insert(key);
+  allow_list.set(keys, shared);
 }
 
 /// Returns a dealer that tries to reach `address`. On failure, reports it and returns nullopt.
@@ -341,6 +342,9 @@ void ControlLinks::Impl::show(const PublicKey& there, const std::string& address
   try {
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
+    // What comes back over it is never read.
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
+    socket.set(zmq::sockopt::rcvhwm, 1);
     socket.set(zmq::sockopt::reconnect_ivl, 1000);
     dial_as(socket, curve_keys(visitor_keys(swarm)), there);
     socket.connect(endpoint(address));

@@ -118,8 +118,13 @@ void ControlLinks::Impl::read_router() {
     if (!route.more() || !router->receive(frame)) continue;
     if (frame.more()) {
       const std::optional<PublicKey> key = sender_key(frame);
-      if (key) connections.heard(frame, peer_id(*key));
-      if (key) offend(peer_id(*key), "a frame in several parts");
+      if (key && links.contains(peer_id(*key))) {
+        connections.heard(frame, peer_id(*key));
+        offend(peer_id(*key), "a frame in several parts");
+      } else {
+        refuse(std::nullopt, "a guest sends a frame in several parts");
+        connections.hang_up(frame);
+      }
       while (frame.more() && router->receive(frame)) {
       }
       continue;
@@ -132,9 +137,12 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   ++counters.messages_received;
   counters.bytes_received += bytes.size();
   const std::optional<PublicKey> key = sender_key(bytes);
-  if (key) connections.heard(bytes, peer_id(*key));
+  const bool is_guest = key && !links.contains(peer_id(*key)) && guests.contains(*key);
+  // Guests share a key, so no connection of theirs counts as one of many of a peer. They stay among
+  // those without a first message, which end soon.
+  if (key && !is_guest) connections.heard(bytes, peer_id(*key));
   const auto found = key ? links.find(peer_id(*key)) : links.end();
-  if (found == links.end() && key && guests.contains(*key)) {
+  if (is_guest) {
     on_guest_frame(*key, std::move(route), bytes);
     return;
   }
