@@ -6,9 +6,13 @@
 
 namespace gv {
 
+/// Who may read a file: all that the system's settings let, or only the user that runs the peer.
+enum class Readers { usual, owner };
+
 /// Replaces the file's content with `text`, through a file beside it whose name ends in ".new".
 /// Returns false if that fails, and leaves the file as it was. A crash of the machine may still
 /// lose the new content.
-bool replace_file(const std::filesystem::path& file, std::string_view text);
+bool replace_file(const std::filesystem::path& file, std::string_view text,
+                  Readers readers = Readers::usual);
 
 }  // namespace gv

@@ -117,24 +117,28 @@ SwarmFiles read_swarm(const std::filesystem::path& run_folder) {
   return *files;
 }
 
-Problems write_swarm_keys(const std::filesystem::path& run_folder, const KeyPair& identity,
-                          const KeyPair* swarm_key) {
+LoadedKeyPair keep_swarm_key(const std::filesystem::path& run_folder, const std::string& name) {
   const std::filesystem::path folder = swarm_folder(run_folder);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return {{folder.string(), "cannot be made: " + error.message(), "choose --folder"}};
-  Problems problems = save_key_pair(folder / "key", identity);
-  if (problems.empty() && swarm_key != nullptr) {
-    problems = save_key_pair(folder / "swarm_key", *swarm_key);
+  if (!error) {
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
   }
-  return problems;
+  if (error) {
+    return {.problems = {{folder.string(), "cannot be made: " + error.message(),
+                          "choose another --folder"}}};
+  }
+  if (std::filesystem::exists(folder / name, error)) return load_key_pair(folder / name);
+  LoadedKeyPair fresh{.pair = generate_key_pair()};
+  fresh.problems = save_key_pair(folder / name, fresh.pair);
+  return fresh;
 }
 
 bool write_certificates(const std::filesystem::path& run_folder, const PublicKey& swarm,
                         const std::vector<Certificate>& certificates,
                         const std::vector<Revocation>& revocations) {
   return replace_file(swarm_folder(run_folder) / "certificates",
-                      certificates_text(swarm, certificates, revocations));
+                      certificates_text(swarm, certificates, revocations), Readers::owner);
 }
 
 }  // namespace gv

@@ -30,9 +30,9 @@ bool has_swarm(const std::filesystem::path& run_folder);
 /// Reads the files. Certificates that cannot be read are a problem; Trust checks what they say.
 SwarmFiles read_swarm(const std::filesystem::path& run_folder);
 
-/// Writes fresh keys; refuses to replace any. `swarm_key` may be null.
-Problems write_swarm_keys(const std::filesystem::path& run_folder, const KeyPair& identity,
-                          const KeyPair* swarm_key);
+/// The pair in the file `name` of that folder. If there is none, writes a fresh one, so that a
+/// start that was interrupted goes on with the same keys.
+LoadedKeyPair keep_swarm_key(const std::filesystem::path& run_folder, const std::string& name);
 
 /// Replaces the file of certificates. Returns false if that fails.
 bool write_certificates(const std::filesystem::path& run_folder, const PublicKey& swarm,

@@ -49,14 +49,15 @@ std::string own_address_towards(std::string host) {
   std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
   asio::io_context io;
   asio::error_code error;
-  const auto found = asio::ip::udp::resolver(io).resolve(host, "9", error);
+  // A peer with this address listens on IPv4 only, because it listens at 0.0.0.0.
+  const auto found = asio::ip::udp::resolver(io).resolve(asio::ip::udp::v4(), host, "9", error);
   if (error || found.empty()) return "127.0.0.1";
   asio::ip::udp::socket socket(io);
   socket.connect(found.begin()->endpoint(), error);
   if (error) return "127.0.0.1";
   const asio::ip::address address = socket.local_endpoint(error).address();
   if (error) return "127.0.0.1";
-  return address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
+  return address.to_string();
 }
 
 /// Fills in where the peer listens and what others dial.
@@ -96,15 +97,16 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
 
 /// Joins by the ticket, and writes down the result.
 Problems redeem(const Ticket& ticket, const HostOptions& options, SwarmFiles& files) {
-  files = {.swarm = ticket.swarm, .identity = generate_key_pair()};
+  // The key is on the disk before the ticket is used: asking again with it is answered again.
+  LoadedKeyPair key = keep_swarm_key(options.folder, "key");
+  if (!key.problems.empty()) return std::move(key.problems);
+  files = {.swarm = ticket.swarm, .identity = key.pair};
   const Admission admission = ask_to_join(ticket, files.identity, options.name);
   if (!admission.problem.empty()) {
     return {{admission.address, admission.problem, admission.remedy}};
   }
   files.certificates = admission.answer.certificates;
   files.revocations = admission.answer.revocations;
-  Problems problems = write_swarm_keys(options.folder, files.identity, nullptr);
-  if (!problems.empty()) return problems;
   std::string config;
   for (const std::string& piece : admission.answer.config) config += piece;
   const std::filesystem::path folder = swarm_folder(options.folder);
@@ -120,7 +122,8 @@ Problems redeem(const Ticket& ticket, const HostOptions& options, SwarmFiles& fi
     if (is_sound) addresses += address + "\n";
   }
   const bool is_written =
-      replace_file(folder / "config.toml", config) && replace_file(folder / "peers", addresses) &&
+      replace_file(folder / "config.toml", config, Readers::owner) &&
+      replace_file(folder / "peers", addresses, Readers::owner) &&
       write_certificates(options.folder, files.swarm, files.certificates, files.revocations);
   if (!is_written) return {{folder.string(), "cannot be written", "choose another --folder"}};
   return {};
@@ -249,11 +252,14 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
     options.resume = true;
     options.join = first_peers(options.folder);
   } else {
-    files.identity = generate_key_pair();
-    files.swarm_key = generate_key_pair();
-    files.swarm = files.swarm_key->public_key;
-    files.problems = write_swarm_keys(options.folder, files.identity, &*files.swarm_key);
-    if (files.problems.empty() && !write_certificates(options.folder, files.swarm, {}, {})) {
+    LoadedKeyPair own = keep_swarm_key(options.folder, "key");
+    if (!own.problems.empty()) return std::move(own.problems);
+    LoadedKeyPair swarm = keep_swarm_key(options.folder, "swarm_key");
+    if (!swarm.problems.empty()) return std::move(swarm.problems);
+    files.identity = own.pair;
+    files.swarm_key = swarm.pair;
+    files.swarm = swarm.pair.public_key;
+    if (!write_certificates(options.folder, files.swarm, {}, {})) {
       files.problems.push_back(
           {swarm_folder(options.folder).string(), "cannot be written", "choose another --folder"});
     }

@@ -100,7 +100,7 @@ void TicketBook::write() const {
     for (const PublicKey& key : entry.joined) text += " " + to_text(key);
     text += '\n';
   }
-  (void)replace_file(file_, text);
+  (void)replace_file(file_, text, Readers::owner);
 }
 
 }  // namespace gv

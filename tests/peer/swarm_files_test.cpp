@@ -59,9 +59,12 @@ TEST_CASE("certificates are read from the disk as they were written and not if t
 
 TEST_CASE("keys and certificates of a swarm are in one folder which only we may read") {
   const Scratch scratch;
-  const KeyPair own = generate_key_pair(), swarm = generate_key_pair();
   CHECK_FALSE(has_swarm(scratch.path));
-  REQUIRE(write_swarm_keys(scratch.path, own, &swarm).empty());
+  const LoadedKeyPair key = keep_swarm_key(scratch.path, "key");
+  const LoadedKeyPair swarm_key = keep_swarm_key(scratch.path, "swarm_key");
+  REQUIRE(key.problems.empty());
+  REQUIRE(swarm_key.problems.empty());
+  const KeyPair own = key.pair, swarm = swarm_key.pair;
   REQUIRE(write_certificates(scratch.path, swarm.public_key, {}, {}));
   CHECK(has_swarm(scratch.path));
   const SwarmFiles files = read_swarm(scratch.path);
@@ -69,8 +72,15 @@ TEST_CASE("keys and certificates of a swarm are in one folder which only we may 
   CHECK(files.identity.public_key == own.public_key);
   REQUIRE(files.swarm_key);
   CHECK(files.swarm_key->public_key == swarm.public_key);
-  // Keys are never replaced.
-  CHECK_FALSE(write_swarm_keys(scratch.path, swarm, nullptr).empty());
+  // Keys are never replaced: a start that was interrupted goes on with them.
+  CHECK(keep_swarm_key(scratch.path, "key").pair.public_key == own.public_key);
+  const auto others_may = [&](const std::filesystem::path& path) {
+    using std::filesystem::perms;
+    const perms others = perms::group_all | perms::others_all;
+    return (std::filesystem::status(path).permissions() & others) != perms::none;
+  };
+  CHECK_FALSE(others_may(swarm_folder(scratch.path)));
+  CHECK_FALSE(others_may(swarm_folder(scratch.path) / "certificates"));
   std::ofstream(swarm_folder(scratch.path) / "certificates") << "torn";
   CHECK_FALSE(read_swarm(scratch.path).problems.empty());
 }
