@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,8 +67,9 @@ class ControlLinks {
     /// before `contact`.
     std::function<void(PeerId)> restarted;
     std::function<void(Fact)> fact;  ///< Refusals, handshake failures, and so on.
-    /// A guest with the keys of a ticket asks to join. Empty: there are no guests.
-    std::function<JoinAnswer(const PublicKey& guest, const JoinRequest&)> join = {};
+    /// A guest with the keys of a ticket asks to join. Returns nullopt if it may not ask. Empty:
+    /// there are no guests.
+    std::function<std::optional<JoinAnswer>(const PublicKey& guest, const JoinRequest&)> join = {};
     /// A visitor shows certificates.
     std::function<void(const Certificates&)> shown = {};
   };

@@ -177,9 +177,11 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
     const auto* message = std::get_if<Message>(&*decoded.frame);
     const auto* shown = message == nullptr ? nullptr : std::get_if<Certificates>(message);
     if (request != nullptr && callbacks.join) {
+      const std::optional<JoinAnswer> answer = callbacks.join(key, *request);
+      if (!answer) return turn_away("a visitor asks to join");
       Link guest;
       guest.route = std::move(route);
-      put_routed(guest, encode(callbacks.join(key, *request)));
+      put_routed(guest, encode(*answer));
     } else if (shown != nullptr && callbacks.shown) {
       callbacks.shown(*shown);
     } else {

@@ -111,6 +111,8 @@ class Trust {
   const Options& options() const { return options_; }
   /// Seconds since 1970.
   std::uint64_t wall(Time now) const;
+  /// Goes by another reading of the clock from now on: it may be set, and the machine may sleep.
+  void set_wall(Time now, std::uint64_t wall_s) { options_.wall_s += wall_s - wall(now); }
 
  private:
   /// The certificates of one key.

@@ -68,6 +68,8 @@ void Host::follow_certificates() {
   const Trust& trust = *node_->trust();
   if (trust.version() == followed_) return;
   followed_ = trust.version();
+  std::set<PeerId> gone;
+  for (const AuthorizedPeer& peer : options_.authorized) gone.insert(peer_id(peer.key));
   options_.authorized.clear();
   std::set<CurveKey> curves;
   for (const Certificate& certificate : trust.accepted()) {
@@ -75,17 +77,22 @@ void Host::follow_certificates() {
     if (!curve || !curves.insert(*curve).second) continue;
     options_.authorized.push_back({.name = certificate.name, .key = certificate.key});
     names_[peer_id(certificate.key)] = certificate.name;
+    gone.erase(peer_id(certificate.key));
   }
+  for (const PeerId peer : gone) lanes_->forget(peer);
   signer_.authorize(options_.authorized);
   control_->authorize(options_.authorized);
   std::erase_if(cached_,
                 [this](const auto& entry) { return !control_->roster().is_other(entry.first); });
   keep_certificates();
-  if (trust.is_revoked(options_.identity.public_key) && !node_->is_leaving()) {
+  if (trust.accepted(options_.identity.public_key) == nullptr && !node_->is_leaving()) {
+    const bool is_revoked = trust.is_revoked(options_.identity.public_key);
     warn(
-        fmt::format("the certificate of this peer, {}, has been revoked, so it leaves; to take "
+        fmt::format("the certificate of this peer, {}, {}, so it leaves; to take "
                     "part again it needs a new ticket and another --folder",
-                    options_.name));
+                    options_.name,
+                    is_revoked ? "has been revoked"
+                               : "has expired or rests on one that has been revoked"));
     exit_code_ = 2;
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }
@@ -130,11 +137,32 @@ void Host::show_certificates() {
 }
 
 JoinAnswer Host::refuse_guest(const std::string& why) {
-  note(TicketRefused{.why = why});
+  // A guest may ask often: that is reported once a second.
+  if (now() >= next_refusal_) {
+    next_refusal_ = now() + std::chrono::seconds(1);
+    note(TicketRefused{.why = why});
+  }
   return {.refusal = why};
 }
 
-JoinAnswer Host::answer_guest(const PublicKey& guest, const JoinRequest& request) {
+/// The certificate with which a guest joins. One that was not heard is given again.
+std::optional<Certificate> Host::certificate_for(const PublicKey& guest,
+                                                 const JoinRequest& request) {
+  const Certificate* held = node_->trust()->accepted(request.key);
+  if (held != nullptr && held->expires_s > wall_s() + certificate_lifetime_s / 2) return *held;
+  std::optional<Certificate> made;
+  feed([&](Time t, NodeEffects& out) {
+    made = node_->invite(t, request.key, request.name, tickets_->may_invite(guest), out);
+  });
+  if (!made) return made;
+  tickets_->use(guest, request.key);
+  note(TicketRedeemed{.name = made->name});
+  if (!options_.quiet) say(stdout, fmt::format("{} joins by a ticket\n", made->name));
+  return made;
+}
+
+std::optional<JoinAnswer> Host::answer_guest(const PublicKey& guest, const JoinRequest& request) {
+  if (!tickets_->knows(guest)) return std::nullopt;
   const CertifiedSwarm& swarm = *options_.swarm;
   const std::string refusal = tickets_->refusal(guest, request.key, wall_s());
   if (!refusal.empty()) return refuse_guest(refusal);
@@ -143,14 +171,8 @@ JoinAnswer Host::answer_guest(const PublicKey& guest, const JoinRequest& request
   if (!curve_key(request.key) || !signer_.verify_key(request.key, bytes, request.proof)) {
     return refuse_guest("the request does not prove that the guest holds its key");
   }
-  std::optional<Certificate> made;
-  feed([&](Time t, NodeEffects& out) {
-    made = node_->invite(t, request.key, request.name, tickets_->may_invite(guest), out);
-  });
+  const std::optional<Certificate> made = certificate_for(guest, request);
   if (!made) return refuse_guest("its key is revoked, or the inviting peer may not invite now");
-  tickets_->use(guest, request.key);
-  note(TicketRedeemed{.name = made->name});
-  if (!options_.quiet) say(stdout, fmt::format("{} joins by a ticket\n", made->name));
 
   JoinAnswer answer{.certificates = {*made}};
   const auto add = [&](const Certificate& certificate) {

@@ -407,6 +407,7 @@ void Host::every_second() {
   sync_addresses();
   if (cohort_) meet_cohort();
   if (options_.swarm) {
+    node_->set_wall(now(), wall_s());
     keep_certificates();
     open_door();
     show_certificates();

@@ -107,7 +107,8 @@ class Host {
   void keep_certificates();
   void open_door();
   void show_certificates();
-  JoinAnswer answer_guest(const PublicKey& guest, const JoinRequest& request);
+  std::optional<JoinAnswer> answer_guest(const PublicKey& guest, const JoinRequest& request);
+  std::optional<Certificate> certificate_for(const PublicKey& guest, const JoinRequest& request);
   JoinAnswer refuse_guest(const std::string& why);
   std::string answer_swarm_command(const std::string& command);
   std::string make_ticket(const TicketTerms& terms);
@@ -191,6 +192,7 @@ class Host {
   std::optional<KeySigner> swarm_signer_;  ///< Where this peer has begun the swarm.
   std::optional<TicketBook> tickets_;      ///< Set for a peer of a swarm with certificates.
   std::vector<PublicKey> guests_;          ///< The keys of tickets that are admitted.
+  Time next_refusal_{};                    ///< When a refused guest may be reported again.
   std::uint64_t followed_ = 0;             ///< The version of the certificates that links go by.
   std::uint64_t kept_ = 0;                 ///< The changes of certificates that are on the disk.
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();

@@ -37,6 +37,7 @@ class TicketBook {
   /// Why the guest with these keys may not bring in `key`, as a sentence; empty if it may. A key
   /// that has been let in may ask again, because it may not have heard the answer.
   std::string refusal(const PublicKey& guest, const PublicKey& key, std::uint64_t now_s) const;
+  bool knows(const PublicKey& guest) const { return find(guest) != nullptr; }
   bool may_invite(const PublicKey& guest) const;
   void use(const PublicKey& guest, const PublicKey& key);
 

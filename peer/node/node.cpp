@@ -78,7 +78,9 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Decided& m) { for_mode(m); },
                  [&](const Equivocation& m) { for_mode(m); },
                  [&](const Certificates& m) {
-                   if (trust_) trust_->receive(now, envelope.from, m, membership_.view(), out);
+                   // A peer may have been revoked while its message waited.
+                   if (!trust_ || !authorized_.contains(envelope.from)) return;
+                   trust_->receive(now, envelope.from, m, membership_.view(), out);
                  },
              },
              envelope.message);
@@ -149,6 +151,10 @@ void Node::receive_certificates(Time now, const Certificates& shown, NodeEffects
   settle(now, out);
 }
 
+void Node::set_wall(Time now, std::uint64_t wall_s) {
+  if (trust_) trust_->set_wall(now, wall_s);
+}
+
 /// Lets the peers of the allow-list and those with certificates take part, and no others.
 void Node::follow_trust(Time now, NodeEffects& out) {
   const std::uint64_t version = trust_ ? trust_->version() + 1 : 1;
@@ -160,6 +166,7 @@ void Node::follow_trust(Time now, NodeEffects& out) {
       authorized.push_back(signer_->id_of(certificate.key));
     }
   }
+  authorized_ = std::set<PeerId>(authorized.begin(), authorized.end());
   membership_.authorize(now, std::move(authorized), out);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,6 +68,8 @@ class Node {
   std::optional<Certificate> invite(Time now, const PeerKey& key, const std::string& name,
                                     bool may_invite, NodeEffects& out);
   Problems revoke(Time now, std::string_view name, bool with_invited, NodeEffects& out);
+  /// Tells what the wall clock shows, in seconds since 1970.
+  void set_wall(Time now, std::uint64_t wall_s);
   /// Certificates that a peer shows which may not have a link yet.
   void receive_certificates(Time now, const Certificates& shown, NodeEffects& out);
 
@@ -109,7 +112,8 @@ class Node {
   std::vector<PeerId> listed_;  ///< The allow-list.
   /// Null without certificates. Not shared; a pointer that needs no complete type here.
   std::shared_ptr<Trust> trust_;
-  std::uint64_t trusted_ = 0;  ///< The version of `trust_` that membership goes by.
+  std::uint64_t trusted_ = 0;      ///< The version of `trust_` that membership goes by.
+  std::set<PeerId> authorized_;    ///< Those whom membership lets in, with certificates.
 };
 
 }  // namespace gv
