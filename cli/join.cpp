@@ -1,6 +1,8 @@
 // `grapevine join`: joins a swarm by a ticket, with no config, key or list of its own.
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -12,7 +14,23 @@
 namespace gv {
 namespace {
 
-int join(const SwarmArguments& arguments, const std::string& ticket, const HostHooks& hooks) {
+/// Longer than any ticket.
+constexpr std::size_t ticket_bytes_max = 4096;
+
+/// A ticket from standard input stays out of the list of processes, which other users can read.
+std::string ticket_from_input() {
+  std::string text(ticket_bytes_max, '\0');
+  std::size_t length = 0;
+  for (int c = std::getchar(); length < text.size() && c != EOF && c != '\n';) {
+    text[length++] = static_cast<char>(c);
+    c = std::getchar();
+  }
+  text.resize(length);
+  return text;
+}
+
+int join(const SwarmArguments& arguments, const std::string& given, const HostHooks& hooks) {
+  const std::string ticket = given == "-" ? ticket_from_input() : given;
   HostOptions options;
   const Problems problems = prepare_to_join(arguments, ticket, options);
   if (!problems.empty()) return fail(problems);
@@ -29,7 +47,10 @@ void add_join(CLI::App& app, const HostHooks& hooks) {
   };
   const auto arguments = std::make_shared<Arguments>();
   auto* command = app.add_subcommand("join", "Join a swarm by a ticket, and train");
-  command->add_option("TICKET", arguments->ticket, "What create or invite has printed")->required();
+  command
+      ->add_option("TICKET", arguments->ticket,
+                   "What create or invite has printed; - reads it from standard input")
+      ->required();
   add_peer_options(*command, *arguments);
   command->footer(
       "Started again with the same folder, the peer goes on as itself and needs no new ticket.\n\n"

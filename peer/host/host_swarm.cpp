@@ -87,12 +87,11 @@ void Host::follow_certificates() {
   keep_certificates();
   if (trust.accepted(options_.identity.public_key) == nullptr && !node_->is_leaving()) {
     const bool is_revoked = trust.is_revoked(options_.identity.public_key);
-    warn(
-        fmt::format("the certificate of this peer, {}, {}, so it leaves; to take "
-                    "part again it needs a new ticket and another --folder",
-                    options_.name,
-                    is_revoked ? "has been revoked"
-                               : "has expired or rests on one that has been revoked"));
+    warn(fmt::format(
+        "the certificate of this peer, {}, {}, so it leaves; to take "
+        "part again it needs a new ticket and another --folder",
+        options_.name,
+        is_revoked ? "has been revoked" : "has expired or rests on one that has been revoked"));
     exit_code_ = 2;
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }

@@ -6,8 +6,7 @@
 
 namespace gv {
 
-bool replace_file(const std::filesystem::path& file, std::string_view text,
-                  Readers readers) {
+bool replace_file(const std::filesystem::path& file, std::string_view text, Readers readers) {
   const std::filesystem::path temporary = file.string() + ".new";
   {
     std::ofstream out(temporary, std::ios::trunc);

@@ -112,8 +112,8 @@ class Node {
   std::vector<PeerId> listed_;  ///< The allow-list.
   /// Null without certificates. Not shared; a pointer that needs no complete type here.
   std::shared_ptr<Trust> trust_;
-  std::uint64_t trusted_ = 0;      ///< The version of `trust_` that membership goes by.
-  std::set<PeerId> authorized_;    ///< Those whom membership lets in, with certificates.
+  std::uint64_t trusted_ = 0;    ///< The version of `trust_` that membership goes by.
+  std::set<PeerId> authorized_;  ///< Those whom membership lets in, with certificates.
 };
 
 }  // namespace gv
