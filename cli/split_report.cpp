@@ -65,7 +65,7 @@ std::string carriers_of(const SplitReport& report, const SplitPlan& plan,
   return fmt::format("{}: {}", what, fmt::join(texts, ", "));
 }
 
-/// The names of the peers that work in the plan, or of those that do not.
+/// The names of the peers that work in the plan, or of the others.
 std::string names_of(const SplitReport& report, const SplitPlan& plan, bool that_work) {
   std::vector<std::string> names;
   const std::vector<SplitPeer>& peers = report.question.site.peers;

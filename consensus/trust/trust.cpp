@@ -234,7 +234,7 @@ Trust::Outcome Trust::take(Time now, const Revocation& revocation, Source source
   const bool is_later =
       found == revocations_.end() || std::tie(revocation.until_s, revocation.signature) >
                                          std::tie(found->second.until_s, found->second.signature);
-  // What has counted once counts after a restart too, whoever has been revoked since.
+  // What has counted once counts after a restart too, even if its issuer has been revoked since.
   if (!is_later || (source == Source::other_peer && !may_revoke(revocation))) {
     return Outcome::unchanged;
   }
@@ -518,8 +518,8 @@ void Trust::renew(Time now, const View& live) {
   }
 }
 
-/// Signs revocations anew that would not hold otherwise: those that a certificate of the key
-/// outlives, and those whose issuer may not revoke any more, which others do not take.
+/// Signs revocations again that would not hold otherwise: where a certificate of the key
+/// outlives one, or its issuer may not revoke any more, so that others do not take it.
 void Trust::renew_revocations(Time now, const View& live) {
   if (!may_invite(now)) return;
   const PeerKey signer_key = options_.swarm_signer ? options_.swarm : options_.self;

@@ -137,7 +137,7 @@ class Trust {
   bool is_entitled(const PeerKey& key, std::size_t left, const PeerKey& without = {}) const;
   /// True if the issuer may sign for others.
   bool counts(const Certificate& certificate) const;
-  /// The certificate that expires last of those that count; null if none does.
+  /// The certificate that counts and expires last; null if none counts.
   const Certificate* latest(const Entry& entry) const;
   /// The number of certificates from the swarm's key to this one, at most `left`.
   std::size_t distance(const PeerKey& key, std::size_t left) const;

@@ -113,7 +113,9 @@ class PeersReading {
   }
 
   void read_peers() {
+    const std::size_t before = parsed_.problems.size();
     const auto found = tables("peer");
+    if (parsed_.problems.size() > before) return;
     if (found.empty() || found.size() > peers_in_file_max) {
       report(found.empty() ? 1 : found[peers_in_file_max].second, "peer",
              fmt::format("{} of them", found.size()),

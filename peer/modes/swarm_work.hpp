@@ -146,8 +146,8 @@ class SwarmWork {
   /// Sums over the others, as of hear(): they are asked for in every job.
   struct Sums {
     std::uint64_t grown = 0;  ///< What we believe of their growth.
-    double pace = 0;          ///< Samples a second of those that train.
-    double data = 0;          ///< Samples of the shards of those that train at a known pace.
+    double pace = 0;          ///< Samples a second, where they train.
+    double data = 0;          ///< Samples of their shards, where they train at a known pace.
     bool is_known = true;     ///< No pace is still to be measured.
   };
 

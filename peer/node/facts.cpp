@@ -294,8 +294,8 @@ FactText text(const ModelHeld& f) {
                "It is a thousand times the largest parameter of the first model, or 1000. "
                "Training diverges, or a hostile peer makes up gradients. This is reported once, "
                "and again only after a step that stays below the bound.",
-               "Lower train.learning_rate. If the run was sound before, look for the peer that "
-               "joined last, and take its key off the allow-list."},
+               "lower train.learning_rate; if the run was sound before, look for the peer that "
+               "joined last, and take its key off the allow-list"},
       .numbers = numbers("step", f.step)};
 }
 FactText text(const ArraysDiffer& f) {

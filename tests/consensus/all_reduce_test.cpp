@@ -279,9 +279,8 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   }
 }
 
-TEST_CASE(
-    "what no sound peer sends gets no further than the first sound peer, which names its sender",
-    "[allreduce][all_reduce]") {
+TEST_CASE("what no sound peer sends stops at the first sound peer, which names its sender",
+          "[allreduce][all_reduce]") {
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
   const float value = GENERATE(std::numeric_limits<float>::quiet_NaN(),

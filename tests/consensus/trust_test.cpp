@@ -518,7 +518,8 @@ TEST_CASE("a key that has been revoked or was over when it can have signed revok
   CHECK_FALSE(holder.trust->is_revoked(key_of(4)));
 }
 
-TEST_CASE("what a peer has revoked before its own revocation is signed anew and holds everywhere") {
+TEST_CASE(
+    "what a peer has revoked before its own revocation is signed again and holds everywhere") {
   Swarm swarm(5);
   for (std::size_t i = 1; i < 5; ++i) REQUIRE(swarm.invite(0, i));
   swarm.pass(4);

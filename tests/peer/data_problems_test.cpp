@@ -114,7 +114,7 @@ TEST_CASE("a reconstruction needs as many outputs as inputs and no labels", "[un
   CHECK(with_data(model + dense + "32\n").empty());
   CHECK(
       with_data(model + dense + "10\n")
-          .starts_with("a.toml:2: model.layers: the last layer has 10 outputs, the data needs 32"));
+          .starts_with("a.toml:4: model.layers: the last layer has 10 outputs, the data needs 32"));
   CHECK(with_data("[data.generated]\ntargets = 3\n" + model + dense + "32\n").empty());
   CHECK(with_data("[run]\nmode = \"pipeline\"\n[model]\nloss = \"reconstruction\"\n")
             .starts_with("a.toml:4: model.loss: the last stage of a pipeline"));
@@ -138,7 +138,7 @@ TEST_CASE("generated data have targets if they are asked for", "[unit]") {
   const std::string data = "[data.generated]\ntargets = 3\n";
   CHECK(with_data(data + "[model]\nkind = \"linear\"\nloss = \"squared\"\n").empty());
   CHECK(with_data(data + "[model]\nkind = \"linear\"\n")
-            .starts_with("a.toml:1: model.loss: the data has targets, not labels"));
+            .starts_with("a.toml:3: model.loss: the data has targets, not labels"));
 }
 
 TEST_CASE("only settings get a line", "[unit]") {

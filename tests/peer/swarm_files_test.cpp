@@ -124,7 +124,7 @@ TEST_CASE("a config from a ticket reads data below the run folder and no others 
   // The folder that was allowed allows no others.
   CHECK(is_refused(config_with("/data", "../etc/passwd"), "/data"));
   CHECK(is_refused(config_with("/data", "/etc/passwd"), "/data"));
-  // Nothing reads the keys of the peer itself, whoever allows it.
+  // Nothing reads the keys of the peer itself, even if it is allowed.
   CHECK(is_refused(config_with("/home/me/run/swarm", "key"), ""));
   CHECK(is_refused(config_with("/home/me/run", "swarm/key"), ""));
   CHECK(is_refused(config_with("/home/me/run/./data/../swarm", "key"), "/home/me/run/swarm"));

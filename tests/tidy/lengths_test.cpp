@@ -115,7 +115,8 @@ std::vector<Finding> long_functions(const SourceFile& file) {
     }
     if (opens_scope(declaration)) continue;
     const bool has_body = is_function(declaration);
-    i = has_body ? last_of_function(lines, first) : last_of_value(lines, i);
+    // The declaration may begin behind a brace that ends something else.
+    i = std::max(i, has_body ? last_of_function(lines, first) : last_of_value(lines, i));
     const std::size_t length = i + 1 - first;
     if (length <= longest_function || !has_body) continue;
     found.push_back({file.path + ":" + std::to_string(first + 1),
