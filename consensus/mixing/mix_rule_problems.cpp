@@ -45,6 +45,7 @@ struct Case {
 
   /// True if the codec loses part of an average for good, because nothing remembers the loss.
   bool loses() const { return !remembers && lossy && averages; }
+  bool steps_first() const { return rule.order == MixOrder::adapt_then_combine; }
   /// True if rounds with this gamma drive models apart although the codec's losses are remembered.
   /// With replicated differences there is no gamma.
   bool goes_too_far() const {
@@ -156,10 +157,9 @@ constexpr std::array message_constraints = {
                "write codec = \"identity\""},
     Constraint{"correction", [](const Case& c) { return c.corrects && !c.averages; },
                "only \"average\" can be corrected, not {kind}", "write kind = \"average\""},
-    Constraint{
-        "order",
-        [](const Case& c) { return c.corrects && c.rule.order != MixOrder::adapt_then_combine; },
-        "{correction} counts on steps before mixing", "write order = \"adapt_then_combine\""},
+    Constraint{"order", [](const Case& c) { return c.corrects && !c.steps_first(); },
+               "{correction} counts on steps before mixing",
+               "write order = \"adapt_then_combine\""},
     Constraint{"partners",
                [](const Case& c) { return c.kind.needs_the_mean && c.loses_the_mean(); },
                "{kind} counts on the mean of all models, which one-sided mixing does not keep",

@@ -212,73 +212,15 @@ std::vector<float> multiplied_gradient(Network<float>& network, const ModelPlan&
   return gradient;
 }
 
-}  // namespace
+struct NamedModel {
+  const char* name;
+  ModelSpec spec;
+  SampleShape in;
+};
 
-TEST_CASE("a dense layer's factors are what its gradient is the product of") {
-  const auto [spec, in] = GENERATE(table<ModelSpec, SampleShape>(
-      {{mlp({64, 32}, 10), {784, 1, 1}},
-       {{.layers = {{.kind = LayerKind::conv2d, .units = 6, .kernel = 3},
-                    {.kind = LayerKind::relu},
-                    {.kind = LayerKind::flatten},
-                    {.kind = LayerKind::dense, .units = 40},
-                    {.kind = LayerKind::tanh},
-                    {.kind = LayerKind::dense, .units = 3}}},
-        {2, 9, 8}},
-       {{.layers = {{.kind = LayerKind::dense, .units = 30, .per_position = true},
-                    {.kind = LayerKind::layer_norm, .per_position = true},
-                    {.kind = LayerKind::flatten},
-                    {.kind = LayerKind::dense, .units = 20}}},
-        {2, 1, 25}}}));
-  constexpr std::size_t batch = 2;
-  Problems problems;
-  const ModelPlan plan = plan_model(spec, in, problems);
-  REQUIRE(problems.empty());
-  const Model model(spec, in, batch);
-  std::vector<DenseWeights> dense = model.dense_weights();
-  REQUIRE(dense.size() >= 2);
-  // The last layer, with three outputs, has no room for its factors and gives its gradient as
-  // before.
-  std::erase_if(dense, [](const DenseWeights& weights) {
-    return batch * weights.rows * (weights.outputs + weights.inputs) >
-           weights.outputs * weights.inputs;
-  });
-  Rng rng(5);
-  std::vector<float> parameters(plan.layout.size());
-  model.initialise(parameters, rng);
-  const auto inputs = normals<float>(batch * elements(in), rng);
-  const auto d_outputs = normals<float>(batch * plan.outputs, rng);
-  auto fast = make_onednn_network(plan, batch);
-  for (auto* network : {make_plain_network<float>(plan, batch).release(), fast.release()}) {
-    const std::unique_ptr<Network<float>> owned(network);
-    if (!owned) continue;  // Null in a build without oneDNN.
-    Rng same(9);
-    owned->forward(parameters, inputs, true, same);
-    const auto multiplied = multiplied_gradient(*owned, plan, dense, batch, parameters, d_outputs);
-    owned->give_factors({});
-    std::vector<float> whole(plan.layout.size());
-    owned->forward(parameters, inputs, true, same);
-    owned->backward(parameters, d_outputs, whole);
-    // Products of a few rows are summed in another order.
-    CHECK(relative_difference(multiplied, whole) < 1e-6);
-  }
-}
-
-TEST_CASE("squared loss is half the squared distance and its gradient the difference") {
-  const std::vector<double> outputs{1, 2, 3, 4};
-  const std::vector<double> targets{0, 2, 5, 4};
-  std::vector<double> gradient(4);
-  CHECK(squared_loss<double>(outputs, targets, 2, gradient).loss == Approx(2.5));
-  CHECK(gradient == std::vector<double>{0.5, 0, -1, 0});
-}
-
-TEST_CASE("oneDNN computes what the plain layers compute") {
+std::vector<NamedModel> models_of_many_layers() {
   using K = LayerKind;
-  struct NamedModel {
-    const char* name;
-    ModelSpec spec;
-    SampleShape in;
-  };
-  const std::vector<NamedModel> models = {
+  return {
       {"mlp", mlp({64, 32}, 10), {784, 1, 1}},
       {"linear on images", linear(7), {3, 5, 4}},
       {"lenet", lenet(10), {1, 28, 28}},
@@ -345,7 +287,69 @@ TEST_CASE("oneDNN computes what the plain layers compute") {
        {3, 17, 15}},
       {"flat first", {.layers = {{.kind = K::flatten}, {.kind = K::dense, .units = 3}}}, {1, 4, 4}},
   };
-  for (const NamedModel& model : models) {
+}
+
+}  // namespace
+
+TEST_CASE("a dense layer's factors are what its gradient is the product of") {
+  const auto [spec, in] = GENERATE(table<ModelSpec, SampleShape>(
+      {{mlp({64, 32}, 10), {784, 1, 1}},
+       {{.layers = {{.kind = LayerKind::conv2d, .units = 6, .kernel = 3},
+                    {.kind = LayerKind::relu},
+                    {.kind = LayerKind::flatten},
+                    {.kind = LayerKind::dense, .units = 40},
+                    {.kind = LayerKind::tanh},
+                    {.kind = LayerKind::dense, .units = 3}}},
+        {2, 9, 8}},
+       {{.layers = {{.kind = LayerKind::dense, .units = 30, .per_position = true},
+                    {.kind = LayerKind::layer_norm, .per_position = true},
+                    {.kind = LayerKind::flatten},
+                    {.kind = LayerKind::dense, .units = 20}}},
+        {2, 1, 25}}}));
+  constexpr std::size_t batch = 2;
+  Problems problems;
+  const ModelPlan plan = plan_model(spec, in, problems);
+  REQUIRE(problems.empty());
+  const Model model(spec, in, batch);
+  std::vector<DenseWeights> dense = model.dense_weights();
+  REQUIRE(dense.size() >= 2);
+  // The last layer, with three outputs, has no room for its factors and gives its gradient as
+  // before.
+  std::erase_if(dense, [](const DenseWeights& weights) {
+    return batch * weights.rows * (weights.outputs + weights.inputs) >
+           weights.outputs * weights.inputs;
+  });
+  Rng rng(5);
+  std::vector<float> parameters(plan.layout.size());
+  model.initialise(parameters, rng);
+  const auto inputs = normals<float>(batch * elements(in), rng);
+  const auto d_outputs = normals<float>(batch * plan.outputs, rng);
+  auto fast = make_onednn_network(plan, batch);
+  for (auto* network : {make_plain_network<float>(plan, batch).release(), fast.release()}) {
+    const std::unique_ptr<Network<float>> owned(network);
+    if (!owned) continue;  // Null in a build without oneDNN.
+    Rng same(9);
+    owned->forward(parameters, inputs, true, same);
+    const auto multiplied = multiplied_gradient(*owned, plan, dense, batch, parameters, d_outputs);
+    owned->give_factors({});
+    std::vector<float> whole(plan.layout.size());
+    owned->forward(parameters, inputs, true, same);
+    owned->backward(parameters, d_outputs, whole);
+    // Products of a few rows are summed in another order.
+    CHECK(relative_difference(multiplied, whole) < 1e-6);
+  }
+}
+
+TEST_CASE("squared loss is half the squared distance and its gradient the difference") {
+  const std::vector<double> outputs{1, 2, 3, 4};
+  const std::vector<double> targets{0, 2, 5, 4};
+  std::vector<double> gradient(4);
+  CHECK(squared_loss<double>(outputs, targets, 2, gradient).loss == Approx(2.5));
+  CHECK(gradient == std::vector<double>{0.5, 0, -1, 0});
+}
+
+TEST_CASE("oneDNN computes what the plain layers compute") {
+  for (const NamedModel& model : models_of_many_layers()) {
     INFO(model.name);
     const Both both = compare_networks(model.spec, model.in, 8);
     // Float sums of up to 10^4 terms in another order differ by about 1e-5; Winograd's transforms
