@@ -16,7 +16,7 @@ constexpr Duration waits_for_others_max = std::chrono::seconds(5);
 
 /// A peer whose array is of another length stays for so long after it has told the others. If they
 /// learned first that it has left, they would make the mean without it.
-constexpr Duration told_within = std::chrono::milliseconds(100);
+constexpr Duration told_within = std::chrono::seconds(1);
 
 /// Behind the sum of an array and that of the weights, a mean that is sent has its number of peers.
 constexpr std::size_t behind_mean = 2;

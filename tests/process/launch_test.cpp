@@ -122,7 +122,7 @@ TEST_CASE("what shows when a model meets its data is refused before anything sta
   CHECK(squared.launch(2) == 2);
   CHECK(squared.output == squared.config() +
                               ":5: model.loss: the data has labels, not targets; use loss = "
-                              "\"cross_entropy\"\n");
+                              "\"cross_entropy\" or \"hinge\"\n");
   CHECK_FALSE(std::filesystem::exists(squared.run()));
 
   LaunchedConfig narrow("[run]\nmode = \"pipeline\"\nsteps = 20\n[pipeline]\nmemory_mb = 0.001\n");
