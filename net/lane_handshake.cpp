@@ -99,8 +99,8 @@ void LaneHandshake::Impl::listen_tcp() {
   // Makes a fixed port usable as soon as the peer that had it before is gone.
   acceptor.set_option(asio::socket_base::reuse_address(true));
   begin_unpaced(acceptor.native_handle());  // Accepted sockets inherit it.
-  // The dialler sends first, so the system holds back silent connections for this long.
-  constexpr int silent_s = 3;
+  // The dialler sends first, so the system holds back silent connections for a second.
+  constexpr int silent_s = 1;
   ::setsockopt(acceptor.native_handle(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
   acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
