@@ -226,8 +226,16 @@ class MeanSwarmTest(FolderTest):
         common = {one["call"]: one for one in first["results"]}
         together = [one for one in still["results"] if one["call"] in common]
         self.assertGreater(len(together), 20)
+        # It may have had the mean of the call in which it stopped, which the others then made without it.
         for one in together:
-            self.assertEqual(one, common[one["call"]])
+            if one["call"] != self.stopped_in(still):
+                self.assertEqual(one, common[one["call"]])
+
+    @staticmethod
+    def stopped_in(printed):
+        """The last call before those that a peer missed."""
+        calls = [one["call"] for one in printed["results"]]
+        return next(call for call, after in zip(calls, calls[1:]) if after > call + 1)
 
     def test_a_program_in_c_takes_part(self):
         config = TOGETHER.format(peers=2)
