@@ -32,15 +32,9 @@ class PartsAloneTest(FolderTest):
         return grapevine.join(
             None,
             model,
-            key=self.folder / "peer-0" / "key",
-            authorized=self.make_keys(1),
-            folder=self.folder / "run",
-            listen="127.0.0.1:0",
-            shard="0/1",
-            run__peers=1,
             run__steps=1000,
-            run__linger_s=0.0,
             run__mode=mode,
+            **self.alone(),
         )
 
     def test_parts_that_are_missing_or_given_twice_are_refused_and_change_nothing(self):

@@ -63,6 +63,18 @@ class FolderTest(unittest.TestCase):
         self.assertEqual(len(lines), peers)
         return self.write("authorized_peers", "\n".join(lines) + "\n")
 
+    def alone(self):
+        """Arguments of `join` for a peer that trains alone."""
+        return {
+            "key": self.folder / "peer-0" / "key",
+            "authorized": self.make_keys(1),
+            "folder": self.folder / "run",
+            "listen": "127.0.0.1:0",
+            "shard": "0/1",
+            "run__peers": 1,
+            "run__linger_s": 0.0,
+        }
+
 
 class Peers:
     """Programs that each run one peer of a swarm, as a launcher starts them."""

@@ -65,16 +65,10 @@ class OverlapAloneTest(FolderTest):
             None,
             self.model,
             self.optimizer,
-            key=self.folder / "peer-0" / "key",
-            authorized=self.make_keys(1),
-            folder=self.folder / "run",
-            listen="127.0.0.1:0",
-            shard="0/1",
-            run__peers=1,
             run__steps=1000,
-            run__linger_s=0.0,
             run__mode=mode,
             train__batch=8,
+            **self.alone(),
         )
 
     def backward(self, model):
