@@ -97,6 +97,15 @@ struct Range {
   }
 };
 
+/// A value of a setting as text. -1 is stored as the largest unsigned number.
+template <class Value>
+std::string shown_within(const Range& range, const Value& value) {
+  if constexpr (std::unsigned_integral<Value>) {
+    if (range.min < 0 && value == static_cast<Value>(-1)) return "-1";
+  }
+  return shown(value);
+}
+
 /// The largest whole number that every machine can hold and TOML can write.
 constexpr double whole_max = 9007199254740992.0;  // 2^53, exact as a double, too.
 
@@ -289,14 +298,7 @@ struct Section {
         [field, range](const TomlValue& value, Object& object) {
           return read(value, range, field(object));
         },
-        [field, range](const Object& object) {
-          const Value& value = field(object);
-          if constexpr (std::unsigned_integral<Value>) {
-            // -1 is stored as the largest unsigned number.
-            if (range.min < 0 && value == static_cast<Value>(-1)) return std::string("-1");
-          }
-          return shown(value);
-        });
+        [field, range](const Object& object) { return shown_within(range, field(object)); });
   }
 
   template <class Field>

@@ -1,4 +1,6 @@
 // Data files are read as they are, or refused with reasons.
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +74,13 @@ TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
   std::string damaged = packed;
   damaged[30] ^= 1;
   refuses(damaged, "cannot be read");
+
+  // The memory for what a header announces is not taken when so little of it can be there.
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  refuses(idx({2, 1 << 15, 1 << 15}, "x"), "announces 2147483648 bytes and holds 1");
+  getrusage(RUSAGE_SELF, &after);
+  CHECK(after.ru_maxrss - before.ru_maxrss < 1 << 18);
 
   CHECK_THAT(said(read_idx(images, images)), Contains(images + ": ") && Contains("1 dimensions"));
   const auto three = folder.write("three", idx({3}, "\1\1\1"));

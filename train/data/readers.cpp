@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "train/data/csv_rows.hpp"
@@ -79,6 +81,14 @@ std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Pro
   return std::nullopt;
 }
 
+/// The most bytes that a file may hold, compressed or not. Deflate makes at most 1,032 bytes of
+/// one.
+std::uintmax_t content_max(const std::string& file) {
+  std::error_code is_no_file;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, is_no_file);
+  return bytes < bytes_max ? bytes * 1032 : bytes;
+}
+
 /// Reads the remaining records of a file and keeps the wanted ones: record `wanted[i].first` goes
 /// to place `wanted[i].second` of `into`. `wanted` must be sorted. Returns the number of bytes
 /// read.
@@ -138,10 +148,17 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels, con
   }
   std::ranges::sort(wanted);
   auto data = std::make_shared<DataSet>(all.subset(kept));
-  data->bytes.resize(kept.size() * data->features());
-  const std::size_t held = read_records(in.get(), data->features(), wanted, data->bytes);
+  const std::size_t announced = sides[0] * data->features();
+  std::size_t held = 0;
+  if (announced <= content_max(images)) {
+    data->bytes.resize(kept.size() * data->features());
+    held = read_records(in.get(), data->features(), wanted, data->bytes);
+  } else {
+    // A header alone must not take memory. The bytes are counted for the message.
+    held = read_records(in.get(), 1, {}, data->bytes);
+  }
   if (!report_failure(in.get(), images, problems)) {
-    check_idx_length(images, sides[0] * data->features(), held, problems);
+    check_idx_length(images, announced, held, problems);
   }
   if (problems.empty()) loaded.data = std::move(data);
   return loaded;
