@@ -13,7 +13,7 @@ import time
 import unittest
 import unittest.mock
 
-from support import BINARY, HERE, FolderTest, Peers, eventually, run
+from support import BINARY, HERE, WATCHFUL, FolderTest, Peers, eventually, run
 
 import grapevine
 from grapevine import _library
@@ -33,13 +33,8 @@ TOGETHER = """
 peers = {peers}
 linger_s = 20.0
 wait_for_peers = {peers}
-[membership]
-probe_period_s = 0.2
-probe_timeout_s = 0.1
-suspicion_min_s = 0.5
-suspicion_max_factor = 2
 {more}
-"""
+""" + WATCHFUL
 
 # Ways to work together, and how near to the optimum the common model is.
 WAYS = {
@@ -128,13 +123,7 @@ class RefusalTest(FolderTest):
         self.assertIn("has no argument 'steps'", self.refused(TypeError, None, x, steps=4))
 
     def test_a_pipeline_and_a_budget_in_epochs_of_unknown_data(self):
-        authorized = self.make_keys(1)
-        more = {
-            "key": self.folder / "peer-0" / "key",
-            "authorized": authorized,
-            "folder": self.folder / "run",
-            "listen": "127.0.0.1:0",
-        }
+        more = self.alone()
         x = array.array("f", [1, 2])
         text = self.refused(grapevine.Refused, None, x, run__mode="pipeline", run__steps=4, **more)
         self.assertIn("cannot see those of a learner", text)

@@ -8,7 +8,7 @@ import signal
 import time
 import unittest
 
-from support import HERE, FolderTest, Peers, eventually, run
+from support import HERE, WATCHFUL, FolderTest, Peers, eventually, run
 
 import grapevine
 
@@ -18,12 +18,7 @@ TOGETHER = """
 [run]
 peers = {peers}
 wait_for_peers = {peers}
-[membership]
-probe_period_s = 0.2
-probe_timeout_s = 0.1
-suspicion_min_s = 0.5
-suspicion_max_factor = 2
-"""
+""" + WATCHFUL
 
 
 class MeanAloneTest(FolderTest):

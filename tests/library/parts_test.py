@@ -3,7 +3,7 @@
 import array
 import unittest
 
-from support import HERE, FolderTest, Peers
+from support import HERE, WATCHFUL, FolderTest, Peers
 
 import grapevine
 
@@ -19,12 +19,7 @@ linger_s = 20.0
 wait_for_peers = {peers}
 [allreduce]
 bucket_elements = 64
-[membership]
-probe_period_s = 0.2
-probe_timeout_s = 0.1
-suspicion_min_s = 0.5
-suspicion_max_factor = 2
-"""
+""" + WATCHFUL
 
 
 class PartsAloneTest(FolderTest):

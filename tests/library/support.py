@@ -15,6 +15,14 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "python"
 BINARY = os.environ["GRAPEVINE_BINARY"]
 LIMIT_S = 90
+# The end of a config of peers that notice within two seconds that another is gone.
+WATCHFUL = """
+[membership]
+probe_period_s = 0.2
+probe_timeout_s = 0.1
+suspicion_min_s = 0.5
+suspicion_max_factor = 2
+"""
 
 sys.path.insert(0, str(PACKAGE))
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from support import BINARY, HERE, LIMIT_S, FolderTest, Peers, environment, eventually
+from support import BINARY, HERE, LIMIT_S, WATCHFUL, FolderTest, Peers, environment, eventually
 
 try:
     import torch  # noqa: F401
@@ -42,13 +42,8 @@ momentum = 0.9
 learning_rate = 0.03125
 schedule = "constant"
 warmup_steps = 0
-[membership]
-probe_period_s = 0.2
-probe_timeout_s = 0.1
-suspicion_min_s = 0.5
-suspicion_max_factor = 2
 {more}
-"""
+""" + WATCHFUL
 
 WAYS = {
     "gossip": ("gossip", "[gossip]\nperiod_steps = 4\n"),

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from support import HERE, FolderTest, Peers
+from support import HERE, WATCHFUL, FolderTest, Peers
 
 try:
     import torch
@@ -30,12 +30,7 @@ wait_for_peers = {peers}
 bucket_elements = 16
 [train]
 batch = 8
-[membership]
-probe_period_s = 0.2
-probe_timeout_s = 0.1
-suspicion_min_s = 0.5
-suspicion_max_factor = 2
-"""
+""" + WATCHFUL
 
 
 def train_alone(model, optimizer, steps):

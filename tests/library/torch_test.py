@@ -5,7 +5,7 @@ import re
 import sys
 import unittest
 
-from support import BINARY, HERE, FolderTest, Peers, eventually, run
+from support import BINARY, HERE, WATCHFUL, FolderTest, Peers, eventually, run
 
 try:
     import torch
@@ -28,12 +28,7 @@ wait_max_s = 60.0
 wait_for_peers = {wait}
 [train]
 batch = 8
-[membership]
-probe_period_s = 0.2
-probe_timeout_s = 0.1
-suspicion_min_s = 0.5
-suspicion_max_factor = 2
-"""
+""" + WATCHFUL
 
 
 def train_alone(model, optimizer, steps, parts=1, dtype=torch.float32):
@@ -55,23 +50,10 @@ class TorchAlone(FolderTest):
     def setUp(self):
         super().setUp()
         torch.set_num_threads(1)
-        self.authorized = self.make_keys(1)
+        self.given = self.alone()
 
     def join(self, model, optimizer, **settings):
-        return grapevine.join(
-            None,
-            model,
-            optimizer,
-            key=self.folder / "peer-0" / "key",
-            authorized=self.authorized,
-            folder=self.folder / "run",
-            listen="127.0.0.1:0",
-            shard="0/1",
-            run__peers=1,
-            run__linger_s=0.0,
-            train__batch=8,
-            **settings,
-        )
+        return grapevine.join(None, model, optimizer, train__batch=8, **self.given, **settings)
 
     def assert_equal_alone(self, name, device="cpu", **settings):
         """A peer alone and plain PyTorch, both with this optimiser, get the same bits."""

@@ -2,33 +2,19 @@
 #include "net/cohort.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 
+#include "tests/temporary_folder.hpp"
+
 namespace gv {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A temporary directory, removed after the test.
-struct Folder {
-  fs::path path;
-
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "gv-cohort-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-};
 
 CohortSecret counting_secret() {
   CohortSecret secret{};
@@ -37,8 +23,8 @@ CohortSecret counting_secret() {
 }
 
 /// Writes a file that only we may read, and returns the problems of loading it.
-Problems problems_of(const Folder& folder, const std::string& text) {
-  const fs::path file = folder.path / "cohort";
+Problems problems_of(const TemporaryFolder& folder, const std::string& text) {
+  const fs::path file = folder.path() / "cohort";
   std::ofstream(file, std::ios::binary) << text;
   ::chmod(file.c_str(), 0600);
   return load_cohort_secret(file).problems;
@@ -79,8 +65,8 @@ TEST_CASE("every rank of every cohort has a key and a name of its own", "[unit]"
 
 TEST_CASE("the secret of a cohort becomes a file that only its owner may read and comes back",
           "[unit]") {
-  const Folder folder;
-  const fs::path file = folder.path / "cohort";
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "cohort";
   const CohortSecret secret = generate_cohort_secret();
   REQUIRE(save_cohort_secret(file, secret).empty());
   struct stat status {};
@@ -100,7 +86,7 @@ TEST_CASE("the secret of a cohort becomes a file that only its owner may read an
 }
 
 TEST_CASE("a file that is not the secret of a cohort is refused without showing it", "[unit]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string line = "cohort AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\n";
   CHECK(problems_of(folder, "# a comment\n\n" + line).empty());
   CHECK(problems_of(folder, line.substr(0, line.size() - 1)).empty());

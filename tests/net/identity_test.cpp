@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,27 +14,16 @@
 
 #include "base/canonical.hpp"
 #include "net/key_signer.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A temporary directory, removed after the test.
-struct Folder {
-  fs::path path;
-
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "gv-identity-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-
+struct Folder : TemporaryFolder {
   fs::path write(const std::string& name, const std::string& text, mode_t mode = 0600) const {
-    const fs::path file = path / name;
+    const fs::path file = path() / name;
     std::ofstream(file, std::ios::binary) << text;
     ::chmod(file.c_str(), mode);
     return file;
@@ -194,7 +182,7 @@ TEST_CASE("names and addresses are told from what only looks like them", "[unit]
 
 TEST_CASE("a key pair survives its file and the file is private", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "key";
+  const fs::path file = folder.path() / "key";
   const KeyPair pair = generate_key_pair();
   const mode_t old_mask = ::umask(0777);  // Even this umask leaves the mode as promised.
   const Problems problems = save_key_pair(file, pair);
@@ -223,15 +211,15 @@ TEST_CASE("an existing file is never overwritten with a key", "[unit]") {
   CHECK(read(file) == "precious");
 
   // A dangling link would otherwise decide where the secret goes.
-  fs::create_symlink(folder.path / "elsewhere", folder.path / "link");
-  CHECK(save_key_pair(folder.path / "link", generate_key_pair()).size() == 1);
-  CHECK_FALSE(fs::exists(folder.path / "elsewhere"));
-  CHECK(save_key_pair(folder.path / "no" / "such", generate_key_pair()).size() == 1);
+  fs::create_symlink(folder.path() / "elsewhere", folder.path() / "link");
+  CHECK(save_key_pair(folder.path() / "link", generate_key_pair()).size() == 1);
+  CHECK_FALSE(fs::exists(folder.path() / "elsewhere"));
+  CHECK(save_key_pair(folder.path() / "no" / "such", generate_key_pair()).size() == 1);
 }
 
 TEST_CASE("a key file others can reach is refused with its remedy", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "key";
+  const fs::path file = folder.path() / "key";
   REQUIRE(save_key_pair(file, generate_key_pair()).empty());
   for (const mode_t mode : {0601, 0602, 0604, 0610, 0620, 0640, 0700, 0644, 0666, 04600}) {
     REQUIRE(::chmod(file.c_str(), mode) == 0);
@@ -251,22 +239,22 @@ TEST_CASE("a key file others can reach is refused with its remedy", "[unit]") {
 
 TEST_CASE("a key file is a plain file and not a link or a pipe", "[unit]") {
   const Folder folder;
-  REQUIRE(save_key_pair(folder.path / "key", generate_key_pair()).empty());
-  fs::create_symlink("key", folder.path / "link");
-  REQUIRE(::mkfifo((folder.path / "pipe").c_str(), 0600) == 0);
-  CHECK(load_key_pair(folder.path / "link").problems.size() == 1);
-  CHECK(load_key_pair(folder.path / "pipe").problems.size() == 1);
-  CHECK(load_key_pair(folder.path).problems.size() == 1);
+  REQUIRE(save_key_pair(folder.path() / "key", generate_key_pair()).empty());
+  fs::create_symlink("key", folder.path() / "link");
+  REQUIRE(::mkfifo((folder.path() / "pipe").c_str(), 0600) == 0);
+  CHECK(load_key_pair(folder.path() / "link").problems.size() == 1);
+  CHECK(load_key_pair(folder.path() / "pipe").problems.size() == 1);
+  CHECK(load_key_pair(folder.path()).problems.size() == 1);
 
-  const LoadedKeyPair missing = load_key_pair(folder.path / "none");
+  const LoadedKeyPair missing = load_key_pair(folder.path() / "none");
   REQUIRE(missing.problems.size() == 1);
   CHECK(missing.problems[0].remedy.find("grapevine keygen") != std::string::npos);
 }
 
 TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") {
   const Folder folder;
-  REQUIRE(save_key_pair(folder.path / "key", generate_key_pair()).empty());
-  const std::string good = read(folder.path / "key");
+  REQUIRE(save_key_pair(folder.path() / "key", generate_key_pair()).empty());
+  const std::string good = read(folder.path() / "key");
   const std::size_t at = good.find("secret ");
   const std::string public_line = "public " + fresh_key() + "\n";
   const std::string secret_line = good.substr(at), secret = good.substr(at + 7, 51);
@@ -345,7 +333,7 @@ TEST_CASE("every bad line of the allow-list is reported at once with its number"
 
 TEST_CASE("an allow-list that is missing or huge or no file is a problem", "[unit]") {
   const Folder folder;
-  const LoadedAuthorizedPeers missing = load_authorized_peers(folder.path / "none");
+  const LoadedAuthorizedPeers missing = load_authorized_peers(folder.path() / "none");
   REQUIRE(missing.problems.size() == 1);
   CHECK(missing.problems[0].remedy.find("grapevine keygen") != std::string::npos);
 
@@ -353,7 +341,7 @@ TEST_CASE("an allow-list that is missing or huge or no file is a problem", "[uni
   CHECK(load_authorized_peers(folder.write("full", std::string(limit, '\n'))).problems.empty());
   CHECK(load_authorized_peers(folder.write("over", std::string(limit + 1, '\n'))).problems.size() ==
         1);
-  CHECK(load_authorized_peers(folder.path).problems.size() == 1);
+  CHECK(load_authorized_peers(folder.path()).problems.size() == 1);
 }
 
 TEST_CASE("a list that shuts out the reader or everybody else does not replace another") {

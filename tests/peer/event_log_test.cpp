@@ -2,7 +2,6 @@
 #include "peer/host/event_log.hpp"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -14,29 +13,22 @@
 #include <utility>
 #include <vector>
 
+#include "tests/temporary_folder.hpp"
+
 namespace gv {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// A folder that is removed with the test.
-struct Folder {
-  Folder() {
-    std::string text = (std::filesystem::temp_directory_path() / "gv-events-XXXXXX").string();
-    path = ::mkdtemp(text.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
+struct Folder : TemporaryFolder {
   EventLog::Options options(std::uint64_t bytes_max = 1 << 20) const {
-    return {.folder = path, .bytes_max = bytes_max, .name_of = [](PeerId peer) {
+    return {.folder = path(), .bytes_max = bytes_max, .name_of = [](PeerId peer) {
               return to_string(peer);
             }};
   }
   std::vector<nlohmann::json> lines() const {
     std::vector<nlohmann::json> all;
-    for (const auto& file : event_files(path)) {
+    for (const auto& file : event_files(path())) {
       std::ifstream in(file);
       for (std::string line; std::getline(in, line);) {
         all.push_back(nlohmann::json::parse(line, nullptr, false));
@@ -46,11 +38,9 @@ struct Folder {
   }
   std::uint64_t bytes() const {
     std::uint64_t sum = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) sum += entry.file_size();
+    for (const auto& entry : std::filesystem::directory_iterator(path())) sum += entry.file_size();
     return sum;
   }
-
-  std::filesystem::path path;
 };
 
 /// Limits the size of every file that this process writes, like a full disk.
@@ -86,7 +76,7 @@ TEST_CASE("an event log stays within its size and keeps the newest lines", "[uni
       CHECK(folder.bytes() <= 40000);
     }
   }
-  CHECK(event_files(folder.path).size() == 4);
+  CHECK(event_files(folder.path()).size() == 4);
   const auto lines = folder.lines();
   REQUIRE(lines.size() > 200);
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -45,9 +45,9 @@ TEST_CASE("a part of a gradient is ready once all behind it are there", "[unit]"
 }
 
 TEST_CASE("parts of a gradient that overlap are refused and copied nowhere", "[unit]") {
-  const ReadyRange nobody;
+  const ReadyRange tells_none;
   std::vector<float> out(10, -1);
-  GradientParts parts(out, nobody);
+  GradientParts parts(out, tells_none);
   parts.take(part(3, 6));
   parts.take(part(8, 10));
   const std::vector<float> before = out;
@@ -62,7 +62,7 @@ TEST_CASE("parts of a gradient that overlap are refused and copied nowhere", "[u
 }
 
 TEST_CASE("a gradient is whole whatever the order of its parts", "[unit]") {
-  const ReadyRange nobody;
+  const ReadyRange tells_none;
   Rng draws(GENERATE(range(1, 20)));
   std::vector<float> out(200, -1);
   std::vector<GradientPart> all;
@@ -71,7 +71,7 @@ TEST_CASE("a gradient is whole whatever the order of its parts", "[unit]") {
     all.push_back(part(begin, end));
     begin = end;
   }
-  GradientParts parts(out, nobody);
+  GradientParts parts(out, tells_none);
   while (!all.empty()) {
     const std::size_t at = draws.below(all.size());
     parts.take(all[at]);

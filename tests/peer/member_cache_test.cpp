@@ -2,12 +2,12 @@
 #include "peer/host/member_cache.hpp"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "net/key_signer.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
@@ -15,9 +15,6 @@ namespace {
 /// A run folder with the file of a peer that knows two others.
 struct Cached {
   Cached() {
-    std::string name = (std::filesystem::temp_directory_path() / "gv-members-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    folder = name;
     for (const auto* peer : {&first, &second}) {
       const bool is_first = peer == &first;
       Member member{.id = peer_id(peer->public_key),
@@ -28,11 +25,8 @@ struct Cached {
     }
     MemberCache(file()).write(members);
   }
-  Cached(const Cached&) = delete;
-  Cached& operator=(const Cached&) = delete;
-  ~Cached() { std::filesystem::remove_all(folder); }
 
-  std::filesystem::path file() const { return folder / "members"; }
+  std::filesystem::path file() const { return folder.path() / "members"; }
   std::vector<AuthorizedPeer> authorized() const {
     return {{.name = "first", .key = first.public_key},
             {.name = "second", .key = second.public_key}};
@@ -51,7 +45,7 @@ struct Cached {
   KeyPair first = generate_key_pair();
   KeyPair second = generate_key_pair();
   std::map<PeerId, Member> members;
-  std::filesystem::path folder;
+  TemporaryFolder folder;
 };
 
 }  // namespace

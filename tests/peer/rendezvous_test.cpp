@@ -2,10 +2,8 @@
 #include "peer/host/rendezvous.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,6 +12,7 @@
 
 #include "net/cohort.hpp"
 #include "net/key_signer.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
@@ -22,21 +21,13 @@ namespace fs = std::filesystem;
 
 /// A cohort of three with a folder for its rendezvous.
 struct Meeting {
-  fs::path root;
+  TemporaryFolder root;
   CohortSecret secret = generate_cohort_secret();
   std::vector<AuthorizedPeer> peers = peers_of_cohort(secret, 3);
 
-  Meeting() {
-    std::string name = (fs::temp_directory_path() / "gv-meeting-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    root = name;
-    REQUIRE(open_rendezvous(folder()).empty());
-  }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
-  ~Meeting() { fs::remove_all(root); }
+  Meeting() { REQUIRE(open_rendezvous(folder()).empty()); }
 
-  fs::path folder() const { return root / "peers"; }
+  fs::path folder() const { return root.path() / "peers"; }
   fs::path file(std::size_t rank) const { return folder() / ("rank-" + std::to_string(rank)); }
   PeerId id(std::size_t rank) const { return peer_id(peers[rank].key); }
 
@@ -60,7 +51,7 @@ struct Meeting {
   }
 };
 
-bool nobody_is_known(PeerId) { return false; }
+bool knows_no_peer(PeerId) { return false; }
 
 }  // namespace
 
@@ -69,13 +60,13 @@ TEST_CASE("ranks find the addresses of those that have come and pass over those 
   const Meeting meeting;
   const KeySigner zero = meeting.signer(0), one = meeting.signer(1), two = meeting.signer(2);
   Rendezvous first = meeting.at(0, 10, zero), second = meeting.at(1, 11, one);
-  CHECK(first.look(nobody_is_known).others.empty());
-  const Rendezvous::Look seen = second.look(nobody_is_known);
+  CHECK(first.look(knows_no_peer).others.empty());
+  const Rendezvous::Look seen = second.look(knows_no_peer);
   REQUIRE(seen.others.size() == 1);
   CHECK(seen.others[0].peer == meeting.id(0));
   CHECK(seen.others[0].address == "host-10:7000");
   CHECK(seen.taken_at.empty());
-  CHECK(meeting.at(2, 12, two).look(nobody_is_known).others.size() == 2);
+  CHECK(meeting.at(2, 12, two).look(knows_no_peer).others.size() == 2);
   CHECK(first.look([&](PeerId peer) { return peer == meeting.id(1); }).others.size() == 1);
 
   second.withdraw();
@@ -88,11 +79,11 @@ TEST_CASE("of two processes with one rank the newer one keeps it and the other l
   const Meeting meeting;
   const KeySigner zero = meeting.signer(0);
   Rendezvous older = meeting.at(0, 99, zero);
-  CHECK(older.look(nobody_is_known).taken_at.empty());
+  CHECK(older.look(knows_no_peer).taken_at.empty());
   Rendezvous newer = meeting.at(0, 5, zero);
-  CHECK(newer.look(nobody_is_known).taken_at.empty());
-  CHECK(older.look(nobody_is_known).taken_at == "host-5:7000");
-  CHECK(newer.look(nobody_is_known).taken_at.empty());
+  CHECK(newer.look(knows_no_peer).taken_at.empty());
+  CHECK(older.look(knows_no_peer).taken_at == "host-5:7000");
+  CHECK(newer.look(knows_no_peer).taken_at.empty());
   // The older one leaves the newer one's announcement alone.
   older.withdraw();
   CHECK(fs::exists(meeting.file(0)));
@@ -101,12 +92,12 @@ TEST_CASE("of two processes with one rank the newer one keeps it and the other l
 TEST_CASE("an earlier announcement that comes back does not end the process", "[unit]") {
   const Meeting meeting;
   const KeySigner zero = meeting.signer(0);
-  CHECK(meeting.at(0, 99, zero).look(nobody_is_known).taken_at.empty());
+  CHECK(meeting.at(0, 99, zero).look(knows_no_peer).taken_at.empty());
   const std::string stale = meeting.text(0);
   Rendezvous newer = meeting.at(0, 5, zero);
-  CHECK(newer.look(nobody_is_known).taken_at.empty());
+  CHECK(newer.look(knows_no_peer).taken_at.empty());
   meeting.write(0, stale);
-  CHECK(newer.look(nobody_is_known).taken_at.empty());
+  CHECK(newer.look(knows_no_peer).taken_at.empty());
   CHECK(meeting.text(0).starts_with("host-5:7000 "));
 }
 
@@ -118,7 +109,7 @@ TEST_CASE("nothing is believed that the rank itself has not signed", "[unit]") {
       .id = meeting.id(0), .address = "host:7000", .session = 1, .incarnation = 1};
   const std::string good = announcement_text(announcement, zero);
   meeting.write(0, good);
-  REQUIRE(reader.look(nobody_is_known).others.size() == 1);
+  REQUIRE(reader.look(knows_no_peer).others.size() == 1);
 
   const KeySigner stranger(key_pair_of_rank(generate_cohort_secret(), 0), {});
   std::string moved = good;
@@ -131,11 +122,11 @@ TEST_CASE("nothing is believed that the rank itself has not signed", "[unit]") {
         announcement_text(nowhere, zero), std::string(100000, 'a'), " " + good}) {
     INFO(text.substr(0, 200));
     meeting.write(0, text);
-    CHECK(reader.look(nobody_is_known).others.empty());
+    CHECK(reader.look(knows_no_peer).others.empty());
   }
   // A stranger's line over our own is replaced.
   meeting.write(1, announcement_text(announcement, stranger));
-  CHECK(reader.look(nobody_is_known).taken_at.empty());
+  CHECK(reader.look(knows_no_peer).taken_at.empty());
   CHECK(meeting.text(1).starts_with("host-11:7000 "));
 }
 
@@ -143,14 +134,14 @@ TEST_CASE("links and pipes and folders in place of an announcement are passed ov
   const Meeting meeting;
   const KeySigner zero = meeting.signer(0), one = meeting.signer(1);
   Rendezvous first = meeting.at(0, 10, zero), reader = meeting.at(1, 11, one);
-  first.look(nobody_is_known);
-  fs::rename(meeting.file(0), meeting.root / "elsewhere");
-  fs::create_symlink(meeting.root / "elsewhere", meeting.file(0));
+  first.look(knows_no_peer);
+  fs::rename(meeting.file(0), meeting.root.path() / "elsewhere");
+  fs::create_symlink(meeting.root.path() / "elsewhere", meeting.file(0));
   REQUIRE(::mkfifo(meeting.file(2).c_str(), 0600) == 0);
-  CHECK(reader.look(nobody_is_known).others.empty());
+  CHECK(reader.look(knows_no_peer).others.empty());
   fs::remove(meeting.file(2));
   fs::create_directory(meeting.file(2));
-  CHECK(reader.look(nobody_is_known).others.empty());
+  CHECK(reader.look(knows_no_peer).others.empty());
 }
 
 TEST_CASE("a look reads a bounded number of files and the next one goes on from there", "[unit]") {
@@ -170,7 +161,7 @@ TEST_CASE("a look reads a bounded number of files and the next one goes on from 
   Rendezvous reader({.folder = meeting.folder(), .rank = 40, .peers = ids}, own);
   std::set<PeerId> found;
   for (int looks = 0; looks < 4; ++looks) {
-    const Rendezvous::Look look = reader.look(nobody_is_known);
+    const Rendezvous::Look look = reader.look(knows_no_peer);
     CHECK(look.others.size() <= 32);
     for (const Rendezvous::Found& other : look.others) found.insert(other.peer);
   }
@@ -183,11 +174,11 @@ TEST_CASE("a folder in which others may write is refused with its remedy", "[uni
   const Problems open = open_rendezvous(meeting.folder());
   REQUIRE(open.size() == 1);
   CHECK(open[0].remedy == "chmod 700 " + meeting.folder().string());
-  const Problems missing = open_rendezvous(meeting.root / "no" / "folder");
+  const Problems missing = open_rendezvous(meeting.root.path() / "no" / "folder");
   REQUIRE(missing.size() == 1);
   CHECK(missing[0].remedy.find("--rendezvous") != std::string::npos);
-  std::ofstream(meeting.root / "file") << "x";
-  CHECK(open_rendezvous(meeting.root / "file").size() == 1);
+  std::ofstream(meeting.root.path() / "file") << "x";
+  CHECK(open_rendezvous(meeting.root.path() / "file").size() == 1);
 }
 
 }  // namespace gv

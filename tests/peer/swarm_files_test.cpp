@@ -10,22 +10,12 @@
 #include "net/key_signer.hpp"
 #include "peer/host/swarm_start.hpp"
 #include "peer/host/ticket_book.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
 
 constexpr std::uint64_t start_s = 1'800'000'000;
-
-/// A folder of this test that is removed with it.
-struct Scratch {
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "gv-swarm-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Scratch() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
 
 Config config_with(const std::string& folder, const std::string& file) {
   Config config;
@@ -58,36 +48,36 @@ TEST_CASE("certificates are read from the disk as they were written and not if t
 }
 
 TEST_CASE("keys and certificates of a swarm are in one folder which only we may read") {
-  const Scratch scratch;
-  CHECK_FALSE(has_swarm(scratch.path));
-  const LoadedKeyPair key = keep_swarm_key(scratch.path, "key");
-  const LoadedKeyPair swarm_key = keep_swarm_key(scratch.path, "swarm_key");
+  const TemporaryFolder scratch;
+  CHECK_FALSE(has_swarm(scratch.path()));
+  const LoadedKeyPair key = keep_swarm_key(scratch.path(), "key");
+  const LoadedKeyPair swarm_key = keep_swarm_key(scratch.path(), "swarm_key");
   REQUIRE(key.problems.empty());
   REQUIRE(swarm_key.problems.empty());
   const KeyPair own = key.pair, swarm = swarm_key.pair;
-  REQUIRE(write_certificates(scratch.path, swarm.public_key, {}, {}));
-  CHECK(has_swarm(scratch.path));
-  const SwarmFiles files = read_swarm(scratch.path);
+  REQUIRE(write_certificates(scratch.path(), swarm.public_key, {}, {}));
+  CHECK(has_swarm(scratch.path()));
+  const SwarmFiles files = read_swarm(scratch.path());
   CHECK(files.problems.empty());
   CHECK(files.identity.public_key == own.public_key);
   REQUIRE(files.swarm_key);
   CHECK(files.swarm_key->public_key == swarm.public_key);
   // Keys are never replaced: a start that was interrupted goes on with them.
-  CHECK(keep_swarm_key(scratch.path, "key").pair.public_key == own.public_key);
+  CHECK(keep_swarm_key(scratch.path(), "key").pair.public_key == own.public_key);
   const auto others_may = [&](const std::filesystem::path& path) {
     using std::filesystem::perms;
     const perms others = perms::group_all | perms::others_all;
     return (std::filesystem::status(path).permissions() & others) != perms::none;
   };
-  CHECK_FALSE(others_may(swarm_folder(scratch.path)));
-  CHECK_FALSE(others_may(swarm_folder(scratch.path) / "certificates"));
-  std::ofstream(swarm_folder(scratch.path) / "certificates") << "torn";
-  CHECK_FALSE(read_swarm(scratch.path).problems.empty());
+  CHECK_FALSE(others_may(swarm_folder(scratch.path())));
+  CHECK_FALSE(others_may(swarm_folder(scratch.path()) / "certificates"));
+  std::ofstream(swarm_folder(scratch.path()) / "certificates") << "torn";
+  CHECK_FALSE(read_swarm(scratch.path()).problems.empty());
 }
 
 TEST_CASE("a ticket admits as many machines as it says for as long as it says") {
-  const Scratch scratch;
-  const std::filesystem::path file = scratch.path / "tickets";
+  const TemporaryFolder scratch;
+  const std::filesystem::path file = scratch.path() / "tickets";
   const PublicKey swarm = generate_key_pair().public_key, own = generate_key_pair().public_key;
   const PublicKey one = generate_key_pair().public_key, two = generate_key_pair().public_key;
   TicketBook book(file);

@@ -2,13 +2,11 @@
 #include "tests/process/swarm.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -29,18 +27,6 @@ std::string read_file(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "grapevine-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  if (std::getenv("GRAPEVINE_KEEP") != nullptr) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 std::string endless_config(const std::string& extra) {
   return R"([run]

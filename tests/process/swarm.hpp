@@ -12,21 +12,9 @@
 
 #include "net/identity.hpp"
 #include "sim/local/process.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
-
-/// A folder that is removed with the test, or kept for inspection if GRAPEVINE_KEEP is set.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// A small generated task that trains until it is told to stop. `extra` is additional TOML.
 std::string endless_config(const std::string& extra = "");

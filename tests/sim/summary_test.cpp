@@ -1,6 +1,4 @@
 // The files of `grapevine sim` for programs that compare runs.
-#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -8,28 +6,13 @@
 #include <string>
 
 #include "cli/simulate.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "gv-summary-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 nlohmann::json summary_of(const std::string& text) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto config = folder.path() / "config.toml";
   std::ofstream(config) << text;
   REQUIRE(simulate({.config = config.string(), .seed = 3, .folder = folder.path() / "run"}) == 0);

@@ -8,7 +8,6 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/temporary_folder.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
 namespace {
@@ -42,22 +42,10 @@ namespace {
 namespace fs = std::filesystem;
 using Metadata = std::map<std::string, std::string>;
 
-/// A folder of our own, removed with the test.
-struct Folder {
-  fs::path path;
-
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "gv-checkpoint-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-
+struct Folder : TemporaryFolder {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path)) {
+    for (const auto& entry : fs::directory_iterator(path())) {
       names.push_back(entry.path().filename().string());
     }
     std::sort(names.begin(), names.end());
@@ -135,7 +123,7 @@ TEST_CASE("a layout places tensors without gaps and its hash sees names shapes a
 
 TEST_CASE("tensors and metadata come back bit by bit", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   const std::vector<float> values = {0.0f,
                                      -0.0f,
                                      1.0f / 3,
@@ -159,7 +147,7 @@ TEST_CASE("tensors and metadata come back bit by bit", "[unit]") {
 
 TEST_CASE("a file has the bytes of the safetensors format", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   REQUIRE(write_small(file) == "");
   // 1.0, -2.0 and 0.5 in little-endian binary32, written by hand.
   const std::string data("\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f", 12);
@@ -175,7 +163,7 @@ TEST_CASE("a file has the bytes of the safetensors format", "[unit]") {
 
 TEST_CASE("a change of any byte is noticed", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   REQUIRE(write_small(file) == "");
   const std::string whole = read(file);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -193,7 +181,7 @@ TEST_CASE("a change of any byte is noticed", "[unit]") {
 
 TEST_CASE("a file cut off anywhere or continued is refused", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   REQUIRE(write_small(file) == "");
   const std::string whole = read(file);
   for (std::size_t length = 0; length < whole.size(); ++length) {
@@ -209,7 +197,7 @@ TEST_CASE("a file cut off anywhere or continued is refused", "[unit]") {
 
 TEST_CASE("files of other programs are read without checksums", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   for (const std::string& header : {"{" + entry + "}", "{" + entry + "}   ",
                                     R"({"__metadata__":{"format":"pt"},)" + entry + "}"}) {
@@ -226,7 +214,7 @@ TEST_CASE("files of other programs are read without checksums", "[unit]") {
 
 TEST_CASE("numbers of other types become floats and those that cannot are refused", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   const auto read_as = [&](const std::string& type, const std::string& data) {
     write(file, foreign(R"({"w":{"dtype":")" + type + R"(","shape":[1],"data_offsets":[0,)" +
                             std::to_string(data.size()) + "]}}",
@@ -258,7 +246,7 @@ TEST_CASE("numbers of other types become floats and those that cannot are refuse
 
 TEST_CASE("a hostile header is refused with a reason", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   const auto problem = [&](const std::string& bytes) {
     write(file, bytes);
     return read_safetensors(file).problem;
@@ -322,7 +310,7 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
 TEST_CASE("one of the two checksums alone is refused", "[unit]") {
   // Otherwise damage to a checksum's name would switch the check off.
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   // The CRC-32 of four zero bytes is 2144df1c.
   write(file, foreign(R"({"__metadata__":{"crc32.data":"2144df1c"},)" + entry + "}", raw(0.0f)));
@@ -333,7 +321,7 @@ TEST_CASE("one of the two checksums alone is refused", "[unit]") {
 
 TEST_CASE("values that are not finite are refused", "[unit]") {
   const Folder folder;
-  const fs::path file = folder.path / "a.safetensors";
+  const fs::path file = folder.path() / "a.safetensors";
   for (const float bad :
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()}) {
@@ -346,18 +334,18 @@ TEST_CASE("values that are not finite are refused", "[unit]") {
 TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[unit]") {
   const Folder folder;
   // Not even root can make a folder below a regular file.
-  write(folder.path / "file", "x");
-  const fs::path below = folder.path / "file" / "sub";
+  write(folder.path() / "file", "x");
+  const fs::path below = folder.path() / "file" / "sub";
   CHECK_THAT(save(below, 1, 3),
              Catch::Contains("cannot be created") && Catch::Contains("Not a directory"));
   CHECK_THAT(write_small(below / "a.safetensors"), Catch::Contains("Not a directory"));
-  CHECK_THAT(read_safetensors(folder.path / "none").problem, Catch::Contains("No such file"));
-  CHECK(read_safetensors(folder.path).problem != "");
+  CHECK_THAT(read_safetensors(folder.path() / "none").problem, Catch::Contains("No such file"));
+  CHECK(read_safetensors(folder.path()).problem != "");
   // Renaming a file onto a folder fails at the last moment.
-  fs::create_directory(folder.path / "taken");
-  CHECK_THAT(write_small(folder.path / "taken"), Catch::Contains("cannot be renamed"));
+  fs::create_directory(folder.path() / "taken");
+  CHECK_THAT(write_small(folder.path() / "taken"), Catch::Contains("cannot be renamed"));
   // JSON cannot hold metadata that is not UTF-8.
-  CHECK(write_safetensors(folder.path / "b", {}, {{"k", "\xff"}}) != "");
+  CHECK(write_safetensors(folder.path() / "b", {}, {{"k", "\xff"}}) != "");
   CHECK(folder.names() == std::vector<std::string>{"file", "taken"});
 }
 
@@ -367,19 +355,19 @@ TEST_CASE("a sync that fails fails the save and is not tried again", "[unit]") {
   constexpr int syncs_of_a_save = 4;
   for (int failing = 1; failing <= syncs_of_a_save; ++failing) {
     const Folder folder;
-    REQUIRE(save(folder.path, 1, 3) == "");
+    REQUIRE(save(folder.path(), 1, 3) == "");
     const auto before = folder.names();
     syncs = 0;
     failing_sync = failing;
-    const std::string problem = save(folder.path, 2, 3);
+    const std::string problem = save(folder.path(), 2, 3);
     failing_sync = 0;
     INFO("sync " << failing << ": " << problem);
     CHECK_THAT(problem, Catch::Contains("cannot be synced to disk: Input/output error"));
     CHECK(syncs == failing);
-    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
     REQUIRE(loaded.checkpoint);
     if (failing < syncs_of_a_save) CHECK(loaded.checkpoint->optimizer.step == 1);
-    CHECK(read(folder.path / "step-0000000001.safetensors") != "");
+    CHECK(read(folder.path() / "step-0000000001.safetensors") != "");
     if (failing == 1) CHECK(folder.names() == before);
     for (const std::string& name : folder.names()) CHECK_THAT(name, !Catch::EndsWith(".tmp"));
   }
@@ -387,9 +375,9 @@ TEST_CASE("a sync that fails fails the save and is not tried again", "[unit]") {
 
 TEST_CASE("a checkpoint comes back whole", "[unit]") {
   const Folder folder;
-  REQUIRE(save(folder.path / "new" / "folder", 42, 3) == "");
+  REQUIRE(save(folder.path() / "new" / "folder", 42, 3) == "");
   const LoadedCheckpoint loaded =
-      load_newest_checkpoint(folder.path / "new" / "folder", small_layout());
+      load_newest_checkpoint(folder.path() / "new" / "folder", small_layout());
   REQUIRE(loaded.checkpoint);
   CHECK(loaded.refused.empty());
   CHECK(loaded.file.filename() == "step-0000000042.safetensors");
@@ -415,8 +403,8 @@ TEST_CASE("a checkpoint keeps the sampler's position and those without one still
   for (const std::optional<std::uint64_t> position :
        {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(~0ull)}) {
     const OptimizerState state{.vectors = {}, .step = 7, .updates = 7, .position = position};
-    REQUIRE(save_checkpoint(folder.path, small_layout(), parameters, state, {}, 3) == "");
-    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+    REQUIRE(save_checkpoint(folder.path(), small_layout(), parameters, state, {}, 3) == "");
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
     REQUIRE(loaded.checkpoint);
     CHECK(loaded.checkpoint->optimizer.position == position);
   }
@@ -424,7 +412,7 @@ TEST_CASE("a checkpoint keeps the sampler's position and those without one still
 
 TEST_CASE("an empty or missing folder holds no checkpoint", "[unit]") {
   const Folder folder;
-  for (const fs::path& path : {folder.path, folder.path / "missing"}) {
+  for (const fs::path& path : {folder.path(), folder.path() / "missing"}) {
     const LoadedCheckpoint loaded = load_newest_checkpoint(path, small_layout());
     CHECK_FALSE(loaded.checkpoint);
     CHECK(loaded.refused.empty());
@@ -433,24 +421,25 @@ TEST_CASE("an empty or missing folder holds no checkpoint", "[unit]") {
 
 TEST_CASE("the newest three checkpoints are kept and leftovers removed", "[unit]") {
   const Folder folder;
-  write(folder.path / "step-0000000001.safetensors.4711.tmp", "half");
-  for (const std::uint64_t step : {9, 10, 99, 100, 1000}) REQUIRE(save(folder.path, step, 3) == "");
+  write(folder.path() / "step-0000000001.safetensors.4711.tmp", "half");
+  for (const std::uint64_t step : {9, 10, 99, 100, 1000})
+    REQUIRE(save(folder.path(), step, 3) == "");
   CHECK(folder.names() ==
         std::vector<std::string>{
             "step-0000000099.optimizer.safetensors", "step-0000000099.safetensors",
             "step-0000000100.optimizer.safetensors", "step-0000000100.safetensors",
             "step-0000001000.optimizer.safetensors", "step-0000001000.safetensors"});
-  CHECK(load_newest_checkpoint(folder.path, small_layout()).checkpoint->optimizer.step == 1000);
+  CHECK(load_newest_checkpoint(folder.path(), small_layout()).checkpoint->optimizer.step == 1000);
 }
 
 TEST_CASE("a leftover of a crash is not loaded", "[unit]") {
   const Folder folder;
-  REQUIRE(save(folder.path, 1, 3) == "");
-  write(folder.path / "step-0000000002.safetensors.4711.tmp", "half");
+  REQUIRE(save(folder.path(), 1, 3) == "");
+  write(folder.path() / "step-0000000002.safetensors.4711.tmp", "half");
   // This file is written first. Without its partner it does not count.
-  fs::copy_file(folder.path / "step-0000000001.optimizer.safetensors",
-                folder.path / "step-0000000002.optimizer.safetensors");
-  const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+  fs::copy_file(folder.path() / "step-0000000001.optimizer.safetensors",
+                folder.path() / "step-0000000002.optimizer.safetensors");
+  const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
   REQUIRE(loaded.checkpoint);
   CHECK(loaded.checkpoint->optimizer.step == 1);
   CHECK(loaded.refused.empty());
@@ -458,9 +447,9 @@ TEST_CASE("a leftover of a crash is not loaded", "[unit]") {
 
 TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one before", "[unit]") {
   const Folder folder;
-  for (const std::uint64_t step : {1, 2, 3, 4, 5}) REQUIRE(save(folder.path, step, 9) == "");
+  for (const std::uint64_t step : {1, 2, 3, 4, 5}) REQUIRE(save(folder.path(), step, 9) == "");
   const auto file = [&](int step, const std::string& end) {
-    return folder.path / ("step-000000000" + std::to_string(step) + end);
+    return folder.path() / ("step-000000000" + std::to_string(step) + end);
   };
   cut_in_half(file(5, ".safetensors"));
   cut_in_half(file(4, ".optimizer.safetensors"));
@@ -468,7 +457,7 @@ TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one befor
   // Valid in itself, but from another save.
   fs::copy_file(file(1, ".optimizer.safetensors"), file(2, ".optimizer.safetensors"),
                 fs::copy_options::overwrite_existing);
-  const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+  const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
   REQUIRE(loaded.checkpoint);
   CHECK(loaded.checkpoint->optimizer.step == 1);
   CHECK(loaded.checkpoint->parameters == std::vector<float>(8, 1));
@@ -486,24 +475,24 @@ TEST_CASE("a save never deletes itself in favour of checkpoints of later steps",
   // over.
   const Folder folder;
   for (const std::uint64_t step : {30, 40}) {
-    REQUIRE(save(folder.path, step, 2) == "");
+    REQUIRE(save(folder.path(), step, 2) == "");
   }
-  cut_in_half(folder.path / "step-0000000030.safetensors");
-  cut_in_half(folder.path / "step-0000000040.safetensors");
+  cut_in_half(folder.path() / "step-0000000030.safetensors");
+  cut_in_half(folder.path() / "step-0000000040.safetensors");
   for (const std::uint64_t step : {10, 20, 25}) {
-    REQUIRE(save(folder.path, step, 2) == "");
-    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+    REQUIRE(save(folder.path(), step, 2) == "");
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
     REQUIRE(loaded.checkpoint);
     CHECK(loaded.checkpoint->optimizer.step == step);
     CHECK(loaded.refused.size() == 2);
   }
-  CHECK(fs::exists(folder.path / "step-0000000020.safetensors"));
-  CHECK_FALSE(fs::exists(folder.path / "step-0000000010.safetensors"));
+  CHECK(fs::exists(folder.path() / "step-0000000020.safetensors"));
+  CHECK_FALSE(fs::exists(folder.path() / "step-0000000010.safetensors"));
 }
 
 TEST_CASE("a checkpoint of another model is refused", "[unit]") {
   const Folder folder;
-  REQUIRE(save(folder.path, 1, 3) == "");
+  REQUIRE(save(folder.path(), 1, 3) == "");
   Layout fewer, renamed, reshaped, reordered;
   fewer.add("dense1.weight", {2, 3});
   renamed.add("dense1.weight", {2, 3});
@@ -511,14 +500,14 @@ TEST_CASE("a checkpoint of another model is refused", "[unit]") {
   reshaped.add("dense1.weight", {3, 2});
   reshaped.add("dense1.bias", {2});
   for (const Layout* layout : {&fewer, &renamed, &reshaped}) {
-    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, *layout);
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), *layout);
     CHECK_FALSE(loaded.checkpoint);
     CHECK(loaded.refused.size() == 1);
   }
   // The order of tensors in the file does not matter, only their names.
   reordered.add("dense1.bias", {2});
   reordered.add("dense1.weight", {2, 3});
-  CHECK(load_newest_checkpoint(folder.path, reordered).checkpoint);
+  CHECK(load_newest_checkpoint(folder.path(), reordered).checkpoint);
 }
 
 }  // namespace gv

@@ -1,8 +1,6 @@
 // Data files that tests write.
 #pragma once
 
-#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -10,29 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "tests/temporary_folder.hpp"
+
 namespace gv {
 
-/// A folder for one test, removed with its contents.
-class TempFolder {
+/// A folder for the data files of one test.
+class DataFolder {
  public:
-  TempFolder() : path_((std::filesystem::temp_directory_path() / "gv-data-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.path() / name; }
   std::string write(const std::string& name, const std::string& content) const {
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
   }
 
  private:
-  std::string path_;
+  TemporaryFolder folder_;
 };
 
 inline std::string big_endian(std::uint32_t value) {

@@ -39,7 +39,7 @@ const std::string two_labels = idx({2}, std::string("\3\0", 2));
 }  // namespace
 
 TEST_CASE("idx files are read plain and compressed", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const bool compressed = GENERATE(false, true);
   const auto images = folder.write("images", compressed ? gzip(two_images) : two_images);
   const auto labels = folder.write("labels", compressed ? gzip(two_labels) : two_labels);
@@ -53,7 +53,7 @@ TEST_CASE("idx files are read plain and compressed", "[unit]") {
 }
 
 TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const auto images = folder.write("images", two_images);
   const auto labels = folder.write("labels", two_labels);
   const auto refuses = [&](const std::string& content, const std::string& reason) {
@@ -93,7 +93,7 @@ TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
 }
 
 TEST_CASE("cifar files follow each other", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const auto first = folder.write("a", cifar_record_of(7, 'p') + cifar_record_of(0, 'q'));
   const auto second = folder.write("b", gzip(cifar_record_of(9, 'r')));
   const LoadedDataSet loaded = read_cifar10({first, second});
@@ -108,7 +108,7 @@ TEST_CASE("cifar files follow each other", "[unit]") {
 }
 
 TEST_CASE("bad cifar files are refused by name and reason", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const auto good = folder.write("good", cifar_record_of(1, 'x'));
   const auto refuses = [&](const std::string& content, const std::string& reason) {
     const auto bad = folder.write("bad", content);
@@ -123,7 +123,7 @@ TEST_CASE("bad cifar files are refused by name and reason", "[unit]") {
 }
 
 TEST_CASE("csv rows are features and a label", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::string head = GENERATE("", "a,b,label\n", "\xef\xbb\xbf",
                                     "\xef\xbb\xbf"
                                     "a,b,c\r\n");
@@ -137,7 +137,7 @@ TEST_CASE("csv rows are features and a label", "[unit]") {
 }
 
 TEST_CASE("csv rows are features and targets", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const auto file = folder.write("f.csv", "x,y,z\n1,2.5,-3\n4,5,6\n");
   const LoadedDataSet loaded = read_csv(file, 2);
   REQUIRE(said(loaded).empty());
@@ -150,7 +150,7 @@ TEST_CASE("csv rows are features and targets", "[unit]") {
 }
 
 TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const auto refuses = [&](const std::string& content, const std::string& line,
                            const std::string& reason, std::size_t targets = 0) {
     CAPTURE(content);
@@ -180,7 +180,7 @@ TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
 }
 
 TEST_CASE("a text is cut into windows whose labels are what follows each byte", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::string file = folder.write("text", "abcdefgh");
   const LoadedDataSet loaded = read_text({file}, 3, TextPart::whole);
   REQUIRE(loaded.problems.empty());
@@ -196,7 +196,7 @@ TEST_CASE("a text is cut into windows whose labels are what follows each byte", 
 }
 
 TEST_CASE("every byte is read as itself", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   std::string text;
   for (int byte = 0; byte < 256; ++byte) text += static_cast<char>(byte);
   const LoadedDataSet loaded = read_text({folder.write("text", text)}, 255, TextPart::whole);
@@ -207,7 +207,7 @@ TEST_CASE("every byte is read as itself", "[unit]") {
 }
 
 TEST_CASE("the last tenth of every file is apart from the rest of it", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::string a = folder.write("a.txt", std::string(90, 'a') + std::string(10, 'b'));
   const std::string b = folder.write("b.txt", std::string(45, 'c') + std::string(5, 'd'));
   const LoadedDataSet rest = read_text({a, b}, 4, TextPart::but_last_tenth);
@@ -224,7 +224,7 @@ TEST_CASE("the last tenth of every file is apart from the rest of it", "[unit]")
 }
 
 TEST_CASE("a text shorter than its context is refused by name and reason", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::string file = folder.write("text", "short");
   const LoadedDataSet loaded = read_text({file}, 5, TextPart::whole);
   CHECK(loaded.data == nullptr);
@@ -236,7 +236,7 @@ TEST_CASE("a text shorter than its context is refused by name and reason", "[uni
 }
 
 TEST_CASE("windows are dealt out and batched with all their labels", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   std::string text;
   for (int i = 0; i < 101; ++i) text += static_cast<char>(i);
   const LoadedDataSet loaded = read_text({folder.write("text", text)}, 10, TextPart::whole);
@@ -260,7 +260,7 @@ TEST_CASE("windows are dealt out and batched with all their labels", "[unit]") {
 }
 
 TEST_CASE("any bytes are read or refused without a crash", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   Rng rng(11);
   for (int trial = 0; trial < 200; ++trial) {
     std::string content = trial % 4 == 0   ? two_images

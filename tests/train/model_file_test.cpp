@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/temporary_folder.hpp"
 #include "train/formats/archive.hpp"
 #include "train/formats/layout_fit.hpp"
 #include "train/formats/numpy_file.hpp"
@@ -26,20 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::string_literals;
-
-/// A folder of our own, removed with the test.
-struct Folder {
-  fs::path path;
-
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "gv-formats-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-};
 
 std::string read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -101,9 +87,9 @@ std::string archive_of(std::vector<Claim> entries, bool overlap = false) {
 }
 
 std::string problem_of_archive(const std::string& bytes) {
-  const Folder folder;
-  write(folder.path / "a.zip", bytes);
-  return Archive(folder.path / "a.zip").problem();
+  const TemporaryFolder folder;
+  write(folder.path() / "a.zip", bytes);
+  return Archive(folder.path() / "a.zip").problem();
 }
 
 const std::vector<float> numbers = {1.5F, -2, 0.25F, 3, -0.0F, 65504, 6.103515625e-05F};
@@ -127,11 +113,11 @@ std::string floats(const std::vector<float>& values) {
 }  // namespace
 
 TEST_CASE("a model comes back from every format and type", "[unit]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const NumberType type = GENERATE(NumberType::f32, NumberType::f16, NumberType::bf16);
   const std::string ending = GENERATE("safetensors"s, "pt"s, "npz"s);
   if (type == NumberType::bf16 && ending == "npz") return;
-  const fs::path file = folder.path / ("model." + ending);
+  const fs::path file = folder.path() / ("model." + ending);
   const std::vector<TensorView> tensors = some_tensors();
   // All but one of the numbers are exact in bf16, too.
   const bool is_rounded = type == NumberType::bf16;
@@ -154,12 +140,12 @@ TEST_CASE("a model comes back from every format and type", "[unit]") {
   const std::string once = read(file);
   REQUIRE(write_model_file(file, tensors, {{"step", "12"}}, type).empty());
   CHECK(read(file) == once);
-  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
 TEST_CASE("a lone array comes back from a npy file under the name of the file", "[unit]") {
-  const Folder folder;
-  const fs::path file = folder.path / "bias.npy";
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "bias.npy";
   const std::vector<TensorView> one = {{"x", {2, 3}, std::span(numbers).first(6)}};
   REQUIRE(write_model_file(file, one, {}, NumberType::f16).empty());
   const ModelContents model = read_model_file(file);
@@ -171,11 +157,11 @@ TEST_CASE("a lone array comes back from a npy file under the name of the file", 
 }
 
 TEST_CASE("what a format cannot hold is refused before anything is written", "[unit]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto reason = [&](const char* name, const std::vector<TensorView>& tensors,
                           NumberType type) {
-    const Problems problems = write_model_file(folder.path / name, tensors, {}, type);
-    CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 0);
+    const Problems problems = write_model_file(folder.path() / name, tensors, {}, type);
+    CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 0);
     return problems.empty() ? "" : problems.front().reason;
   };
   const std::vector<TensorView> some = some_tensors();
@@ -190,13 +176,13 @@ TEST_CASE("what a format cannot hold is refused before anything is written", "[u
   }
   CHECK(!reason("none/a.pt", some, NumberType::f32).empty());
   CHECK(!reason("none/a.npy", {some[0]}, NumberType::f32).empty());
-  CHECK(read_model_file(folder.path / "a.onnx").reason == "its name does not say its format");
+  CHECK(read_model_file(folder.path() / "a.onnx").reason == "its name does not say its format");
 }
 
 TEST_CASE("a file that is cut off or changed anywhere is refused", "[unit]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string ending = GENERATE("pt"s, "npz"s);
-  const fs::path file = folder.path / ("model." + ending);
+  const fs::path file = folder.path() / ("model." + ending);
   const std::vector<TensorView> tensors = {{"w", {2, 3}, std::span(numbers).first(6)}};
   REQUIRE(write_model_file(file, tensors, {}, NumberType::f32).empty());
   const std::string whole = read(file);
@@ -240,19 +226,19 @@ TEST_CASE("an archive that claims more than it has is refused before it is unpac
   CHECK(!problem_of_archive("").empty());
   CHECK(!problem_of_archive("PK\5\6").empty());
   // A checksum is compared when the entry is read.
-  const Folder folder;
+  const TemporaryFolder folder;
   Claim damaged = honest;
   damaged.crc = 1;
-  write(folder.path / "a.zip", archive_of({damaged}));
-  Archive archive(folder.path / "a.zip");
+  write(folder.path() / "a.zip", archive_of({damaged}));
+  Archive archive(folder.path() / "a.zip");
   REQUIRE(archive.problem().empty());
   std::vector<std::byte> out;
   CHECK(archive.read(0, out).find("CRC") != std::string::npos);
 }
 
 TEST_CASE("a torch file whose parts do not fit each other is refused", "[unit]") {
-  const Folder folder;
-  const fs::path file = folder.path / "model.pt";
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "model.pt";
   const std::vector<TensorView> tensors = {{"w", {6}, std::span(numbers).first(6)}};
   const std::string pickle = pickle_of(tensors, NumberType::f32);
   const std::string data = floats(numbers).substr(0, 24);
@@ -285,8 +271,8 @@ TEST_CASE("a torch file whose parts do not fit each other is refused", "[unit]")
 }
 
 TEST_CASE("tensors that repeat one storage too often are refused", "[unit]") {
-  const Folder folder;
-  const fs::path file = folder.path / "model.pt";
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "model.pt";
   const auto reason = [&](std::size_t copies) {
     std::vector<TensorView> tensors;
     for (std::size_t i = 0; i < copies; ++i) {

@@ -85,7 +85,7 @@ struct IdxFiles {
 };
 
 /// `count` images of 3 x 4 pixels with labels of five classes.
-IdxFiles write_idx(const TempFolder& folder, std::uint32_t count) {
+IdxFiles write_idx(const DataFolder& folder, std::uint32_t count) {
   return {folder.write("images", idx({count, 3, 4}, drawn_bytes(12 * count, 256))),
           folder.write("labels", idx({count}, drawn_bytes(count, 5)))};
 }
@@ -134,13 +134,13 @@ class LateWork {
 }  // namespace
 
 TEST_CASE("idx samples in files are those in memory", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const IdxFiles files = write_idx(folder, GENERATE(64u, 65u, 100u));
   check_same(open_small(files), read_idx(files.images, files.labels));
 }
 
 TEST_CASE("cifar samples in files are those in memory, across files", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   std::string first, second;
   for (const char label : {'\1', '\7', '\3'}) first += label + drawn_bytes(3072, 256);
   for (const char label : {'\0', '\x09'}) second += label + drawn_bytes(3072, 256);
@@ -149,7 +149,7 @@ TEST_CASE("cifar samples in files are those in memory, across files", "[unit]") 
 }
 
 TEST_CASE("text samples in files are those in memory, across files", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::vector<std::string> files = {folder.write("a", drawn_bytes(321, 256)),
                                           folder.write("b", drawn_bytes(33, 256)),
                                           folder.write("c", drawn_bytes(400, 256))};
@@ -157,7 +157,7 @@ TEST_CASE("text samples in files are those in memory, across files", "[unit]") {
 }
 
 TEST_CASE("csv samples in files are those in memory", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::size_t targets = GENERATE(0u, 2u);
   std::string rows = GENERATE("", "a,b,c,d\n", "\xef\xbb\xbf", "\n\na,b\n");
   const bool is_refused = rows.starts_with("\n");
@@ -176,7 +176,7 @@ TEST_CASE("csv samples in files are those in memory", "[unit]") {
 }
 
 TEST_CASE("lines longer than a piece of a file are read whole", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   std::string rows;
   for (int row = 0; row < 3; ++row) {
     for (int i = 0; i < 300'000; ++i) rows += std::to_string(i % 1000) + ",";
@@ -187,7 +187,7 @@ TEST_CASE("lines longer than a piece of a file are read whole", "[unit]") {
 }
 
 TEST_CASE("files that are refused in memory are refused with the same reason", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const std::string labels = folder.write("labels", idx({2}, "\1\1"));
   const std::string images = idx({2, 2, 3}, std::string(12, 'x'));
   const std::vector<std::string> not_idx = {"",
@@ -219,7 +219,7 @@ TEST_CASE("files that are refused in memory are refused with the same reason", "
 }
 
 TEST_CASE("files that cannot be read in blocks are refused with a remedy", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const IdxFiles good = write_idx(folder, 4);
   const std::string packed = folder.write("packed", gzip("1,2\n3,4\n"));
   CHECK_THAT(said(open_csv(packed, 0)), Contains(packed + ": it is compressed") &&
@@ -240,7 +240,7 @@ TEST_CASE("files that cannot be read in blocks are refused with a remedy", "[uni
 }
 
 TEST_CASE("a file that changes while it is open is refused with its name and place", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const IdxFiles files = write_idx(folder, 100);
   const LoadedDataSet idx_data = open_small(files);
   REQUIRE(said(idx_data).empty());
@@ -279,7 +279,7 @@ TEST_CASE("a file that changes while it is open is refused with its name and pla
 }
 
 TEST_CASE("batches are equal whether blocks are read ahead of time or not", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const IdxFiles files = write_idx(folder, 100);
   const LoadedDataSet opened = open_small(files);
   REQUIRE(said(opened).empty());
@@ -301,7 +301,7 @@ TEST_CASE("batches are equal whether blocks are read ahead of time or not", "[un
 }
 
 TEST_CASE("blocks that are being read count among those in memory", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const LoadedDataSet opened = open_small(write_idx(folder, 100));
   REQUIRE(said(opened).empty());
   LateWork late;
@@ -320,7 +320,7 @@ TEST_CASE("blocks that are being read count among those in memory", "[unit]") {
 }
 
 TEST_CASE("a pass over samples in files has each once, normalised as in memory", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   std::string rows;
   for (int i = 0; i < 100; ++i) rows += std::to_string(i) + "," + std::to_string(i % 7) + "\n";
   const std::string file = folder.write("csv", rows);
@@ -350,7 +350,7 @@ TEST_CASE("a pass over samples in files has each once, normalised as in memory",
 }
 
 TEST_CASE("a batch that failed is whole when its blocks can be read again", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const IdxFiles files = write_idx(folder, 100);
   const LoadedDataSet opened = open_small(files);
   REQUIRE(said(opened).empty());
@@ -364,7 +364,7 @@ TEST_CASE("a batch that failed is whole when its blocks can be read again", "[un
 }
 
 TEST_CASE("a block that cannot be read fails the step that needs it and no other", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   const IdxFiles files = write_idx(folder, 100);
   const std::uintmax_t size = std::filesystem::file_size(files.images);
   const LoadedDataSet opened = open_small(files);
