@@ -23,8 +23,8 @@ constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
 /// Silence of a used link before it is checked.
 constexpr auto silence_max = std::chrono::seconds(1);
-constexpr auto check_patience = std::chrono::seconds(2);   ///< Time for the answer to that check.
-constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
+constexpr auto check_patience = std::chrono::seconds(2);    ///< Time for the answer to that check.
+constexpr auto dial_again_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// Time in which certificates that we show must have arrived.
@@ -152,7 +152,7 @@ void ControlLinks::Impl::open(PeerId peer, Link& link) {
 /// Dials again when a link does not come up or a hello stays unanswered. ZeroMQ silently gives up a
 /// connection on bytes that it cannot parse (damaged ones, say), and after a damaged length it
 /// waits for bytes that never come.
-void ControlLinks::Impl::dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer) {
+void ControlLinks::Impl::dial_again(PeerId peer, const PublicKey& key, Dealer& dealer) {
   std::optional<Dealer> fresh = dial(peer, key, dealer.address);
   dealer.dialled = Clock::now();
   if (!fresh) return;
@@ -249,7 +249,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (link.dealer && link.dealer->up) {
     link.dealer->used = Clock::now();
     if (put(*link.dealer->watch, bytes)) return true;
-    dial_anew(to, link.peer.key, *link.dealer);
+    dial_again(to, link.peer.key, *link.dealer);
     link.dealer->opened = link.dealer->dialled;
   }
   if (put_routed(link, bytes)) return true;
@@ -446,22 +446,22 @@ void ControlLinks::Impl::housekeeping() {
     if (now - dealer.used > options.idle_close && !link.refused) {
       link.dealer.reset();
     } else if (dealer.checking && now - dealer.said_hello > check_patience) {
-      dial_anew(peer, link.peer.key, dealer);
+      dial_again(peer, link.peer.key, dealer);
     } else if (dealer.up && !dealer.checking && dealer.used > dealer.heard &&
                now - dealer.heard > silence_max) {
       // The other side may send over a connection of its own, so silence proves nothing yet.
       say_hello(dealer);
       dealer.checking = true;
-    } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_anew_after) {
-      dial_anew(peer, link.peer.key, dealer);
+    } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_again_after) {
+      dial_again(peer, link.peer.key, dealer);
     } else if (!dealer.up && !link.refused && now - dealer.said_hello > hello_again) {
       say_hello(dealer);
     }
   }
   for (Join& join : joins) {
     for (auto& [peer, dealer] : join.dealers) {
-      if (now - dealer.dialled > dial_anew_after) {
-        dial_anew(peer, links.at(peer).peer.key, dealer);
+      if (now - dealer.dialled > dial_again_after) {
+        dial_again(peer, links.at(peer).peer.key, dealer);
       } else if (now - dealer.said_hello > hello_again) {
         say_hello(dealer);
       }

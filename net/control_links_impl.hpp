@@ -82,7 +82,7 @@ struct ControlLinks::Impl {
   Dealer dealer_to(PeerId peer, const PublicKey& key, const std::string& address);
   std::optional<Dealer> dial(PeerId peer, const PublicKey& key, const std::string& address);
   void open(PeerId peer, Link& link);
-  void dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer);
+  void dial_again(PeerId peer, const PublicKey& key, Dealer& dealer);
   Hello hello(bool answer) const;
   std::string disagreement(const Hello& theirs) const;
   bool admit(PeerId peer, Link& link, const Hello& theirs);
