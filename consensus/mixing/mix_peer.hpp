@@ -33,6 +33,8 @@ std::vector<const MixMessage*> in_order(std::span<const MixMessage> arrived);
 /// One of the peers that mix.
 template <class Real>
 struct MixPeer {
+  static constexpr std::size_t field_count = 14;
+
   MixRule rule;
   std::size_t elements = 0;  ///< Number of values in a model.
   std::uint64_t seed = 0;

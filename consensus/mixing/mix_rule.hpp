@@ -126,6 +126,7 @@ struct MixRule {
   std::uint64_t outer_every = 8;  ///< Rounds between two outer steps.
   double outer_momentum = 0.5;    ///< The beta of slowmo.
 
+  static constexpr std::size_t field_count = 22;
   friend bool operator==(const MixRule&, const MixRule&) = default;
 };
 

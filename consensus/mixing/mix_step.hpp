@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/state_hash.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "consensus/mixing/mix_peer.hpp"
 #include "consensus/mixing/mix_rule.hpp"
@@ -41,7 +42,7 @@ struct MixInbox {
 
 /// One step of a rule, with the vectors that it keeps. Mixer calls it at each point of a round, in
 /// the order of the rule's parts. x is the live model. A step overrides only the functions it
-/// needs.
+/// needs, and says how many fields it has (see Fielded).
 template <class Real>
 class MixStep {
  public:
@@ -75,6 +76,12 @@ class MixStep {
   virtual void mix(Peer&, Inbox&, std::span<Real>) {}
 
   virtual const NeighbourMemory<Real>* memory() const { return nullptr; }
+
+  // See MixStepValue.
+  virtual std::unique_ptr<MixStep> copy() const = 0;
+  /// `other` must be a step of the same part.
+  virtual bool has_state_of(const MixStep& other) const = 0;
+  virtual void hash_into(StateHash& hash) const = 0;
 };
 
 /// A combination of choices that makes no sense with a part. In the texts {kind}, {topology} and so
@@ -86,19 +93,30 @@ struct MixConstraint {
   std::string_view remedy;
 };
 
-/// Makes a new step, or a copy of `from` if it is not null. floats is for models, doubles for
-/// tests.
+/// A step as a value. Its state is that of the step's fields.
+template <class Step, class Real>
+class MixStepValue final : public Step {
+ public:
+  std::unique_ptr<MixStep<Real>> copy() const override {
+    return std::make_unique<MixStepValue>(*this);
+  }
+  bool has_state_of(const MixStep<Real>& other) const override {
+    return equal_states<Step>(*this, static_cast<const MixStepValue&>(other));
+  }
+  void hash_into(StateHash& hash) const override { hash.add(static_cast<const Step&>(*this)); }
+};
+
+/// Makes a new step. floats is for models, doubles for tests.
 struct MixStepMaker {
   template <class Real>
-  using Make = std::unique_ptr<MixStep<Real>> (*)(const MixStep<Real>* from);
+  using Make = std::unique_ptr<MixStep<Real>> (*)();
   Make<float> floats = nullptr;
   Make<double> doubles = nullptr;
 };
 
 template <class Step, class Real>
-std::unique_ptr<MixStep<Real>> make_step(const MixStep<Real>* from) {
-  if (from == nullptr) return std::make_unique<Step>();
-  return std::make_unique<Step>(static_cast<const Step&>(*from));
+std::unique_ptr<MixStep<Real>> make_step() {
+  return std::make_unique<MixStepValue<Step, Real>>();
 }
 
 template <template <class> class Step>

@@ -21,28 +21,38 @@ Mixer<Real>::Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed
       peer_{.rule = rule,
             .elements = elements,
             .seed = seed,
-            .share = rule.weigh_by_samples ? samples : 1},
-      steps_(made(rule, {})) {
+            .share = rule.weigh_by_samples ? samples : 1} {
   check(peer_.share > 0 && std::isfinite(peer_.share), "a peer counts by a finite weight above 0");
+  for (const MixPart* part : parts_of(rule)) {
+    if (part->make.floats == nullptr) continue;
+    if constexpr (std::is_same_v<Real, float>) {
+      steps_.push_back(part->make.floats());
+    } else {
+      steps_.push_back(part->make.doubles());
+    }
+  }
+}
+
+// ---- As a value ----
+
+template <class Real>
+Mixer<Real>::Mixer(const Mixer& other) : traits_(other.traits_), peer_(other.peer_) {
+  for (const auto& step : other.steps_) steps_.push_back(step->copy());
 }
 
 template <class Real>
-Mixer<Real>::Mixer(const Mixer& other)
-    : traits_(other.traits_), peer_(other.peer_), steps_(made(other.rule(), other.steps_)) {}
+bool Mixer<Real>::operator==(const Mixer& other) const {
+  // Peers with one rule have the same steps.
+  return equal_states(peer_, other.peer_) &&
+         std::ranges::equal(steps_, other.steps_, [](const auto& step, const auto& same) {
+           return step->has_state_of(*same);
+         });
+}
 
 template <class Real>
-typename Mixer<Real>::Steps Mixer<Real>::made(const MixRule& rule, const Steps& from) {
-  Steps steps;
-  for (const MixPart* part : parts_of(rule)) {
-    if (part->make.floats == nullptr) continue;
-    const MixStep<Real>* original = from.empty() ? nullptr : from[steps.size()].get();
-    if constexpr (std::is_same_v<Real, float>) {
-      steps.push_back(part->make.floats(original));
-    } else {
-      steps.push_back(part->make.doubles(original));
-    }
-  }
-  return steps;
+void Mixer<Real>::add_to(StateHash& hash) const {
+  hash.add(peer_);
+  for (const auto& step : steps_) step->hash_into(hash);
 }
 
 // ---- Generations ----

@@ -29,8 +29,8 @@ namespace gv {
 ///
 /// At each of these points every step of the rule gets its call, see MixStep.
 /// Mixing is written as x + sum_j w_ij (m_j - m_i), so that equal models stay equal to the bit
-/// where traits_of(rule).keeps_equal says so. Pure; `Real` is float or double (for closed forms).
-/// With any codec but identity, doubles are rounded to floats in messages.
+/// where traits_of(rule).keeps_equal says so. Pure, and a value; `Real` is float or double (for
+/// closed forms). With any codec but identity, doubles are rounded to floats in messages.
 template <class Real>
 class Mixer {
  public:
@@ -40,6 +40,8 @@ class Mixer {
   Mixer(Mixer&&) = default;
   Mixer& operator=(const Mixer& other) { return *this = Mixer(other); }
   Mixer& operator=(Mixer&&) = default;
+  bool operator==(const Mixer& other) const;
+  void add_to(StateHash& hash) const;
 
   /// Sets our rank among the peers in `order`. State about neighbours starts again from the present
   /// model, except for the copies of their references. Momentum and all other state of our own
@@ -87,13 +89,9 @@ class Mixer {
   void restore(std::string_view name, std::span<const Real> values);
 
  private:
-  using Steps = std::vector<std::unique_ptr<MixStep<Real>>>;
-  /// Makes new steps, or copies the steps in `from` if there are any.
-  static Steps made(const MixRule& rule, const Steps& from);
-
-  MixTraits traits_;
+  MixTraits traits_;  ///< Those of the rule.
   MixPeer<Real> peer_;
-  Steps steps_;
+  std::vector<std::unique_ptr<MixStep<Real>>> steps_;
 };
 
 extern template class Mixer<float>;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/ids.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "consensus/mixing/mix_rule.hpp"
@@ -63,6 +64,9 @@ class NeighbourMemory {
   /// Our copy of a neighbour's reference. Null if the edge does not count, because one side lacks
   /// its copy of the other.
   const Vector* shared(std::size_t neighbour) const;
+
+  friend class Fields;
+  static constexpr std::size_t field_count = 5;
 
  private:
   struct Neighbour {

@@ -34,13 +34,19 @@ class RoundPlan {
   const Mixing& round(std::uint64_t round) const;
   RoundTurn turn(std::size_t rank, std::uint64_t round) const;
 
+  friend bool operator==(const RoundPlan& a, const RoundPlan& b) {
+    return a.rule_ == b.rule_ && a.peers_ == b.peers_ && a.seed_ == b.seed_;
+  }
+  /// Adds the plan to a StateHash.
+  void add_to(auto& hash) const { hash.add(rule_, peers_, seed_); }
+
  private:
   Mixing computed(std::uint64_t round) const;
 
   MixRule rule_;
   std::size_t peers_;
   std::uint64_t seed_;
-  std::optional<PairPlan> pairs_;
+  std::optional<PairPlan> pairs_;  ///< Follows from the fields above.
   mutable std::map<std::uint64_t, Mixing> recent_;
 };
 

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/consensus/mixing_lab.hpp"
+#include "tests/consensus/value_swarm.hpp"
 
 namespace gv {
 namespace {
@@ -66,6 +68,34 @@ TEST_CASE("a peer alone learns as if there were no rule", "[unit]") {
     }
     INFO(name_of(rule));
     CHECK(largest_difference(lab.models().front(), serial) < rounding);
+  }
+}
+
+TEST_CASE("a mixer is a value: copies go on alike and equal states have equal hashes", "[unit]") {
+  constexpr std::size_t peers = 4;
+  const auto gradient = pulls_to(drawn_models(peers, 6, 9));
+  for (const MixRule& rule : all_rules(peers)) {
+    INFO(name_of(rule));
+    MixingLab lab(rule, drawn_models(peers, 6));
+    MixingLab same = lab;
+    MixingLab other(rule, drawn_models(peers, 6, 8));
+    for (int round = 0; round < 8; ++round) {
+      const std::vector<Mixer<double>> before = lab.mixers();
+      lab.round(gradient, 0.1);
+      CHECK(same.mixers() == before);
+      same.round(gradient, 0.1);
+      other.round(gradient, 0.1);
+      CHECK(lab.mixers() == same.mixers());
+      CHECK_FALSE(lab.mixers() == other.mixers());
+      for (std::size_t i = 0; i < peers; ++i) {
+        const Mixer<double>& mixer = lab.mixers()[i];
+        const std::uint64_t hash = hash_of(mixer, Time{});
+        CHECK(hash == hash_of(same.mixers()[i], Time{}));
+        for (const Mixer<double>* rival : {&before[i], &std::as_const(other.mixers()[i])}) {
+          CHECK((mixer == *rival) == (hash == hash_of(*rival, Time{})));
+        }
+      }
+    }
   }
 }
 

@@ -11,6 +11,7 @@ namespace {
 template <class Real>
 class Average : public MixStep<Real> {
  public:
+  static constexpr std::size_t field_count = 0;
   using typename MixStep<Real>::Peer, typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
 
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {

@@ -14,6 +14,8 @@ namespace {
 template <class Real>
 class NoLoCo : public MixStep<Real> {
  public:
+  friend class gv::Fields;
+  static constexpr std::size_t field_count = 3;
   using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
   using typename MixStep<Real>::Peer;
   using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;

@@ -10,6 +10,8 @@ namespace {
 template <class Real>
 class SlowMo : public MixStep<Real> {
  public:
+  friend class gv::Fields;
+  static constexpr std::size_t field_count = 2;
   using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
   using typename MixStep<Real>::Peer;
   using typename MixStep<Real>::Inbox;
