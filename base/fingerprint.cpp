@@ -5,7 +5,8 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <cstring>
+
+#include "base/number_at.hpp"
 
 namespace gv {
 namespace {
@@ -15,13 +16,6 @@ constexpr std::uint64_t prime2 = 0xc2b2ae3d27d4eb4f;
 constexpr std::uint64_t prime3 = 0x165667b19e3779f9;
 constexpr std::uint64_t prime4 = 0x85ebca77c2b2ae63;
 constexpr std::uint64_t prime5 = 0x27d4eb2f165667c5;
-
-template <class Word>
-Word word_at(const std::byte* from) {
-  Word word;
-  std::memcpy(&word, from, sizeof word);
-  return word;
-}
 
 std::uint64_t mixed(std::uint64_t lane, std::uint64_t word) {
   return std::rotl(lane + word * prime2, 31) * prime1;
@@ -39,7 +33,7 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
     std::array<std::uint64_t, 4> lanes = {prime1 + prime2, prime2, 0, 0 - prime1};
     for (; left >= 8; at += 8 * word, left -= 8) {
       for (std::size_t i = 0; i < 4; ++i) {
-        lanes[i] = mixed(lanes[i], word_at<std::uint64_t>(at + 2 * word * i));
+        lanes[i] = mixed(lanes[i], number_at<std::uint64_t>(at + 2 * word * i));
       }
     }
     hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) +
@@ -48,10 +42,10 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
   }
   hash += bytes.size();
   for (; left >= 2; at += 2 * word, left -= 2) {
-    hash = std::rotl(hash ^ mixed(0, word_at<std::uint64_t>(at)), 27) * prime1 + prime4;
+    hash = std::rotl(hash ^ mixed(0, number_at<std::uint64_t>(at)), 27) * prime1 + prime4;
   }
   if (left > 0) {
-    hash = std::rotl(hash ^ (word_at<std::uint32_t>(at) * prime1), 23) * prime2 + prime3;
+    hash = std::rotl(hash ^ (number_at<std::uint32_t>(at) * prime1), 23) * prime2 + prime3;
   }
   hash = (hash ^ (hash >> 33)) * prime2;
   hash = (hash ^ (hash >> 29)) * prime3;

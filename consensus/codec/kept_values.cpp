@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/magnitude.hpp"
+#include "base/number_at.hpp"
 #include "consensus/codec/sparse_vector.hpp"
 
 namespace gv {
@@ -108,12 +109,11 @@ void encode_random_k(std::span<const float> values, std::size_t k, bool damped, 
 
 bool decode_random_k(std::span<const std::byte> encoded, std::size_t k, std::span<float> out) {
   const std::byte* bytes = encoded.data();
-  std::uint64_t seed = 0;
-  std::memcpy(&seed, bytes, sizeof seed);
+  const auto seed = number_at<std::uint64_t>(bytes);
   bytes += sizeof seed;
   std::ranges::fill(out, 0.0f);
   draw_places(seed, out.size(), k, [&](std::size_t place) {
-    std::memcpy(&out[place], bytes, sizeof(float));
+    out[place] = number_at<float>(bytes);
     bytes += sizeof(float);
   });
   return is_finite(out);

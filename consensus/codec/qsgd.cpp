@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
+#include "base/number_at.hpp"
 
 namespace gv {
 namespace {
@@ -63,8 +64,7 @@ void encode_bucket(Code code, bool damped, std::span<const float> values, Rng& r
 }
 
 bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
-  float largest = 0;
-  std::memcpy(&largest, bytes, sizeof largest);
+  const auto largest = number_at<float>(bytes);
   if (!std::isfinite(largest) || largest < 0) return false;
   // The value of each code in this bucket, so that no element needs a division. NaN marks invalid
   // codes.

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/number_at.hpp"
+
 namespace gv {
 namespace {
 
@@ -39,8 +41,7 @@ bool decode_sign(std::span<const std::byte> encoded, std::span<float> out) {
   const std::byte* bytes = encoded.data();
   for (std::size_t at = 0; at < out.size(); at += sign_bucket) {
     const std::span bucket = out.subspan(at, std::min(sign_bucket, out.size() - at));
-    float scale = 0;
-    std::memcpy(&scale, bytes, sizeof scale);
+    const auto scale = number_at<float>(bytes);
     if (!std::isfinite(scale) || scale < 0) return false;
     const std::array values = {scale, -scale};
     const std::byte* const bits = bytes + sizeof scale;

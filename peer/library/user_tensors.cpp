@@ -8,6 +8,7 @@
 
 #include "base/halves.hpp"
 #include "base/magnitude.hpp"
+#include "base/number_at.hpp"
 
 namespace gv {
 namespace {
@@ -15,17 +16,9 @@ namespace {
 constexpr std::size_t floats_of_integer = 4;
 constexpr std::size_t bits_in_float = 16;
 
-/// Copies element by element, because the memory may not be aligned for the type.
-template <class T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
 void read_doubles(const std::byte* from, std::span<float> to) {
   for (float& value : to) {
-    value = static_cast<float>(load<double>(from));
+    value = static_cast<float>(number_at<double>(from));
     from += sizeof(double);
   }
 }
@@ -40,7 +33,7 @@ void write_doubles(std::span<const float> from, std::byte* to) {
 
 void read_integers(const std::byte* from, std::span<float> to) {
   for (std::size_t i = 0; i < to.size(); i += floats_of_integer) {
-    auto bits = load<std::uint64_t>(from);
+    auto bits = number_at<std::uint64_t>(from);
     from += sizeof bits;
     for (std::size_t part = 0; part < floats_of_integer; ++part) {
       to[i + part] = static_cast<float>(bits & 0xffff);

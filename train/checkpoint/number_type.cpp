@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/halves.hpp"
+#include "base/number_at.hpp"
 
 namespace gv {
 namespace {
@@ -41,8 +42,7 @@ bool read_as(std::span<const std::byte> bytes, std::span<float> out) {
   bool exact = true;
   const std::byte* from = bytes.data();
   for (float& value : out) {
-    Number number;
-    std::memcpy(&number, from, sizeof number);
+    const auto number = number_at<Number>(from);
     from += sizeof number;
     value = static_cast<float>(number);
     if constexpr (std::is_integral_v<Number>) exact = exact && is_exact(number);

@@ -1,0 +1,18 @@
+// A number that lies anywhere in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace gv {
+
+/// The number whose bytes begin at `from`, in this machine's order. They need not be aligned for
+/// its type.
+template <class Number>
+Number number_at(const std::byte* from) {
+  Number number;
+  std::memcpy(&number, from, sizeof number);
+  return number;
+}
+
+}  // namespace gv
