@@ -22,7 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from own_programs import environment, parser, results
+
 BATCH = 32
 WARM_UP = 5
 CONTENDERS = ["alone", "ddp", "reduce", "attached", "hook"]
@@ -96,17 +97,12 @@ def train(contender, name, steps, rank, ranks, meeting):
 def rate(arguments, contender, name, steps, folder):
     """The steps a second of the slowest process."""
     meeting = folder / "meeting"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "python"),
-        "GRAPEVINE_LIBRARY": arguments.library,
-        "OMP_NUM_THREADS": "1",
-    }
+    variables = environment(arguments.library)
     words = [sys.executable, __file__, "--train", contender, "--models", name, "--steps", str(steps)]
     words += ["--peers", str(arguments.peers), "--meeting", str(meeting)]
     if contender in ("alone", "ddp"):
         processes = [
-            subprocess.Popen(words + ["--rank", str(n)], env=environment, stdout=subprocess.PIPE, text=True)
+            subprocess.Popen(words + ["--rank", str(n)], env=variables, stdout=subprocess.PIPE, text=True)
             for n in range(arguments.peers)
         ]
         outputs = [process.communicate()[0] for process in processes]
@@ -115,13 +111,10 @@ def rate(arguments, contender, name, steps, folder):
         config.write_text(f'[run]\nmode = "allreduce"\nsteps = {steps + WARM_UP}\nlinger_s = 0.0\n')
         launch = [arguments.grapevine, "launch", "-n", str(arguments.peers), config]
         launch += ["--folder", folder / "run"]
-        subprocess.run([*launch, "--", *words], env=environment, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([*launch, "--", *words], env=variables, stdout=subprocess.DEVNULL, check=True)
         logs = [folder / "run" / f"peer-{n}" / "output.log" for n in range(arguments.peers)]
         outputs = [log.read_text() for log in logs]
-    found = [line[7:] for text in outputs for line in text.splitlines() if line.startswith("RESULT ")]
-    if len(found) != arguments.peers:
-        sys.exit(f"{contender}: a process did not end:\n" + "\n".join(outputs))
-    return steps / max(map(json.loads, found))
+    return steps / max(results(outputs, arguments.peers))
 
 
 def spread(values):
@@ -129,18 +122,15 @@ def spread(values):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--grapevine", default=str(ROOT / "build/release/grapevine"))
-    parser.add_argument("--library", default=str(ROOT / "build/release/libgrapevine.so.0"))
-    parser.add_argument("--peers", type=int, default=2)
-    parser.add_argument("--models", default="mlp,cnn,gpt")
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--train", choices=CONTENDERS, help=argparse.SUPPRESS)
-    parser.add_argument("--steps", type=int, default=20, help=argparse.SUPPRESS)
-    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--meeting", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = parser()
+    options.add_argument("--peers", type=int, default=2)
+    options.add_argument("--models", default="mlp,cnn,gpt")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--train", choices=CONTENDERS, help=argparse.SUPPRESS)
+    options.add_argument("--steps", type=int, default=20, help=argparse.SUPPRESS)
+    options.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    options.add_argument("--meeting", help=argparse.SUPPRESS)
+    arguments = options.parse_args()
     if arguments.train:
         what = (arguments.train, arguments.models, arguments.steps)
         train(*what, arguments.rank, arguments.peers, arguments.meeting)

@@ -11,16 +11,14 @@ second of both, their ratio (wanted: at least 0.95), and the part of a step that
 (wanted: below 2 %), as medians of the turns with the smallest and the largest.
 """
 
-import argparse
-import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from own_programs import environment, parser, results
+
 BATCH = 32
 
 NUMPY = """
@@ -90,29 +88,22 @@ width, layers, seconds, joins = int(sys.argv[1]), int(sys.argv[2]), float(sys.ar
     return given + (PYTORCH if device else NUMPY) + LOOP
 
 
-def results(outputs):
-    found = [line[7:] for text in outputs for line in text.splitlines() if line.startswith("RESULT ")]
-    if len(found) != 2:
-        sys.exit("a loop did not end:\n" + "\n".join(outputs))
-    return [json.loads(line) for line in found]
-
-
-def alone(words, environment):
+def alone(words, library):
     processes = [
-        subprocess.Popen(words + ["0"], env=environment, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(words + ["0"], env=environment(library), stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    return results([process.communicate()[0] for process in processes])
+    return results([process.communicate()[0] for process in processes], 2)
 
 
-def together(binary, words, environment, folder):
+def together(binary, words, library, folder):
     config = folder / "run.toml"
     config.write_text("[run]\nsteps = 1000000000\nlinger_s = 0.0\n")
     subprocess.run(
         [binary, "launch", "-n", "2", config, "--folder", folder / "run", "--", *words, "1"],
-        env=environment, stdout=subprocess.DEVNULL, check=True,
+        env=environment(library), stdout=subprocess.DEVNULL, check=True,
     )  # fmt: skip
-    return results([(folder / "run" / f"peer-{n}" / "output.log").read_text() for n in (0, 1)])
+    return results([(folder / "run" / f"peer-{n}" / "output.log").read_text() for n in (0, 1)], 2)
 
 
 def spread(values, form):
@@ -120,21 +111,11 @@ def spread(values, form):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--grapevine", default=str(ROOT / "build/release/grapevine"))
-    parser.add_argument("--library", default=str(ROOT / "build/release/libgrapevine.so.0"))
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--parameters", default="0.2,10")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--device")
-    arguments = parser.parse_args()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "python"),
-        "GRAPEVINE_LIBRARY": arguments.library,
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
+    options = parser()
+    options.add_argument("--parameters", default="0.2,10")
+    options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--device")
+    arguments = options.parse_args()
     print("parameters  alone steps/s   ratio by gossip              inside vine.step             exchanges")
     for millions in map(float, arguments.parameters.split(",")):
         layers = 2
@@ -143,9 +124,9 @@ def main():
         words = [sys.executable, "-c", text, str(width), str(layers), str(arguments.seconds)]
         rates, ratios, inside, exchanges = [], [], [], []
         for _ in range(arguments.turns):
-            apart = sum(one["rate"] for one in alone(words, environment))
+            apart = sum(one["rate"] for one in alone(words, arguments.library))
             with tempfile.TemporaryDirectory() as folder:
-                peers = together(arguments.grapevine, words, environment, Path(folder))
+                peers = together(arguments.grapevine, words, arguments.library, Path(folder))
             rates.append(apart)
             ratios.append(sum(one["rate"] for one in peers) / apart)
             inside += [100 * one["inside"] for one in peers]
