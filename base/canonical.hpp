@@ -1,6 +1,7 @@
 // The one byte string of a plain struct, for what is signed: the same bytes on every machine.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -24,22 +25,31 @@ namespace gv {
 class CanonicalBytes {
  public:
   /// `domain` says what the bytes are, with a version: bytes of one domain are none of another.
-  explicit CanonicalBytes(std::string_view domain) { add(domain); }
+  explicit CanonicalBytes(std::string_view domain) {
+    bytes_.reserve(bytes_usual);
+    add(domain);
+  }
 
   template <class... Parts>
   void add(const Parts&... parts) {
     (add_one(parts), ...);
   }
 
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const std::vector<std::byte>& bytes() const& { return bytes_; }
+  std::vector<std::byte> bytes() && { return std::move(bytes_); }
 
  private:
+  /// Most of what is signed is not longer.
+  static constexpr std::size_t bytes_usual = 256;
+
   template <class Number>
   requires std::unsigned_integral<Number>
   void append(Number bits) {
+    std::array<std::byte, sizeof bits> bytes{};
     for (std::size_t i = 0; i < sizeof bits; ++i) {
-      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(bits) >> (8 * i) & 0xff));
+      bytes[i] = static_cast<std::byte>(static_cast<std::uint64_t>(bits) >> (8 * i) & 0xff);
     }
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
 
   void add_one(bool value) { append(static_cast<std::uint8_t>(value)); }
@@ -81,7 +91,7 @@ template <class Value>
 std::vector<std::byte> canonical_bytes(std::string_view domain, const Value& value) {
   CanonicalBytes bytes(domain);
   bytes.add(value);
-  return bytes.bytes();
+  return std::move(bytes).bytes();
 }
 
 }  // namespace gv

@@ -10,14 +10,6 @@ namespace {
 
 __extension__ using Product = unsigned __int128;
 
-std::uint64_t avalanche(std::uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9ULL;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 std::uint64_t splitmix(std::uint64_t& state) { return avalanche(state += 0x9e3779b97f4a7c15ULL); }
 
 }  // namespace
@@ -29,10 +21,6 @@ std::uint64_t stable_hash(std::string_view text) {
     hash *= 0x100000001b3ULL;
   }
   return avalanche(hash);
-}
-
-std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value) {
-  return avalanche(hash * 0x9e3779b97f4a7c15ULL + avalanche(value + 0x9e3779b97f4a7c15ULL));
 }
 
 Rng::Rng(std::uint64_t seed) : seed_(seed) {

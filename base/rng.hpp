@@ -15,8 +15,19 @@ namespace gv {
 /// Not suitable for security.
 std::uint64_t stable_hash(std::string_view text);
 
+/// Makes every bit of the result depend on every bit of `x` (the finaliser of splitmix64).
+constexpr std::uint64_t avalanche(std::uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ULL;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
 /// Mixes `value` into `hash`. The order of calls matters. Use it for hashes over several fields.
-std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value);
+constexpr std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value) {
+  return avalanche(hash * 0x9e3779b97f4a7c15ULL + avalanche(value + 0x9e3779b97f4a7c15ULL));
+}
 
 /// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. A copy continues the same
 /// stream. We implement the distributions ourselves, because those of the standard library differ

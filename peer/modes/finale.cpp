@@ -22,10 +22,10 @@ bool is_done(Phase phase) { return phase == Phase::done; }
 /// True if more than a third of the live peers are in such a phase. We do not count ourselves.
 bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
-  for (const PeerId peer : members.view().peers()) {
-    const Member* member = members.find(peer);
-    count += peer != members.self().id && member != nullptr && is_so(member->progress.phase);
-  }
+  members.for_each_other([&](const Member& member) {
+    const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
+    count += lives && is_so(member.progress.phase);
+  });
   return 3 * count > members.view().size();
 }
 

@@ -118,8 +118,9 @@ void SwarmWork::hear(Time now, const Membership& members) {
   if (const auto agreed = std::exchange(agreed_, std::nullopt)) {
     base_ += *agreed - std::min(*agreed, counted());
   }
-  for (auto& [peer, other] : others_) other.trains = other.lives = false;
-  members.for_each_other([&](const Member& member) { hear(now, member); });
+  for (Other& other : others_) other.trains = other.lives = false;
+  auto place = others_.begin();
+  members.for_each_other([&](const Member& member) { hear(now, member, place); });
   limit_data();
   add_up();
   if (ledger_) return hear_ledgers(now, members);
@@ -129,8 +130,8 @@ void SwarmWork::hear(Time now, const Membership& members) {
   // The total contains what we have not believed of the others' counts yet.
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work) return;
-    Other& other = others_.at(member.id);
-    other.told = std::max(other.told, member.progress.work->samples);
+    const auto other = std::ranges::lower_bound(others_, member.id, {}, &Other::peer);
+    other->told = std::max(other->told, member.progress.work->samples);
   });
 }
 
@@ -139,7 +140,7 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   std::vector<LedgerReport> reports;
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !member.progress.work->ledger) return;
-    const Other& other = others_.at(member.id);
+    const Other& other = *find(member.id);
     // A peer at the end trains no more.
     const Phase phase = member.progress.phase;
     reports.push_back(
@@ -151,15 +152,25 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   ledger_->hear(now, reports, chunks_per_second());
 }
 
-void SwarmWork::hear(Time now, const Member& member) {
+const SwarmWork::Other* SwarmWork::find(PeerId peer) const {
+  const auto found = std::ranges::lower_bound(others_, peer, {}, &Other::peer);
+  return found != others_.end() && found->peer == peer ? &*found : nullptr;
+}
+
+/// `place` is where the member before this one is, in the order of ids.
+void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterator& place) {
   if (!member.progress.work) return;
   const WorkDone& work = *member.progress.work;
-  const auto [entry, is_new] = others_.try_emplace(member.id);
-  Other& other = entry->second;
-  if (is_new) {
-    other.told = other.before = work.samples;
-    other.first = other.counted = now;
+  place = std::find_if(place, others_.end(),
+                       [&](const Other& other) { return other.peer >= member.id; });
+  if (place == others_.end() || place->peer != member.id) {
+    place = others_.insert(place, Other{.peer = member.id,
+                                        .before = work.samples,
+                                        .told = work.samples,
+                                        .first = now,
+                                        .counted = now});
   }
+  Other& other = *place;
   // A suspected peer has its say, or a hostile one could take it from all others.
   other.lives = member.state == MemberState::alive || member.state == MemberState::suspect;
   other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
@@ -169,11 +180,10 @@ void SwarmWork::hear(Time now, const Member& member) {
   if (work.samples < other.told / 4) other.told = work.samples;
   if (work.samples <= other.told) return;
   // What is too much now is believed later, if the peer goes on at such a pace.
-  const double most = believed_most(now, member.id, other);
-  const auto believed = std::min(work.samples - other.told, static_cast<std::uint64_t>(most));
-  other.told += believed;
-  if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(believed));
-  other.grown += believed;
+  const std::uint64_t grown = believed(now, other, work.samples - other.told);
+  other.told += grown;
+  if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(grown));
+  other.grown += grown;
   other.counted = now;
 }
 
@@ -181,8 +191,16 @@ void SwarmWork::hear(Time now, const Member& member) {
 void SwarmWork::limit_data() {
   std::uint64_t most = options_.all_data;
   if (most == 0 || options_.has_own_files) {
+    std::uint64_t smallest = options_.data;
+    for (const Other& other : others_) {
+      if (other.lives) smallest = std::min(smallest, other.data);
+    }
+    const auto may_be_too_large = [&](const Other& other) {
+      return other.data > smallest && other.data / larger_max >= smallest;
+    };
+    if (std::ranges::none_of(others_, may_be_too_large)) return;
     std::vector<std::uint64_t> sizes{options_.data};
-    for (const auto& [peer, other] : others_) {
+    for (const Other& other : others_) {
       if (other.lives) sizes.push_back(other.data);
     }
     const auto median = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
@@ -190,12 +208,12 @@ void SwarmWork::limit_data() {
     constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
     most = *median < unlimited / larger_max ? *median * larger_max : unlimited;
   }
-  for (auto& [peer, other] : others_) other.data = std::min(other.data, most);
+  for (Other& other : others_) other.data = std::min(other.data, most);
 }
 
 void SwarmWork::add_up() {
   sums_ = {};
-  for (const auto& [peer, other] : others_) {
+  for (const Other& other : others_) {
     sums_.grown += other.grown;
     if (!other.trains) continue;
     const double pace = other.pace.per_second();
@@ -209,18 +227,23 @@ void SwarmWork::add_up() {
   }
 }
 
-/// The most that the peer's count can have grown since we heard it last.
-double SwarmWork::believed_most(Time now, PeerId peer, const Other& other) const {
+/// How much of the growth that a peer claims we believe.
+std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t claimed) const {
+  const auto most = [&](double fastest) {
+    const double samples = faster_max * fastest * seconds(now - other.counted);
+    return static_cast<std::uint64_t>(std::min(samples, static_cast<double>(options_.budget)));
+  };
   double fastest = pace_.per_second();
-  for (const auto& [id, known] : others_) {
-    if (id != peer) fastest = std::max(fastest, known.pace.per_second());
-  }
   const Duration known = other.counted - other.first;
   if (known >= known_for) {
     fastest = std::max(fastest, static_cast<double>(other.grown) / seconds(known));
   }
-  const double most = faster_max * fastest * seconds(now - other.counted);
-  return std::min(most, static_cast<double>(options_.budget));
+  // A pass over all peers is rarely needed.
+  if (most(fastest) >= claimed) return claimed;
+  for (const Other& known_peer : others_) {
+    if (&known_peer != &other) fastest = std::max(fastest, known_peer.pace.per_second());
+  }
+  return std::min(claimed, most(fastest));
 }
 
 /// Replaces our total by one that others vouch for, if ours is far behind.
@@ -228,14 +251,17 @@ void SwarmWork::take_total(Time now) {
   // Before a pace is known, reports that are under way would look like work of the past.
   if (now < began_ + meeting || pace() <= 0) return;
   const std::uint64_t own = counted();
+  const double most = static_cast<double>(own) + behind_s * pace();
+  const auto is_above = [&](const Other& other) {
+    return other.lives && static_cast<double>(other.total) > most;
+  };
+  if (std::ranges::none_of(others_, is_above)) return;
   std::vector<std::uint64_t> totals{own};
-  for (const auto& [peer, other] : others_) {
+  for (const Other& other : others_) {
     if (other.lives) totals.push_back(other.total);
   }
   const std::uint64_t total = std::min(vouched(std::move(totals)), options_.budget);
-  if (static_cast<double>(total) > static_cast<double>(own) + behind_s * pace()) {
-    base_ += total - own;
-  }
+  if (static_cast<double>(total) > most) base_ += total - own;
 }
 
 void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
@@ -319,7 +345,7 @@ double SwarmWork::progress(Time now) {
   const auto budget = static_cast<double>(std::max<std::uint64_t>(1, options_.budget));
   auto samples = static_cast<double>(counted());
   if (agreed_) return std::min(1.0, samples / budget);
-  for (const auto& [peer, other] : others_) {
+  for (const Other& other : others_) {
     if (!other.trains) continue;
     samples += other.pace.per_second() * seconds(std::min(now - other.counted, goes_on_for));
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/time.hpp"
 #include "consensus/ledger/ledger.hpp"
@@ -125,6 +126,7 @@ class SwarmWork {
  private:
   /// Another peer.
   struct Other {
+    PeerId peer{};
     std::uint64_t before = 0;  ///< Its count when we first heard it, by its own word.
     std::uint64_t told = 0;    ///< Its count, as far as we believe it.
     std::uint64_t grown = 0;   ///< What we believe of its growth since we first heard it.
@@ -157,13 +159,14 @@ class SwarmWork {
     Time heard{};  ///< When we first heard that.
   };
 
-  void hear(Time now, const Member& member);
+  void hear(Time now, const Member& member, std::vector<Other>::iterator& place);
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
   void take_clock(Time now, const Membership& members);
   void limit_data();
   void add_up();
-  double believed_most(Time now, PeerId peer, const Other& other) const;
+  std::uint64_t believed(Time now, const Other& other, std::uint64_t claimed) const;
+  const Other* find(PeerId peer) const;
   /// True if updates are longer or shorter by a peer's data and pace.
   bool weighs() const { return options_.weigh_max > 1 && !agreed_; }
   Together together() const;
@@ -191,7 +194,7 @@ class SwarmWork {
   Time counted_{};
   Time heard_{};
   RecentPace pace_;
-  std::map<PeerId, Other> others_;
+  std::vector<Other> others_;  ///< By id. Every job asks for sums over them.
   Sums sums_;
   std::optional<Ledger> ledger_;
   Judges judges_;

@@ -47,9 +47,9 @@ void add_metrics(const Ledger& ledger, std::uint64_t leased, ModeReport& report)
 /// Samples that the other peer has trained in all its processes that we have heard, by its word.
 std::uint64_t SwarmWork::samples_of(const Member& member) const {
   const std::uint64_t told = member.progress.work ? member.progress.work->samples : 0;
-  const auto found = others_.find(member.id);
-  if (found == others_.end() || agreed_) return told;
-  return std::max(told, found->second.before + found->second.grown);
+  const Other* other = find(member.id);
+  if (other == nullptr || agreed_) return told;
+  return std::max(told, other->before + other->grown);
 }
 
 /// How old the oldest report of a peer that trains was when we last looked. nullopt: no peer
@@ -57,7 +57,7 @@ std::uint64_t SwarmWork::samples_of(const Member& member) const {
 std::optional<Duration> SwarmWork::oldest_report() const {
   std::optional<Duration> oldest;
   if (agreed_) return oldest;
-  for (const auto& [peer, other] : others_) {
+  for (const Other& other : others_) {
     if (other.trains) oldest = std::max(oldest.value_or(Duration{}), heard_ - other.counted);
   }
   return oldest;
@@ -184,9 +184,9 @@ ReportSection SwarmWork::section_of(const Member& member, std::uint64_t samples,
                                     const Together& all) const {
   ReportSection section{.name = "work", .figures = {{"samples", samples}, {"share", share}}};
   section.figures.emplace_back("data", member.progress.work ? member.progress.work->data : 0);
-  const auto found = others_.find(member.id);
-  if (found == others_.end() || agreed_) return section;
-  const Other& other = found->second;
+  const Other* known = find(member.id);
+  if (known == nullptr || agreed_) return section;
+  const Other& other = *known;
   const double pace = other.pace.per_second();
   section.figures.emplace_back("report_age_s", seconds(heard_ - other.counted));
   if (other.trains && pace > 0) {
@@ -204,7 +204,7 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
   std::uint64_t all = samples_;
   std::vector<std::pair<Member, std::uint64_t>> others;
   members.for_each_other([&](const Member& member) {
-    if (!member.progress.work && !others_.contains(member.id)) return;
+    if (!member.progress.work && find(member.id) == nullptr) return;
     others.emplace_back(member, samples_of(member));
     // Counts are the peers' own words, and may be too large for a sum.
     all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);

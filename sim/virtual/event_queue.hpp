@@ -22,15 +22,17 @@ class EventQueue {
   /// Time of the first item. The queue must not be empty.
   Time next() const { return heap_.front().at; }
 
-  void push(Time at, Item item) {
+  /// `item` is an Item or one of its alternatives.
+  template <class Kind>
+  void push(Time at, Kind&& item) {
     std::uint32_t slot = 0;
     if (free_.empty()) {
       slot = static_cast<std::uint32_t>(items_.size());
-      items_.push_back(std::move(item));
+      items_.emplace_back(std::forward<Kind>(item));
     } else {
       slot = free_.back();
       free_.pop_back();
-      items_[slot] = std::move(item);
+      items_[slot] = std::forward<Kind>(item);
     }
     heap_.push_back({at, pushed_++, slot});
     std::ranges::push_heap(heap_, later);
@@ -52,9 +54,10 @@ class EventQueue {
     std::uint32_t slot;
   };
 
-  static bool later(const Key& a, const Key& b) {
+  /// A function object, because the heap's functions call a pointer to a function for every pair.
+  static constexpr auto later = [](const Key& a, const Key& b) {
     return a.at != b.at ? a.at > b.at : a.number > b.number;
-  }
+  };
 
   std::vector<Key> heap_;
   std::vector<Item> items_;
