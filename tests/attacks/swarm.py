@@ -237,9 +237,9 @@ class Swarm:
         return [f"{peer.key.name} {peer.exit_code()}: {peer.output()}" for peer in self.peers
                 if peer.process and not peer.is_alive()]
 
-    def insider(self, i=0, key=None, **fields):
-        """A link to a peer that has said hello and is in its table of members."""
-        link = Insider(key or self.insiders[0], self.peers[i])
+    def insider(self, i=0, key=None, queue=100_000, **fields):
+        """A link to a peer that has said hello and is in its table of members. `queue`: frames that may wait in it."""
+        link = Insider(key or self.insiders[0], self.peers[i], queue=queue)
         if not link.introduce():
             raise Failed("no answer to a hello")
         link.join(**fields)

@@ -162,11 +162,11 @@ class Key:
 class Insider:
     """A control link to one peer by a key that is on its list, or by a stranger's."""
 
-    def __init__(self, key, peer, context=None):
+    def __init__(self, key, peer, context=None, queue=100_000):
         self.key, self.agreement, self.greeting = key, [], None
         self.socket = (context or zmq.Context.instance()).socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.SNDHWM, 100_000)
+        self.socket.setsockopt(zmq.SNDHWM, queue)
         self.socket.setsockopt(zmq.SNDTIMEO, 200)
         self.socket.curve_serverkey = zmq.utils.z85.encode(peer.key.curve_public)
         self.socket.curve_publickey = zmq.utils.z85.encode(key.curve_public)
