@@ -86,6 +86,7 @@ void LaneHandshake::Impl::end_dial(std::uint64_t lane) {
   dial->tcp_socket.close(ignored);
   if (dial->resolver) dial->resolver->cancel();
   if (dial->connection) dial->connection->close();
+  update_listeners();
 }
 
 void LaneHandshake::Impl::end_late_dials() {
@@ -236,6 +237,7 @@ void LaneHandshake::dial(const LaneInvite& invite, Dialled done) {
   dial->done = std::move(done);
   dial->until = Impl::Clock::now() + dial_deadline;
   impl_->dials[invite.lane] = dial;
+  impl_->update_listeners();
   const bool at_home =
       impl_->options.local && invite.host == impl_->host && !invite.unix_path.empty();
   if (at_home) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -252,6 +253,13 @@ std::optional<LaneToken> LaneHandshake::Impl::token_of(std::uint64_t lane) const
   return found == expected.end() ? std::nullopt : std::optional(found->second.token);
 }
 
+void LaneHandshake::Impl::update_listeners() {
+  const bool expecting = std::ranges::any_of(
+      expected, [this](const auto& lane) { return !dials.contains(lane.first); });
+  if (tcp_listener) tcp_listener->set_expecting(expecting);
+  if (unix_listener) unix_listener->set_expecting(expecting);
+}
+
 LaneHandshake::LaneHandshake(asio::io_context& io, Options options, Callbacks callbacks)
     : impl_(std::make_unique<Impl>(io, std::move(options), std::move(callbacks))) {}
 
@@ -268,6 +276,7 @@ void LaneHandshake::describe(LaneInvite& invite) const {
 
 void LaneHandshake::expect(std::uint64_t lane, const LaneToken& token) {
   impl_->expected[lane] = {token, Impl::Clock::now() + invitation_lasts};
+  impl_->update_listeners();
 }
 
 bool LaneHandshake::expects(std::uint64_t lane) const { return impl_->expected.contains(lane); }
@@ -275,6 +284,7 @@ bool LaneHandshake::expects(std::uint64_t lane) const { return impl_->expected.c
 void LaneHandshake::expect_no_more(std::uint64_t lane) {
   impl_->expected.erase(lane);
   impl_->end_dial(lane);
+  impl_->update_listeners();
 }
 
 void LaneHandshake::tidy_up() {
@@ -283,6 +293,7 @@ void LaneHandshake::tidy_up() {
   if (impl_->tcp_listener) impl_->tcp_listener->tidy_up();
   if (impl_->unix_listener) impl_->unix_listener->tidy_up();
   impl_->end_late_dials();
+  impl_->update_listeners();
 }
 
 std::uint64_t LaneHandshake::refused() const {

@@ -21,6 +21,11 @@ constexpr int accepted_at_once = 16;
 /// After a full batch, accepting pauses for this many times the processor time that it took.
 constexpr int pause_factor = 9;
 constexpr Duration flood_pause_max = std::chrono::milliseconds(5);
+/// While no partner is expected, the time from one batch to the next.
+constexpr Duration unexpected_pause = std::chrono::milliseconds(100);
+/// Connections that the system queues for us while no partner is expected. It drops the first
+/// packets of more, so the attackers' own systems wait before they try again.
+constexpr int unexpected_queue = 64;
 /// Most likely we are out of descriptors. Accepting again at once would spin.
 constexpr Duration error_pause = std::chrono::milliseconds(100);
 
@@ -48,12 +53,21 @@ LaneListener::LaneListener(asio::io_context& io, Descriptor listening, Options o
       newcomer_(std::move(newcomer)),
       places_(options.places),
       pause_(io) {
+  ::listen(listening_.native_handle(), unexpected_queue);
   wait();
 }
 
 LaneListener::~LaneListener() {
   alive_.reset();
   for (const auto& [id, stranger] : strangers_) stranger->close();
+}
+
+void LaneListener::set_expecting(bool expecting) {
+  if (is_expecting_ == expecting) return;
+  is_expecting_ = expecting;
+  // On a socket that listens already, this changes the length of the queue and nothing else.
+  ::listen(listening_.native_handle(), expecting ? SOMAXCONN : unexpected_queue);
+  if (expecting && pause_.cancel() > 0) wait();
 }
 
 void LaneListener::wait() {
@@ -81,14 +95,19 @@ void LaneListener::accept_some() {
     if (accepted) {
       enter(now, std::move(accepted), source_of(from), from.ss_family);
     } else if (errno == EAGAIN) {
-      wait();
+      if (is_expecting_) {
+        wait();
+      } else {
+        wait_for(unexpected_pause);
+      }
       return;
     } else if (errno != ECONNABORTED && errno != EINTR) {
       wait_for(error_pause);
       return;
     }
   }
-  wait_for(std::min(flood_pause_max, pause_factor * (processor_time() - before)));
+  const Duration needed = std::min(flood_pause_max, pause_factor * (processor_time() - before));
+  wait_for(is_expecting_ ? needed : unexpected_pause);
 }
 
 void LaneListener::enter(Time now, Descriptor accepted, const std::string& source, int family) {

@@ -16,8 +16,10 @@
 namespace gv {
 
 /// One listening socket. Connections that have not proved themselves share a bounded number of
-/// places, see ProvingPlaces. While more connections arrive than one turn accepts, accepting takes
-/// at most about a tenth of the loop's time. All calls on the loop's thread.
+/// places, see ProvingPlaces. While a partner is expected and more connections arrive than one turn
+/// accepts, accepting takes at most about a tenth of the loop's time. While none is expected, all
+/// connections are strangers'. The system then queues only a few of them, and few are accepted in
+/// a second. All calls on the loop's thread.
 class LaneListener {
  public:
   struct Options {
@@ -26,12 +28,15 @@ class LaneListener {
   };
   using Newcomer = std::function<void(const ConnectionPtr&)>;
 
-  /// `listening` must be bound, listening and non-blocking.
+  /// `listening` must be bound, listening and non-blocking. Expects no partner at first.
   LaneListener(asio::io_context& io, Descriptor listening, Options options, Newcomer newcomer);
   /// Closes all connections that have not proved themselves.
   ~LaneListener();
   LaneListener(const LaneListener&) = delete;
   LaneListener& operator=(const LaneListener&) = delete;
+
+  /// Says whether a partner is expected. Call it before the partner can dial.
+  void set_expecting(bool expecting);
 
   /// Call when the connection names an existing invitation. It then no longer gives way.
   void keep(const LaneConnection& connection);
@@ -66,6 +71,7 @@ class LaneListener {
   Options options_;
   Newcomer newcomer_;
   ProvingPlaces places_;
+  bool is_expecting_ = false;
   std::map<ProvingPlaces::Id, ConnectionPtr> strangers_;
   asio::steady_timer pause_;
   std::uint64_t refused_ = 0;

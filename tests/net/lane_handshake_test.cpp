@@ -9,7 +9,9 @@
 #include <array>
 #include <asio/io_context.hpp>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <fstream>
 #include <limits>
@@ -122,13 +124,18 @@ class Beset {
     to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(listening.substr(10))));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     for (int i = 0; i < count; ++i) {
-      Descriptor stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      REQUIRE(::connect(stranger.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+      // It does not block, because the system lets few in while no partner is expected.
+      Descriptor stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      const int failed = ::connect(stranger.get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
+      REQUIRE((failed == 0 || errno == EINPROGRESS));
       static_cast<void>(::send(stranger.get(), first.data(), first.size(), MSG_NOSIGNAL));
       held_.push_back(std::move(stranger));
       if (held_.size() > held_max) held_.pop_front();
     }
   }
+
+  /// Expects a partner that never dials.
+  void expect() { inside_.expect(++lane_, {4, 5, 6}); }
 
   /// True if a lane opens with the first invitation while strangers keep connecting.
   bool opens(const std::string& first) {
@@ -166,6 +173,8 @@ class Beset {
     return holds();
   }
 
+  void turn() { io_.run_for(std::chrono::milliseconds(1)); }
+
   std::uint64_t refused() const { return inside_.refused(); }
   int accepted = 0;
 
@@ -181,9 +190,24 @@ class Beset {
 TEST_CASE("lanes open while any number of strangers hold connections that say little or nothing") {
   const std::string first = GENERATE("", "\x16", "\x16\x03\x01\x02");
   Beset port;
+  port.expect();
   port.beset(300, first);
   for (int i = 0; i < 20; ++i) CHECK(port.opens(first));
   CHECK(port.accepted == 20);
+}
+
+TEST_CASE("a port accepts few connections while it expects no partner and one that it expects") {
+  const std::string nonsense = "\x17";  // For which a connection is closed at once.
+  Beset port;
+  const auto began = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - began < std::chrono::milliseconds(300)) {
+    port.beset(20, nonsense);
+    port.turn();
+  }
+  const auto tenths = (std::chrono::steady_clock::now() - began) / std::chrono::milliseconds(100);
+  CHECK(port.refused() > 0);
+  CHECK(port.refused() <= 16 * static_cast<std::uint64_t>(tenths + 2));
+  CHECK(port.opens(nonsense));
 }
 
 TEST_CASE("strangers lose their connections to the port in a few seconds") {
