@@ -9,6 +9,10 @@ namespace gv {
 /// and what optimisers make of it is finite.
 inline constexpr float largest_gradient = 0x1p40F;
 
+/// The same for arrays that programs average, each value also times its weight: any quantity fits,
+/// and the sum over all peers of a swarm is finite.
+inline constexpr float largest_in_array = 1e35F;
+
 /// True if no value is NaN or infinite.
 bool is_finite(std::span<const float> values);
 

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/magnitude.hpp"
+
 namespace gv {
 namespace {
 
@@ -17,8 +19,6 @@ constexpr std::uint64_t array_max = std::numeric_limits<std::uint32_t>::max();
 /// Weights other than 0 are between these, so that their sums are exact enough.
 constexpr double weight_min = 1e-9;
 constexpr double weight_max = 1e9;
-/// Weighted values are at most this large: the sum over all peers of a swarm must be finite.
-constexpr double value_max = 1e35;
 /// No program makes nearly as many calls.
 constexpr std::uint64_t calls_max = 1'000'000'000'000;
 
@@ -56,11 +56,11 @@ std::uint64_t JoinedMeans::begin(UserTensors array, double weight) {
   }
   const double largest = array.largest_magnitude();
   // NaN is not less than anything either.
-  if (!(largest * std::max(weight, 1.0) < value_max)) {
+  if (!(largest * std::max(weight, 1.0) < largest_in_array)) {
     throw std::invalid_argument(
         fmt::format("the array's largest value is {:g}: values must be finite, and times the "
                     "weight below {:g}",
-                    largest, value_max));
+                    largest, largest_in_array));
   }
   const auto shared = std::make_shared<const UserTensors>(std::move(array));
   const std::uint64_t call =

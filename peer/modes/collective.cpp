@@ -46,8 +46,7 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
   shape_.segment = options_.segment_elements;
   shape_.wire = compressor_->wire();
   shape_.norm_cap = options_.norm_cap;
-  // Programs average any finite arrays.
-  if (!options_.averages_arrays) shape_.largest = largest_gradient;
+  shape_.largest = options_.averages_arrays ? largest_in_array : largest_gradient;
 }
 
 /// Cuts the values that travel into buckets.

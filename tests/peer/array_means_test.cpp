@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "consensus/membership/statement.hpp"
 #include "peer/host/mean_calls.hpp"
 #include "peer/modes/allreduce.hpp"
@@ -282,6 +284,26 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
   }
   CHECK(swarm.at(1).arrays[2] == Array{5, 6});
   CHECK(swarm.at(2).arrays[2] == Array{7, 8});
+}
+
+TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
+  for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {
+    Swarm swarm(4);
+    // The sum with one sound array is just finite.
+    const float huge = std::numeric_limits<float>::max() - 1.2e35F;
+    for (std::uint64_t peer = 1; peer <= 4; ++peer) {
+      swarm.at(peer).give(Array(200, peer == hostile ? huge : 0.9F * largest_in_array));
+    }
+    swarm.settle();
+    std::size_t witnesses = 0;
+    for (std::uint64_t peer = 1; peer <= 4; ++peer) {
+      const auto* refused = swarm.at(peer).told<SumRefused>();
+      if (peer == hostile || refused == nullptr) continue;
+      ++witnesses;
+      CHECK_THAT(refused->why, Catch::StartsWith(to_string(PeerId{hostile})));
+    }
+    CHECK(witnesses > 0);
+  }
 }
 
 TEST_CASE("a call waits for every peer and keeps the pieces that were early", "[unit]") {
