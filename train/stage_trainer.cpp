@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
@@ -15,6 +16,7 @@
 #include "train/layers/plan.hpp"
 #include "train/model.hpp"
 #include "train/optimizer.hpp"
+#include "train/parameter_bound.hpp"
 #include "train/schedule.hpp"
 
 namespace gv {
@@ -79,6 +81,7 @@ struct Carried {
   std::map<std::uint32_t, Flight> flights;
   std::vector<std::unique_ptr<Network<float>>> spare;
   std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
+  std::optional<ParameterBound> bound = std::nullopt;
 };
 
 /// Trains the layers of each stage in the same way as the trainer of a whole model.
@@ -141,6 +144,7 @@ class StageTrainer final : public StageLearner {
                               .gradient = std::vector<float>(size)};
     initialise(whole_, spec_.trainer.model.initial_deviation, layout(stage),
                *carried_[stage]->newest, Rng(spec_.trainer.seed).fork("model"));
+    carried_[stage]->bound.emplace(*carried_[stage]->newest);
   }
 
   void release(std::size_t stage) override { carried_[stage].reset(); }
@@ -170,8 +174,13 @@ class StageTrainer final : public StageLearner {
     own.newest = std::make_shared<std::vector<float>>(
         state.begin(), state.begin() + static_cast<std::ptrdiff_t>(size));
     own.before = nullptr;
-    own.optimizer.adopt_state(state.subspan(size, state.size() - size - 1),
-                              static_cast<std::uint64_t>(state.back()));
+    const auto vectors = state.subspan(size, state.size() - size - 1);
+    if (own.optimizer.is_possible(vectors)) {
+      const float updates = std::clamp(state.back(), 0.0F, largest_gradient);
+      own.optimizer.adopt_state(vectors, static_cast<std::uint64_t>(updates));
+    } else {
+      own.optimizer.reset();
+    }
   }
 
   OptimizerState optimizer_state(std::size_t stage) const override {
@@ -188,7 +197,7 @@ class StageTrainer final : public StageLearner {
     if (parameters.size() != layout(stage).size()) return "the stage has another size";
     std::string problem = carried_[stage]->optimizer.restore(state.vectors, state.updates);
     if (!problem.empty()) return problem;
-    set(stage, parameters);
+    std::ranges::copy(parameters, carried_[stage]->newest->begin());
     step_ = state.step;
     position_ = state.position.value_or(0);
     return problem;
@@ -282,21 +291,28 @@ class StageTrainer final : public StageLearner {
     }
     scale_to(own.gradient.data(), sum.data(), own.gradient.size(),
              1 / static_cast<float>(micro_batches));
+    const float before = largest_magnitude(*own.newest);
     own.optimizer.step(*own.newest, own.gradient, learning_rate());
+    hold(own, before);
     ++own.version;
   }
 
   void add(std::size_t stage, std::span<const float> force, float scale) override {
     std::vector<float>& x = *carried_[stage]->newest;
     check(force.size() == x.size(), "a force has the stage's size");
+    const float before = largest_magnitude(x);
     add_scaled(x.data(), force.data(), x.size(), scale);
+    hold(*carried_[stage], before);
   }
 
   void set(std::size_t stage, std::span<const float> values) override {
     std::vector<float>& x = *carried_[stage]->newest;
     check(values.size() == x.size(), "parameters have the stage's size");
+    const float before = largest_magnitude(x);
     std::ranges::copy(values, x.begin());
+    hold(*carried_[stage], before);
   }
+  std::uint64_t held() const override { return held_; }
 
   void end_run(std::size_t drawn) override {
     for (std::size_t i = 0; i < drawn; ++i) {
@@ -326,6 +342,8 @@ class StageTrainer final : public StageLearner {
   }
 
  private:
+  void hold(Carried& own, float before) { held_ += own.bound->hold(*own.newest, before) ? 1 : 0; }
+
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {
     auto& spare = carried_[stage]->spare;
     if (!spare.empty()) {
@@ -361,8 +379,11 @@ class StageTrainer final : public StageLearner {
     Batch batch{.inputs = {}, .labels = {}, .targets = truth, .size = spec_.trainer.batch};
     if (shard_->classes > 0) {
       labels_.resize(truth.size());
-      std::ranges::transform(truth, labels_.begin(),
-                             [](float label) { return static_cast<std::int32_t>(label); });
+      // They come from other peers, so a label of a class that does not exist is brought back.
+      const auto last = static_cast<float>(outputs.size() / truth.size() - 1);
+      std::ranges::transform(truth, labels_.begin(), [last](float label) {
+        return static_cast<std::int32_t>(std::clamp(label, 0.0F, last));
+      });
       batch.labels = labels_;
       batch.targets = {};
     }
@@ -402,6 +423,7 @@ class StageTrainer final : public StageLearner {
   std::vector<std::int32_t> labels_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
+  std::uint64_t held_ = 0;
 };
 
 }  // namespace

@@ -13,13 +13,11 @@
 #include "train/hogwild.hpp"
 #include "train/model.hpp"
 #include "train/optimizer.hpp"
+#include "train/parameter_bound.hpp"
 #include "train/schedule.hpp"
 
 namespace gv {
 namespace {
-
-/// Parameters may grow by this factor from the seed's largest one, or from 1.
-constexpr float growth_max = 1000;
 
 /// The number of outputs that the last layer's settings give; 0 if they give none.
 std::size_t outputs_of(const ModelSpec& spec) {
@@ -59,7 +57,7 @@ class Trainer final : public Learner, public Tunable {
               model_.outputs() == outputs_of(spec_.model) * shard_->predictions,
           "the last layer gives the outputs");
     model_.initialise(parameters_, Rng(spec_.seed).fork("model"));
-    bound_ = growth_max * std::max(1.0F, largest_magnitude(parameters_));
+    bound_.emplace(parameters_);
   }
 
   /// From now on run_steps() without `direct` makes its steps in `spec.threads` parallel workers,
@@ -117,7 +115,7 @@ class Trainer final : public Learner, public Tunable {
   void update(std::span<const float> mean, std::size_t samples) override {
     const float before = largest_magnitude(parameters_);
     step_by(mean, samples);
-    hold(before);
+    held_ += bound_->hold(parameters_, before) ? 1 : 0;
   }
   std::uint64_t held() const override { return held_; }
 
@@ -140,7 +138,7 @@ class Trainer final : public Learner, public Tunable {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
     const float before = largest_magnitude(parameters_);
     std::ranges::copy(parameters, parameters_.begin());
-    hold(before);
+    held_ += bound_->hold(parameters_, before) ? 1 : 0;
     if (position_after_) std::swap(optimizer_, optimizer_after_);
     move_to(step_ + steps, position_after_.value_or(position_));
   }
@@ -260,16 +258,6 @@ class Trainer final : public Learner, public Tunable {
     move_to(step_ + 1, sampler_.after(position_, drawn_));
   }
 
-  /// A mean may contain what hostile peers have made up. They must not make the model so large that
-  /// no gradient is finite any more. `before`: the largest parameter before the update, for a model
-  /// that began otherwise than by the seed.
-  void hold(float before) {
-    const float bound = std::max(bound_, before);
-    if (largest_magnitude(parameters_) <= bound) return;
-    for (float& value : parameters_) value = std::clamp(value, -bound, bound);
-    ++held_;
-  }
-
   Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
     Score total;
     gradient_.resize(parameters_.size());
@@ -312,7 +300,7 @@ class Trainer final : public Learner, public Tunable {
   Optimizer optimizer_after_;
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;
-  float bound_ = 0;  ///< Means make no parameter larger than this.
+  std::optional<ParameterBound> bound_;  ///< Set by the constructor.
   std::uint64_t held_ = 0;
   std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;

@@ -359,7 +359,8 @@ void PipelineMode::go_on(Time now, Effects& out) {
   // Until the jobs under way are done, our stages are not at the generation's version.
   if (preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0) become_ready(now, out);
   if (const auto sender = run_.unsound_from()) {
-    out.tell(SumRefused{.why = to_string(*sender) + " sent values that are not finite"});
+    out.tell(
+        SumRefused{.why = to_string(*sender) + " sent values that are not finite or too large"});
     if (generations_.refuse(now, *sender, not_finite, out)) disturb(now, {*sender}, out);
     return;
   }
@@ -486,6 +487,11 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   const Generation* generation = served();
   const bool is_ours = generation != nullptr && job_generation_ == generation->key();
   const auto& tasks = done.job.tasks;
+  if (first_of<task::EndRun>(tasks) != nullptr) {
+    const bool was_held =
+        std::exchange(is_held_, first_of<result::ModelHeld>(done.results) != nullptr);
+    if (is_held_ && !was_held) out.tell(ModelHeld{.step = done.step});
+  }
   if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
     for (const StageCopy& copy : exported->copies) {
       // Keep it as well: until the receiver has it, maybe no other peer does.

@@ -161,6 +161,7 @@ class PipelineMode final : public Mode {
   Time hand_over_until_ = never;
   bool preparing_ = false;      ///< In a generation, and not yet ready for its first run.
   bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
+  bool is_held_ = false;        ///< The newest run has left parameters at their bound.
   std::set<std::uint32_t> carried_;
   /// Key of the generation to which we only hand over stages.
   std::uint64_t last_generation_key_ = 0;

@@ -139,7 +139,8 @@ void PipelineRun::make_group(std::uint32_t stage) {
                          .algorithm = fastest(group.members.size(), size, {}),
                          .buckets = {},
                          .segment = options_.segment_elements,
-                         .unweighted_from = size};
+                         .unweighted_from = size,
+                         .largest = largest_gradient};
     // A replica that made no update in the run takes over the mean of the others.
     const bool counts = !averages || options_.consensus == StageConsensus::gossip || group.own > 0;
     if (averages) {
@@ -475,8 +476,8 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   }
   const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
   if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
-  // Our gradients would not be finite either, and other peers would blame us.
-  if (incoming.blocks.is_whole() && !is_finite(*incoming.values)) {
+  // Our own values would not be sound either, and other peers would blame us.
+  if (incoming.blocks.is_whole() && !(largest_magnitude(*incoming.values) <= largest_gradient)) {
     unsound_pass_ = from;
     incoming_.erase(name);
   }

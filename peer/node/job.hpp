@@ -282,7 +282,7 @@ struct StateRefused {
   double norm = 0;  ///< Of its parameters.
 };
 
-/// Of an ApplyUpdate that would have made parameters absurdly large (Learner::held).
+/// Of an ApplyUpdate or EndRun that would have made parameters absurdly large (Learner::held).
 struct ModelHeld {};
 
 /// Of ComputeGradient.

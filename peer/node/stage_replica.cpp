@@ -10,12 +10,21 @@
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
 #include "base/overloaded.hpp"
+#include "consensus/compression/gradient_compressor.hpp"
 
 namespace gv {
 namespace {
 
 /// The note that holds the version of the stages.
 constexpr const char* version_note = "model_version";
+
+/// Brings values back to what other peers take from a sound one, whatever hostile values they were
+/// made of. False if one is not finite.
+bool bring_within_bound(std::span<float> values) {
+  if (largest_magnitude(values) <= largest_gradient) return true;
+  bound_gradient(values);
+  return is_finite(values);
+}
 
 }  // namespace
 
@@ -130,10 +139,11 @@ void StageReplica::copy(const std::vector<StageCopy>& copies) const {
   for (const StageCopy& one : copies) learner_->copy_state(one.stage, *one.values);
 }
 
-void StageReplica::copy(const task::CopyParameters& task) const {
+bool StageReplica::copy(const task::CopyParameters& task) const {
   const std::span<const float> parameters = learner_->parameters(task.stage);
   const auto counts = std::ranges::copy(parameters, task.out->begin()).out;
   std::ranges::copy(std::span<const float>(*task.sum).subspan(parameters.size()), counts);
+  return bring_within_bound(*task.out);
 }
 
 JobDone StageReplica::run(Job job) {
@@ -142,8 +152,10 @@ JobDone StageReplica::run(Job job) {
   const Overloaded carry_out{
       [&](const task::AbandonRun&) { learner_->abandon_run(); },
       [&](const task::EndRun& task) {
+        const std::uint64_t held_before = learner_->held();
         for (const StageEnd& one : task.ends) end(one);
         learner_->end_run(task.drawn);
+        if (learner_->held() > held_before) done.results.emplace_back(result::ModelHeld{});
       },
       [&](const task::ExportStages& task) { copy(task.copies); },
       [&](const task::MoveTo& task) { learner_->move_to(task.step); },
@@ -156,14 +168,12 @@ JobDone StageReplica::run(Job job) {
       [&](const task::CopyStages& task) { copy(task.copies); },
       [&](const task::StagePass& task) {
         done.score = pass(task);
-        const auto is_sound = [](const StageValues& values) {
-          return !values || is_finite(*values);
-        };
-        done.results.emplace_back(result::StagePart{is_sound(task.sum) && is_sound(task.out)});
+        const bool is_sound = (!task.sum || bring_within_bound(*task.sum)) &&
+                              (!task.out || bring_within_bound(*task.out));
+        done.results.emplace_back(result::StagePart{is_sound});
       },
       [&](const task::CopyParameters& task) {
-        copy(task);
-        done.results.emplace_back(result::StagePart{is_finite(*task.sum)});
+        done.results.emplace_back(result::StagePart{copy(task)});
       },
       [&](const task::SendStage& task) {
         mixers_->send(task, learner_->parameters(task.stage));

@@ -40,7 +40,8 @@ class StageReplica final : public Replica {
   void end(const StageEnd& end);
   void load(const StageCopy& state);
   void copy(const std::vector<StageCopy>& copies) const;
-  void copy(const task::CopyParameters& task) const;
+  /// False if a parameter is not finite.
+  bool copy(const task::CopyParameters& task) const;
   Score pass(const task::StagePass& task);
 
   std::unique_ptr<StageLearner> learner_;

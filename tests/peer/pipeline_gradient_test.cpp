@@ -1,9 +1,11 @@
 // Pipelines of real stages, in every schedule, compared with one model trained serially.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
@@ -299,6 +301,70 @@ TEST_CASE("a run that was given up leaves no trace") {
   const auto a = trainer->parameters(0);
   const auto b = other->parameters(0);
   CHECK(std::vector(a.begin(), a.end()) == std::vector(b.begin(), b.end()));
+}
+
+TEST_CASE("no sum makes a stage absurdly large and replicas stay the same") {
+  const auto first = built_in_stage_learner(spec_of(2), blobs());
+  const auto second = built_in_stage_learner(spec_of(2), blobs());
+  first->take_up(1);
+  second->take_up(1);
+  const float most = 1000 * std::max(1.0F, largest_magnitude(first->parameters(1)));
+  Vector sum(first->layout(1).size(), largest_gradient);
+  for (std::size_t i = 0; i < sum.size(); i += 3) sum[i] = -largest_gradient;
+  for (int i = 0; i < 3; ++i) {
+    first->update(1, sum, 1);
+    second->update(1, sum, 1);
+  }
+  const auto a = first->parameters(1);
+  const auto b = second->parameters(1);
+  CHECK(largest_magnitude(a) <= most);
+  CHECK(std::vector(a.begin(), a.end()) == std::vector(b.begin(), b.end()));
+  CHECK(first->held() == 3);
+  first->add(1, sum, 1);
+  CHECK(largest_magnitude(first->parameters(1)) <= most);
+  first->set(1, sum);
+  CHECK(largest_magnitude(first->parameters(1)) <= most);
+}
+
+TEST_CASE("a stage that is read with large parameters keeps them") {
+  const auto trainer = built_in_stage_learner(spec_of(2), blobs());
+  const Vector large(trainer->layout(1).size(), 5000);
+  trainer->take_up(1);
+  const OptimizerState state = trainer->optimizer_state(1);
+  CHECK(trainer->restore(1, large, state).empty());
+  trainer->add(1, Vector(large.size(), 0), 1);
+  CHECK(trainer->parameters(1)[0] == 5000);
+  CHECK(trainer->held() == 0);
+}
+
+TEST_CASE("a stage takes over no state that no optimiser can have made") {
+  StagesSpec spec = spec_of(2);
+  for (const OptimizerKind kind : {OptimizerKind::nesterov, OptimizerKind::adam}) {
+    spec.trainer.optimizer.kind = kind;
+    const auto trainer = built_in_stage_learner(spec, blobs());
+    trainer->take_up(1);
+    const std::size_t size = trainer->layout(1).size();
+    Vector state(trainer->state_size(1), kind == OptimizerKind::adam ? -1.0F : 1e38F);
+    std::fill_n(state.begin(), size, 0.5F);
+    trainer->adopt_state(1, state);
+    CHECK(trainer->parameters(1)[0] == 0.5F);
+    Vector none(size, 0);
+    for (int i = 0; i < 3; ++i) trainer->update(1, none, 1);
+    CHECK(is_finite(trainer->parameters(1)));
+    CHECK(trainer->parameters(1)[0] == 0.5F);
+  }
+}
+
+TEST_CASE("a label of a class that does not exist ends no peer") {
+  const auto trainer = built_in_stage_learner(spec_of(2), blobs());
+  trainer->take_up(1);
+  const BoundarySize size = trainer->boundary(1);
+  for (const float label : {largest_gradient, -largest_gradient, 3.0F, -1.0F}) {
+    Vector in(size.activations, 1);
+    in.resize(size.forward(), label);
+    CHECK(trainer->forward(1, 0, 0, 0, in, {}).samples == micro_batch);
+    trainer->abandon_run();
+  }
 }
 
 TEST_CASE("a cut that does not fit the model is refused with the number of its layers") {

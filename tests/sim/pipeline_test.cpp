@@ -8,10 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "cli/simulate.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/swarm.hpp"
@@ -493,6 +497,77 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
       }
     }
   }
+}
+
+namespace {
+
+/// Stages whose peer writes one magnitude, of both signs, into all that it passes on and sums.
+class HugeStages final : public Replica {
+ public:
+  HugeStages(std::unique_ptr<StageLearner> learner, float value)
+      : inner_(std::move(learner)), value_(value) {}
+
+  JobDone run(Job job) override {
+    JobDone done = inner_.run(std::move(job));
+    for (const Job::Task& task : done.job.tasks) {
+      const auto* pass = std::get_if<task::StagePass>(&task);
+      if (pass == nullptr) continue;
+      if (pass->out) spoil(*pass->out);
+      const std::size_t size = inner_.learner().layout(pass->what.stage).size();
+      if (pass->sum) spoil(std::span(*pass->sum).first(size));
+    }
+    return done;
+  }
+  void set_hooks(ReplicaHooks hooks) override { inner_.set_hooks(std::move(hooks)); }
+  void mix_by(const MixRule& rule, std::uint64_t seed) override { inner_.mix_by(rule, seed); }
+  std::uint64_t step() const override { return inner_.step(); }
+  std::span<const float> stage(std::size_t stage) const override { return inner_.stage(stage); }
+  std::vector<ReplicaPart> parts() const override { return inner_.parts(); }
+  std::string restore(ReplicaPart part) override { return inner_.restore(std::move(part)); }
+
+ private:
+  void spoil(std::span<float> values) {
+    for (float& value : values) value = value_ = -value_;
+  }
+
+  StageReplica inner_;
+  float value_;
+};
+
+/// Four peers of which the first is hostile, until the others have made the task's steps.
+StageRecord beside_huge(const PipelineTask& task, float value) {
+  Simulator world(task.options(), [&](PeerNumber peer) -> std::unique_ptr<Replica> {
+    if (peer == 0) return std::make_unique<HugeStages>(task.learner(peer), value);
+    return std::make_unique<StageReplica>(task.learner(peer));
+  });
+  StageRecord record(task.steps);
+  world.watch(record);
+  world.run(Time(5min));
+  INFO(record.story);
+  for (PeerNumber peer = 1; peer < task.peers; ++peer) {
+    CHECK(world.peer(peer).work->step() == task.steps);
+    for (std::size_t stage = 0; stage < task.stages; ++stage) {
+      CHECK(is_finite(world.peer(peer).work->stage(stage)));
+    }
+  }
+  return record;
+}
+
+}  // namespace
+
+TEST_CASE("values that are just allowed end no sound peer of a pipeline and name none", "[sim]") {
+  for (const StageConsensus consensus : {StageConsensus::allreduce, StageConsensus::gossip}) {
+    const StageRecord record = beside_huge({.consensus = consensus}, largest_gradient);
+    INFO(record.story);
+    CHECK(record.facts.of<SumRefused>() == 0);
+    CHECK(record.facts.of<ModelHeld>() > 0);
+  }
+}
+
+TEST_CASE("values that no sound peer passes on name their sender in a pipeline", "[sim]") {
+  const StageRecord record = beside_huge({}, 16 * largest_gradient);
+  INFO(record.story);
+  CHECK(record.facts.of<SumRefused>() > 0);
 }
 
 }  // namespace gv

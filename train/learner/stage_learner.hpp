@@ -52,7 +52,8 @@ class StageLearner {
   /// The state of a carried stage: parameters, the optimiser's vectors and its update count.
   virtual std::size_t state_size(std::size_t stage) const = 0;
   virtual void copy_state(std::size_t stage, std::span<float> out) const = 0;
-  /// Takes over the copy_state() of another replica of that stage.
+  /// Takes over the copy_state() of another replica of that stage. An optimiser's state that no
+  /// optimiser can have made is replaced by the one before the first update.
   virtual void adopt_state(std::size_t stage, std::span<const float> state) = 0;
   /// The state that a stage's checkpoint holds besides its parameters. restore() is the inverse and
   /// starts to carry the stage; it returns why the state does not fit, or an empty string.
@@ -92,6 +93,10 @@ class StageLearner {
   /// Abandons the run: forgets micro-batches under way and restores the state in which the run
   /// began.
   virtual void abandon_run() = 0;
+
+  /// How often update(), add() or set() would have made parameters absurdly large, so that these
+  /// were held at a bound.
+  virtual std::uint64_t held() const { return 0; }
 };
 
 }  // namespace gv

@@ -1,0 +1,26 @@
+// Brings parameters back to their bound.
+#include "train/parameter_bound.hpp"
+
+#include <algorithm>
+
+#include "base/magnitude.hpp"
+
+namespace gv {
+namespace {
+
+/// Parameters may grow by this factor from the seed's largest one, or from 1.
+constexpr float growth_max = 1000;
+
+}  // namespace
+
+ParameterBound::ParameterBound(std::span<const float> initial)
+    : bound_(growth_max * std::max(1.0F, largest_magnitude(initial))) {}
+
+bool ParameterBound::hold(std::span<float> parameters, float before) const {
+  const float bound = std::max(bound_, before);
+  if (largest_magnitude(parameters) <= bound) return false;
+  for (float& value : parameters) value = std::clamp(value, -bound, bound);
+  return true;
+}
+
+}  // namespace gv
