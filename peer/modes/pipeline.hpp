@@ -161,7 +161,8 @@ class PipelineMode final : public Mode {
   Time hand_over_until_ = never;
   bool preparing_ = false;      ///< In a generation, and not yet ready for its first run.
   bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
-  bool is_held_ = false;        ///< The newest run has left parameters at their bound.
+  bool held_in_run_ = false;    ///< Parameters were held at their bound since the last run's end.
+  bool is_held_ = false;        ///< The newest run has left parameters there.
   std::set<std::uint32_t> carried_;
   /// Key of the generation to which we only hand over stages.
   std::uint64_t last_generation_key_ = 0;

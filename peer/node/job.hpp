@@ -282,7 +282,8 @@ struct StateRefused {
   double norm = 0;  ///< Of its parameters.
 };
 
-/// Of an ApplyUpdate or EndRun that would have made parameters absurdly large (Learner::held).
+/// Of an ApplyUpdate, or of any update of a stage, that would have made parameters absurdly large
+/// (Learner::held).
 struct ModelHeld {};
 
 /// Of ComputeGradient.

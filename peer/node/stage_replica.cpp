@@ -149,13 +149,12 @@ bool StageReplica::copy(const task::CopyParameters& task) const {
 JobDone StageReplica::run(Job job) {
   JobDone done{.job = std::move(job)};
   const std::uint64_t before = learner_->step();
+  const std::uint64_t held_before = learner_->held();
   const Overloaded carry_out{
       [&](const task::AbandonRun&) { learner_->abandon_run(); },
       [&](const task::EndRun& task) {
-        const std::uint64_t held_before = learner_->held();
         for (const StageEnd& one : task.ends) end(one);
         learner_->end_run(task.drawn);
-        if (learner_->held() > held_before) done.results.emplace_back(result::ModelHeld{});
       },
       [&](const task::ExportStages& task) { copy(task.copies); },
       [&](const task::MoveTo& task) { learner_->move_to(task.step); },
@@ -184,6 +183,7 @@ JobDone StageReplica::run(Job job) {
       [](const auto&) { check(false, "stages are given no task of a whole model"); },
   };
   for (const Job::Task& task : done.job.tasks) std::visit(carry_out, task);
+  if (learner_->held() > held_before) done.results.emplace_back(result::ModelHeld{});
   version_ = done.job.version;
   done.step = learner_->step();
   done.steps_run = done.step - before;

