@@ -78,7 +78,7 @@ struct JoinAnswer {
 
 /// The most certificates and revocations in an answer; the guest hears the others when it trains.
 inline constexpr std::size_t answer_certificates_max = 60;
-inline constexpr std::size_t answer_revocations_max = 40;
+inline constexpr std::size_t answer_revocations_max = 10;
 inline constexpr std::size_t answer_addresses_max = 16;
 
 }  // namespace gv

@@ -30,21 +30,28 @@ struct Certificate {
   friend bool operator==(const Certificate&, const Certificate&) = default;
 };
 
-/// One key says that another belongs to a swarm no longer, whatever certificates it has.
+/// The longest chain of certificates from the swarm's key to a peer. A peer at its end cannot
+/// invite.
+inline constexpr std::size_t chain_max = 4;
+
+/// One key says that another belongs to a swarm no longer, whatever certificates it has. It brings
+/// the proof of its issuer's right along, so any peer can check it by the swarm's key alone.
 struct Revocation {
   PeerKey swarm{};
   PeerKey issuer{};
   PeerKey key{};
-  /// Seconds since 1970 after which it may be forgotten, because all certificates of the key that
-  /// are older have expired.
-  std::uint64_t until_s = 0;
+  std::uint64_t signed_s = 0;  ///< When it was signed, in seconds since 1970.
+  /// The certificates from the swarm's key to the issuer; none if that is the swarm's key itself.
+  std::vector<Certificate> chain;
   Signature signature{};
 
+  std::string problem() const;
   friend bool operator==(const Revocation&, const Revocation&) = default;
 };
 
 /// The most certificates, and the most revocations, in one message.
 inline constexpr std::size_t certificates_in_message_max = 100;
+inline constexpr std::size_t revocations_in_message_max = 24;
 
 /// Certificates and revocations that the sender passes on.
 struct Certificates {
@@ -54,6 +61,9 @@ struct Certificates {
 
   std::string problem() const;
 };
+
+/// Cuts what is too long for one message into messages that may be sent; at least one.
+std::vector<Certificates> in_parts(const Certificates& whole);
 
 /// The bytes that an issuer signs.
 std::vector<std::byte> signed_bytes(Certificate certificate);

@@ -11,9 +11,6 @@
 namespace gv {
 namespace {
 
-/// Clocks may differ by this much before a certificate is refused for lasting too long.
-constexpr std::uint64_t clock_slack_s = 24 * 3600;
-
 /// Peers that hear of something new at once; the others hear of it from these, or by comparing.
 constexpr std::size_t told_at_once = 8;
 
@@ -23,31 +20,10 @@ constexpr Duration send_again_after = std::chrono::seconds(10);
 /// Pause before a peer sends everything again to any one, so that short messages buy few long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
-/// A revocation is kept until all older certificates of its key have expired.
-constexpr std::uint64_t revocation_lifetime_s = certificate_lifetime_s + 2 * clock_slack_s;
-
 /// The two keys with the same 31 bytes and the same last seven bits have one CURVE key.
 PeerKey twin_of(PeerKey key) {
   key.back() ^= 0x80;
   return key;
-}
-
-/// Cuts a message into messages that may be sent; at least one.
-std::vector<Certificates> in_parts(const Certificates& whole) {
-  std::vector<Certificates> parts;
-  std::size_t first = 0;
-  const auto cut = [&](const auto& from, auto& to) {
-    const std::size_t end = std::min(from.size(), first + certificates_in_message_max);
-    for (std::size_t i = first; i < end; ++i) to.push_back(from[i]);
-  };
-  do {
-    Certificates& part = parts.emplace_back();
-    part.held = whole.held;
-    cut(whole.certificates, part.certificates);
-    cut(whole.revocations, part.revocations);
-    first += certificates_in_message_max;
-  } while (first < std::max(whole.certificates.size(), whole.revocations.size()));
-  return parts;
 }
 
 }  // namespace
@@ -123,8 +99,11 @@ bool Trust::is_needed(const PeerKey& key) const {
                              [&](const auto& item) {
                                return is_of(item.second.newest) || is_of(item.second.right);
                              }) ||
-         std::ranges::any_of(revocations_,
-                             [&](const auto& item) { return item.second.issuer == key; });
+         std::ranges::any_of(revocations_.held(), [&](const auto& item) {
+           return std::ranges::any_of(item.second, [&](const Revocation& one) {
+             return std::ranges::find(one.chain, key, &Certificate::key) != one.chain.end();
+           });
+         });
 }
 
 // ---- Taking certificates and revocations ----
@@ -172,7 +151,9 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
   const bool has_expired = certificate.expires_s <= now_s;
   if (source == Source::other_peer) {
     if (!has_expired && !is_current(certificate.issuer, now_s)) return Outcome::unchanged;
-    if (has_expired && !certificate.may_invite) return Outcome::unchanged;
+    if (has_expired && (!certificate.may_invite || !is_timely(certificate))) {
+      return Outcome::unchanged;
+    }
   }
   Entry entry = found == entries_.end() ? Entry{} : found->second;
   if (!keep(entry, certificate)) return Outcome::unchanged;
@@ -204,46 +185,80 @@ void Trust::make_room(std::uint64_t wall_s) {
   for (const PeerKey& key : unneeded) entries_.erase(key);
 }
 
-/// True if the issuer may revoke the key, and could when it can have signed this.
-bool Trust::may_revoke(const Revocation& revocation) const {
-  if (!is_entitled(revocation.issuer, chain_max - 1, revocation.key)) return false;
-  if (revocation.issuer == options_.swarm) return true;
-  const Certificate* own = latest(entries_.at(revocation.issuer));
-  return own != nullptr && revocation.until_s <= own->expires_s + revocation_lifetime_s;
+bool Trust::is_timely(const Certificate& certificate) const {
+  if (certificate.issuer == options_.swarm) return true;
+  const auto found = entries_.find(certificate.issuer);
+  if (found == entries_.end()) return false;
+  std::uint64_t until_s = found->second.newest->expires_s;
+  if (found->second.right) until_s = std::max(until_s, found->second.right->expires_s);
+  return certificate.expires_s <= until_s + certificate_lifetime_s + clock_slack_s;
 }
 
-/// A known key's revocation gets the place of an unknown key's, so that junk keeps none out.
-bool Trust::has_room_for(const Revocation& revocation) {
-  if (revocations_.contains(revocation.key) || revocations_.size() < certified_max) return true;
-  if (!entries_.contains(revocation.key)) return false;
-  const auto junk = std::ranges::find_if(
-      revocations_, [&](const auto& item) { return !entries_.contains(item.first); });
-  if (junk == revocations_.end()) return false;
-  revocations_.erase(junk);
+bool Trust::are_timely(const std::vector<Certificate>& chain) const {
+  for (std::size_t i = 1; i < chain.size(); ++i) {
+    const std::uint64_t signed_by_s = chain[i - 1].expires_s + clock_slack_s;
+    if (chain[i].expires_s > signed_by_s + certificate_lifetime_s && !is_timely(chain[i])) {
+      return false;
+    }
+  }
   return true;
 }
 
-Trust::Outcome Trust::take(Time now, const Revocation& revocation, Source source) {
+/// Checks all signatures but those of certificates that are held.
+bool Trust::is_proved(const Revocation& revocation) const {
+  const auto is_held = [&](const Certificate& one) {
+    const auto found = entries_.find(one.key);
+    return found != entries_.end() && (found->second.newest == one || found->second.right == one);
+  };
+  return std::ranges::all_of(revocation.chain,
+                             [&](const Certificate& one) {
+                               return is_held(one) ||
+                                      is_signed_by(one.issuer, signed_bytes(one), one.signature);
+                             }) &&
+         is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature);
+}
+
+/// A known key's revocation gets the place of an unknown key's, so that junk keeps none out.
+bool Trust::has_room_for(const PeerKey& key) {
+  const auto& held = revocations_.held();
+  if (held.contains(key) || held.size() < revoked_max) return true;
+  if (!entries_.contains(key)) return false;
+  const auto junk =
+      std::ranges::find_if(held, [&](const auto& item) { return !entries_.contains(item.first); });
+  if (junk == held.end()) return false;
+  revocations_.drop(PeerKey(junk->first));
+  return true;
+}
+
+Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
   const std::uint64_t now_s = wall(now);
-  if (revocation.swarm != options_.swarm || revocation.key == options_.swarm ||
-      revocation.until_s <= now_s ||
-      revocation.until_s > now_s + revocation_lifetime_s + clock_slack_s) {
+  const std::uint64_t latest_s = now_s + certificate_lifetime_s + clock_slack_s;
+  const bool lasts_too_long = std::ranges::any_of(
+      revocation.chain, [&](const Certificate& one) { return one.expires_s > latest_s; });
+  if (revocation.swarm != options_.swarm || revocation.signed_s > now_s + clock_slack_s ||
+      revocation.signed_s + revocation_lifetime_s <= now_s || lasts_too_long ||
+      !has_sound_chain(revocation) || !are_timely(revocation.chain)) {
     return Outcome::unchanged;
   }
-  const auto found = revocations_.find(revocation.key);
-  const bool is_later =
-      found == revocations_.end() || std::tie(revocation.until_s, revocation.signature) >
-                                         std::tie(found->second.until_s, found->second.signature);
-  // What has counted once counts after a restart too, even if its issuer has been revoked since.
-  if (!is_later || (source == Source::other_peer && !may_revoke(revocation))) {
-    return Outcome::unchanged;
+  const auto held = revocations_.held().find(revocation.key);
+  if (held != revocations_.held().end()) {
+    const auto same = std::ranges::find(held->second, revocation.issuer, &Revocation::issuer);
+    const bool is_known =
+        same != held->second.end() && std::tie(revocation.signed_s, revocation.signature) <=
+                                          std::tie(same->signed_s, same->signature);
+    if (is_known) return Outcome::unchanged;
   }
-  if (!is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature)) {
-    return Outcome::forged;
+  if (!is_proved(revocation)) return Outcome::forged;
+  if (!has_room_for(revocation.key)) return Outcome::unchanged;
+  return revocations_.add(revocation) ? Outcome::taken : Outcome::unchanged;
+}
+
+void Trust::judge(Time now) {
+  revocations_.judge();
+  std::erase_if(revoked_since_, [&](const auto& item) { return !is_revoked(item.first); });
+  for (const auto& [key, counting] : revocations_.counting()) {
+    if (revoked_since_.try_emplace(key, now).second) newly_revoked_.push_back(key);
   }
-  if (!has_room_for(revocation)) return Outcome::unchanged;
-  revocations_[revocation.key] = revocation;
-  return Outcome::taken;
 }
 
 bool Trust::take_all(Time now, const Certificates& message, Source source) {
@@ -263,12 +278,13 @@ bool Trust::take_all(Time now, const Certificates& message, Source source) {
   }
   for (const Revocation& revocation : message.revocations) {
     if (is_forged) break;
-    const Outcome outcome = take(now, revocation, source);
+    const Outcome outcome = take(now, revocation);
     is_forged = outcome == Outcome::forged;
     if (outcome != Outcome::taken) continue;
     fresh_.revocations.push_back(revocation);
     took = true;
   }
+  if (!fresh_.revocations.empty()) judge(now);
   // What came before a forged item is held, so it counts.
   if (took) {
     ++changes_;
@@ -282,6 +298,7 @@ void Trust::restore(Time now, const std::vector<Certificate>& certificates,
   take_all(now, {.held = {}, .certificates = certificates, .revocations = revocations},
            Source::own_record);
   fresh_ = {};  // Others see what they lack when they compare.
+  newly_revoked_.clear();
 }
 
 void Trust::refresh(Time now) {
@@ -315,117 +332,6 @@ std::vector<Certificate> Trust::certificates() const {
     if (entry.newest != entry.right && counts(*entry.newest)) all.push_back(*entry.newest);
   }
   return all;
-}
-
-std::vector<Revocation> Trust::revocations() const {
-  std::vector<Revocation> all;
-  for (const auto& [key, revocation] : revocations_) all.push_back(revocation);
-  return all;
-}
-
-// ---- Signing ----
-
-bool Trust::may_invite(Time now) const {
-  return options_.swarm_signer != nullptr ||
-         (accepted(options_.self) != nullptr && is_current(options_.self, wall(now)) &&
-          is_entitled(options_.self, chain_max - 1));
-}
-
-/// The smallest number that no other peer of the swarm has. Two peers that invite at the same
-/// moment may choose the same one; then two peers train on one shard.
-std::uint32_t Trust::free_number(const PeerKey& key) const {
-  if (const Certificate* own = accepted(key)) return own->number;
-  std::set<std::uint32_t> taken;
-  for (const Certificate& certificate : accepted_) taken.insert(certificate.number);
-  std::uint32_t number = 0;
-  while (taken.contains(number)) ++number;
-  return number;
-}
-
-std::string Trust::free_name(const std::string& wanted, const PeerKey& key) const {
-  const auto is_taken = [&](const std::string& name) {
-    return std::ranges::any_of(accepted_, [&](const Certificate& certificate) {
-      return certificate.name == name && certificate.key != key;
-    });
-  };
-  std::string name = wanted;
-  for (std::size_t i = 2; is_taken(name); ++i) {
-    const std::string end = "-" + std::to_string(i);
-    name = wanted.substr(0, 64 - end.size()) + end;
-  }
-  return name;
-}
-
-Certificate Trust::signed_certificate(Time now, Certificate certificate) const {
-  const Signer& signer = options_.swarm_signer != nullptr ? *options_.swarm_signer : *signer_;
-  certificate.swarm = options_.swarm;
-  certificate.issuer = options_.swarm_signer != nullptr ? options_.swarm : options_.self;
-  certificate.expires_s = wall(now) + certificate_lifetime_s;
-  certificate.signature = signer.sign(signed_bytes(certificate));
-  return certificate;
-}
-
-Revocation Trust::signed_revocation(Time now, const PeerKey& key) const {
-  const Signer& signer = options_.swarm_signer != nullptr ? *options_.swarm_signer : *signer_;
-  Revocation made{.swarm = options_.swarm,
-                  .issuer = options_.swarm_signer != nullptr ? options_.swarm : options_.self,
-                  .key = key,
-                  .until_s = wall(now) + revocation_lifetime_s};
-  made.signature = signer.sign(signed_bytes(made));
-  return made;
-}
-
-/// Signs a certificate, and takes it like one of another peer.
-Certificate Trust::take_own(Time now, Certificate blank) {
-  const Certificate made = signed_certificate(now, std::move(blank));
-  take_all(now, {.held = {}, .certificates = {made}, .revocations = {}}, Source::other_peer);
-  return made;
-}
-
-std::optional<Certificate> Trust::certify(Time now, const PeerKey& key, const std::string& name,
-                                          bool may_invite, const View& live, Effects& out) {
-  if (!this->may_invite(now) || is_revoked(key) || !is_peer_name(name)) return std::nullopt;
-  const Certificate made = take_own(now, {.key = key,
-                                          .name = free_name(name, key),
-                                          .number = free_number(key),
-                                          .may_invite = may_invite});
-  if (accepted(key) == nullptr) return std::nullopt;
-  spread(std::nullopt, live, out);
-  return made;
-}
-
-Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const View& live,
-                       Effects& out) {
-  const auto problem = [&](std::string reason, std::string remedy) {
-    return Problems{{std::string(name), std::move(reason), std::move(remedy)}};
-  };
-  if (!may_invite(now)) {
-    return problem("this peer may not revoke", "ask a peer that may invite others");
-  }
-  const auto target = std::ranges::find(accepted_, name, &Certificate::name);
-  if (target == accepted_.end()) {
-    return problem("no peer of the swarm has this name", "`grapevine status` lists their names");
-  }
-  const PeerKey key = target->key;
-  if (key == options_.self) return problem("this is the peer that was asked", "ask another one");
-  const PeerKey signer_key = options_.swarm_signer ? options_.swarm : options_.self;
-  if (!is_entitled(signer_key, chain_max - 1, key)) {
-    return problem("this peer's own right to invite comes from it",
-                   "ask a peer that the swarm's first peer has invited");
-  }
-  const std::vector<Certificate> before = accepted_;
-  take_all(now, {.held = {}, .certificates = {}, .revocations = {signed_revocation(now, key)}},
-           Source::other_peer);
-  if (!is_revoked(key)) {
-    return problem("this peer holds as many revocations as it can",
-                   "ask again when some of them are over, or begin a new swarm");
-  }
-  for (const Certificate& certificate : before) {
-    const bool fell_with_it = certificate.key != key && accepted(certificate.key) == nullptr;
-    if (fell_with_it && !with_invited) take_own(now, certificate);
-  }
-  spread(std::nullopt, live, out);
-  return {};
 }
 
 // ---- Passing on ----
@@ -476,11 +382,12 @@ std::vector<Certificate> Trust::own_chain() const {
 void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out) {
   if (fresh_.certificates.empty() && fresh_.revocations.empty()) return;
   fresh_.held = held_;
-  for (const Revocation& revocation : fresh_.revocations) {
-    const auto known = entries_.find(revocation.key);
+  for (const PeerKey& key : newly_revoked_) {
+    const auto known = entries_.find(key);
     if (known == entries_.end()) continue;
     out.tell(CertificateRevoked{.name = known->second.newest->name});
   }
+  newly_revoked_.clear();
   std::vector<PeerId> others = live.peers();
   std::erase_if(others, [&](PeerId peer) { return peer == self_ || peer == except; });
   rng_.shuffle(std::span(others));
@@ -503,64 +410,29 @@ void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
   for (const Certificates& part : in_parts(all)) out.send(to, part);
 }
 
-/// Renews the certificates of live peers in the second half of their time. With several peers that
-/// may invite, chance decides which one does; near the end all try.
-void Trust::renew(Time now, const View& live) {
-  if (!may_invite(now)) return;
-  const std::vector<Certificate> before = accepted_;
-  for (const Certificate& certificate : before) {
-    const std::uint64_t left = certificate.expires_s - std::min(certificate.expires_s, wall(now));
-    const bool is_live =
-        certificate.key == options_.self || live.contains(signer_->id_of(certificate.key));
-    const bool is_due = left < certificate_lifetime_s / 2 &&
-                        (left < certificate_lifetime_s / 8 || rng_.below(live.size() + 1) == 0);
-    if (is_live && is_due) take_own(now, certificate);
-  }
-}
-
-/// Signs revocations again that would not hold otherwise: where a certificate of the key
-/// outlives one, or its issuer may not revoke any more, so that others do not take it.
-void Trust::renew_revocations(Time now, const View& live) {
-  if (!may_invite(now)) return;
-  const PeerKey signer_key = options_.swarm_signer ? options_.swarm : options_.self;
-  for (const Revocation& revocation : revocations()) {
-    const PeerKey& key = revocation.key;
-    const auto known = entries_.find(key);
-    const bool is_outlived =
-        known != entries_.end() && known->second.newest->expires_s >= revocation.until_s;
-    const bool is_due = (is_outlived || !is_entitled(revocation.issuer, chain_max - 1, key)) &&
-                        is_entitled(signer_key, chain_max - 1, key) &&
-                        revocation.until_s < wall(now) + revocation_lifetime_s;
-    if (!is_due || rng_.below(live.size() + 1) != 0) continue;
-    take_all(now, {.held = {}, .certificates = {}, .revocations = {signed_revocation(now, key)}},
-             Source::other_peer);
-  }
-}
-
 /// Forgets revocations that are over, and certificates that have expired and on which nothing
 /// rests.
-void Trust::forget_expired(std::uint64_t wall_s) {
+void Trust::forget_expired(Time now) {
+  const std::uint64_t wall_s = wall(now);
   const std::size_t before = entries_.size() + revocations_.size();
-  std::erase_if(revocations_, [&](const auto& item) {
-    if (item.second.until_s > wall_s) return false;
-    entries_.erase(item.first);
-    return true;
-  });
+  for (const PeerKey& key : revocations_.drop_expired(wall_s)) entries_.erase(key);
   std::vector<PeerKey> unneeded;
   for (const auto& [key, entry] : entries_) {
     const bool is_old = entry.newest->expires_s + certificate_lifetime_s < wall_s;
     if (is_old && !is_needed(key)) unneeded.push_back(key);
   }
   for (const PeerKey& key : unneeded) entries_.erase(key);
-  if (entries_.size() + revocations_.size() != before) ++changes_;
+  if (entries_.size() + revocations_.size() == before) return;
+  ++changes_;
+  judge(now);
 }
 
 void Trust::tick(Time now, const View& live, Effects& out) {
   if (now < next_) return;
   next_ = now + options_.period;
   renew(now, live);
-  renew_revocations(now, live);
-  forget_expired(wall(now));
+  sign_again(now, live);
+  forget_expired(now);
   refresh(now);
   spread(std::nullopt, live, out);
   std::erase_if(sent_all_, [&](const auto& item) { return !live.contains(item.first); });

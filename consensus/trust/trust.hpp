@@ -16,18 +16,12 @@
 #include "base/view.hpp"
 #include "consensus/message/certificate.hpp"
 #include "consensus/message/effects.hpp"
+#include "consensus/trust/revocations.hpp"
 
 namespace gv {
 
-/// The longest chain of certificates from the swarm's key to a peer. A peer at its end cannot
-/// invite.
-inline constexpr std::size_t chain_max = 4;
-
 /// The most keys of which a peer keeps certificates.
 inline constexpr std::size_t certified_max = 1024;
-
-/// How long a certificate is valid. Peers renew those of live members after half of this time.
-inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
 
 /// One peer's certificates and revocations of its swarm.
 ///
@@ -35,10 +29,10 @@ inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
 /// belongs to the swarm while it has such a certificate that has not expired. The right to invite
 /// does not expire with it, so the certificates that a dead peer has signed stay valid; but a new
 /// one is believed only if its issuer belongs to the swarm now, so an old stolen key is worthless.
-/// A revocation is taken if its issuer may invite at that time without the help of the revoked key,
-/// and then counts until it is over. So a revoked key neither brings itself back nor revokes more.
-/// Peers that may invite sign in their own name the revocations of issuers that have been revoked
-/// since, so all peers come to hold the same ones.
+/// A revocation brings its issuer's certificates along, and Revocations says which count. A peer
+/// that may invite and has believed a revocation for a while signs it too, so it holds even if its
+/// first issuer is revoked. What a revoked key signs later finds no second issuer, and counts
+/// against no one but the only issuer of its own revocation.
 class Trust {
  public:
   struct Options {
@@ -93,8 +87,7 @@ class Trust {
   const std::vector<Certificate>& accepted() const { return accepted_; }
   /// The certificate of the key if it belongs to the swarm now; null otherwise.
   const Certificate* accepted(const PeerKey& key) const;
-  /// For good: what becomes of the issuer of the revocation later does not matter.
-  bool is_revoked(const PeerKey& key) const { return revocations_.contains(key); }
+  bool is_revoked(const PeerKey& key) const { return revocations_.is_revoked(key); }
   /// Rises with each change of accepted().
   std::uint64_t version() const { return version_; }
   /// Rises with each change of what is held.
@@ -106,7 +99,7 @@ class Trust {
 
   /// All that is held, sorted by key.
   std::vector<Certificate> certificates() const;
-  std::vector<Revocation> revocations() const;
+  std::vector<Revocation> revocations() const { return revocations_.all(); }
 
   const Options& options() const { return options_; }
   /// Seconds since 1970.
@@ -124,7 +117,7 @@ class Trust {
   enum class Outcome { unchanged, taken, forged };
 
   Outcome take(Time now, const Certificate& certificate, Source source);
-  Outcome take(Time now, const Revocation& revocation, Source source);
+  Outcome take(Time now, const Revocation& revocation);
   /// Takes certificates until none is new, because one may depend on a later one, and then
   /// revocations. What is taken also goes to `fresh_`. Returns false if a signature is forged.
   bool take_all(Time now, const Certificates& message, Source source);
@@ -143,16 +136,32 @@ class Trust {
   std::size_t distance(const PeerKey& key, std::size_t left) const;
   bool is_better_right(const Certificate& a, const Certificate& b) const;
   void make_room(std::uint64_t wall_s);
-  bool may_revoke(const Revocation& revocation) const;
-  bool has_room_for(const Revocation& revocation);
+  /// True if the certificate was signed while that of its issuer was valid, as far as this peer
+  /// knows. So a key whose certificate is long over cannot sign one for an earlier time.
+  bool is_timely(const Certificate& certificate) const;
+  bool are_timely(const std::vector<Certificate>& chain) const;
+  bool is_proved(const Revocation& revocation) const;
+  bool has_room_for(const PeerKey& key);
+  /// Follows a change of the revocations.
+  void judge(Time now);
   bool is_needed(const PeerKey& key) const;
 
   Certificate signed_certificate(Time now, Certificate blank) const;
   Certificate take_own(Time now, Certificate blank);
-  Revocation signed_revocation(Time now, const PeerKey& key) const;
+  /// The certificates by which `key` may sign for others without the help of the key `without`.
+  std::vector<Certificate> right_of(const PeerKey& key, std::size_t left,
+                                    const PeerKey& without) const;
+  /// The same for this peer, up to a certificate that is valid now; empty if there is none.
+  std::vector<Certificate> own_right(Time now, const PeerKey& without) const;
+  const PeerKey& signing_key() const;
+  /// Signs revocations of these keys and takes them like those of another peer. Returns false if
+  /// this peer may revoke none of them.
+  bool sign_revocations(Time now, const std::vector<PeerKey>& keys);
   void renew(Time now, const View& live);
-  void renew_revocations(Time now, const View& live);
-  void forget_expired(std::uint64_t wall_s);
+  void sign_again(Time now, const View& live);
+  bool is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
+              const View& live);
+  void forget_expired(Time now);
   void refresh(Time now);
   void spread(std::optional<PeerId> except, const View& live, Effects& out);
   void send_all(Time now, PeerId to, const Digest& theirs, Effects& out);
@@ -163,7 +172,9 @@ class Trust {
   Rng rng_;
   PeerId self_;
   std::map<PeerKey, Entry> entries_;
-  std::map<PeerKey, Revocation> revocations_;  ///< By the revoked key.
+  Revocations revocations_;
+  std::map<PeerKey, Time> revoked_since_;  ///< Since when this peer has believed it.
+  std::vector<PeerKey> newly_revoked_;     ///< Not reported yet.
   std::vector<Certificate> accepted_;
   std::uint64_t next_expiry_s_ = 0;  ///< Of an accepted certificate.
   std::uint64_t version_ = 0;

@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t certificates_bytes_max = std::size_t{4} << 20;
+constexpr std::size_t certificates_bytes_max = std::size_t{8} << 20;
 constexpr int frame_base64 = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
 
 std::string frame_line(const Certificates& part) {
@@ -58,17 +58,8 @@ bool has_swarm(const std::filesystem::path& run_folder) {
 std::string certificates_text(const PublicKey& swarm, const std::vector<Certificate>& certificates,
                               const std::vector<Revocation>& revocations) {
   std::string text = "swarm " + to_text(swarm) + "\n";
-  const std::size_t count = std::max(certificates.size(), revocations.size());
-  for (std::size_t first = 0; first < count; first += certificates_in_message_max) {
-    Certificates part;
-    const auto cut = [&](const auto& from, auto& to) {
-      const std::size_t end = std::min(from.size(), first + certificates_in_message_max);
-      for (std::size_t i = first; i < end; ++i) to.push_back(from[i]);
-    };
-    cut(certificates, part.certificates);
-    cut(revocations, part.revocations);
-    text += frame_line(part);
-  }
+  const Certificates whole{.held = {}, .certificates = certificates, .revocations = revocations};
+  for (const Certificates& part : in_parts(whole)) text += frame_line(part);
   return text;
 }
 

@@ -64,19 +64,30 @@ void feed_certificates(std::span<const std::byte> bytes) {
   trust.show({}, *said, View{}, out);
   trust.receive({}, PeerId{7}, *said, View{}, out);
   check(trust.certificates().size() <= 2 * certified_max, "the table of certificates is bounded");
+  check(trust.revocations().size() <= issuers_max * revoked_max,
+        "the table of revocations is bounded");
   for (const Outgoing& outgoing : out.messages) (void)encode(outgoing.message);
 }
 
+Revocation revocation_of(std::uint8_t issuer, std::uint8_t key) {
+  Revocation made{.swarm = pair_of(1).public_key,
+                  .issuer = pair_of(issuer).public_key,
+                  .key = pair_of(key).public_key,
+                  .signed_s = wall_s};
+  if (issuer != 1) made.chain = {certificate_of(1, issuer)};
+  made.signature = KeySigner(pair_of(issuer), {}).sign(signed_bytes(made));
+  return made;
+}
+
 std::vector<Bytes> certificates_seeds() {
-  Revocation revocation{.swarm = pair_of(1).public_key,
-                        .issuer = pair_of(1).public_key,
-                        .key = pair_of(4).public_key,
-                        .until_s = wall_s + 5000};
-  revocation.signature = KeySigner(pair_of(1), {}).sign(signed_bytes(revocation));
   const Certificates said{.held = {5},
                           .certificates = {certificate_of(1, 3), certificate_of(3, 4)},
-                          .revocations = {revocation}};
-  return {encode(Message(said)), encode(Message(Certificates{}))};
+                          .revocations = {revocation_of(1, 4)}};
+  const Certificates each_other{
+      .held = {5},
+      .certificates = {certificate_of(1, 3)},
+      .revocations = {revocation_of(3, 4), revocation_of(4, 3), revocation_of(2, 4)}};
+  return {encode(Message(said)), encode(Message(each_other)), encode(Message(Certificates{}))};
 }
 
 }  // namespace

@@ -83,8 +83,12 @@ Certificates full_certificates() {
                                 .may_invite = true,
                                 .expires_s = 16,
                                 .signature = {17}};
-  const Revocation revocation{
-      .swarm = {18}, .issuer = {19}, .key = {20}, .until_s = 21, .signature = {22}};
+  const Revocation revocation{.swarm = {18},
+                              .issuer = {19},
+                              .key = {20},
+                              .signed_s = 21,
+                              .chain = {certificate},
+                              .signature = {22}};
   return {.held = {11}, .certificates = {certificate}, .revocations = {revocation}};
 }
 

@@ -1,0 +1,70 @@
+// The revocations of a swarm: which are proved, which count, and which are kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "consensus/message/certificate.hpp"
+
+namespace gv {
+
+/// How long a certificate is valid. Peers renew those of live members after half of this time.
+inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
+
+/// Clocks may differ by this much before a certificate is refused for lasting too long.
+inline constexpr std::uint64_t clock_slack_s = 24 * 3600;
+
+/// A revocation is kept until all older certificates of its key have expired.
+inline constexpr std::uint64_t revocation_lifetime_s = certificate_lifetime_s + 2 * clock_slack_s;
+
+/// The most keys of which a peer keeps revocations.
+inline constexpr std::size_t revoked_max = 1024;
+
+/// The most revocations of one key that a peer keeps: from different issuers, at most two of those
+/// whose chains begin with the same peer.
+inline constexpr std::size_t issuers_max = 4;
+
+/// True if the revocation shows that its issuer may revoke: its chain leads from the swarm's key to
+/// the issuer, whose own certificate was valid when it signed, and passes by the revoked key.
+/// Checks no signatures.
+bool has_sound_chain(const Revocation& revocation);
+
+/// Proved revocations, and those among them that count.
+///
+/// A revocation does not count if a key in its chain is revoked by one that counts. The only
+/// exception: a key has no say in its own revocation, so one whose chain holds the key that the
+/// other revokes takes nothing from that other. Where revocations take the force from each other in
+/// a circle, all of the circle count. So what counts follows from the set of revocations alone, in
+/// whatever order they came.
+class Revocations {
+ public:
+  /// Takes a revocation that has been checked. Returns false if it is held or if better ones fill
+  /// its places. Call judge() before asking again what counts.
+  bool add(const Revocation& revocation);
+
+  /// Drops the revocations of a key, to make room.
+  void drop(const PeerKey& key) { held_.erase(key); }
+  /// Drops revocations that are over. Returns the keys of which none is left.
+  std::vector<PeerKey> drop_expired(std::uint64_t wall_s);
+
+  /// Works out which revocations count. Linear in their number.
+  void judge();
+
+  bool is_revoked(const PeerKey& key) const { return counting_.contains(key); }
+  /// The revocations of the key that count; null if none does.
+  const std::vector<Revocation>* counting(const PeerKey& key) const;
+  /// All keys with a revocation that counts, with these.
+  const std::map<PeerKey, std::vector<Revocation>>& counting() const { return counting_; }
+  /// All revocations that are held, by key, whether they count or not.
+  const std::map<PeerKey, std::vector<Revocation>>& held() const { return held_; }
+  std::vector<Revocation> all() const;
+  std::size_t size() const;
+
+ private:
+  std::map<PeerKey, std::vector<Revocation>> held_;
+  std::map<PeerKey, std::vector<Revocation>> counting_;
+};
+
+}  // namespace gv

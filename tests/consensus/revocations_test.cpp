@@ -1,0 +1,309 @@
+// Revocations: who may, which ones count, and that their order does not matter.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/consensus/trust_swarm.hpp"
+
+namespace gv {
+
+TEST_CASE("a revocation reaches all peers and a revoked key stays out") {
+  TrustSwarm swarm(4);
+  for (std::size_t i = 1; i < 4; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  REQUIRE(swarm.revoke(1, "peer-4").empty());
+  CHECK(swarm.none_accepts(3));
+  CHECK_FALSE(swarm.invite(0, 3));
+  hear(swarm.holders[0], {signed_by(2, swarm.holders[3].key, began_s + 5000)}, swarm.now);
+  CHECK_FALSE(swarm.accepts(0, 3));
+  swarm.pass(certificate_lifetime_s / 2, 50'000);
+  CHECK(swarm.none_accepts(3));
+}
+
+TEST_CASE("a peer keeps its place when the one that invited it is revoked unless it is to go too") {
+  for (const bool with_invited : {false, true}) {
+    TrustSwarm swarm(4);
+    REQUIRE(swarm.invite(0, 1));
+    REQUIRE(swarm.invite(1, 2));
+    REQUIRE(swarm.invite(0, 3));
+    swarm.pass(4);
+    REQUIRE(swarm.revoke(3, "peer-2", with_invited).empty());
+    swarm.pass(4);
+    CHECK(swarm.none_accepts(1));
+    CHECK(swarm.all_accept(2) == !with_invited);
+    CHECK(swarm.all_accept(3));
+  }
+}
+
+TEST_CASE("a peer cannot revoke the one that its own right comes from") {
+  TrustSwarm swarm(3);
+  REQUIRE(swarm.invite(0, 1));
+  REQUIRE(swarm.invite(1, 2));
+  swarm.pass(4);
+  const Problems problems = swarm.revoke(2, "peer-2");
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].reason.find("right to invite comes from it") != std::string::npos);
+  // If it is made all the same, such a revocation does not count.
+  Effects out;
+  swarm.holders[0].trust->receive(
+      swarm.now, PeerId{3},
+      {.held = {}, .certificates = {}, .revocations = {revoked_by(3, 2, {2})}}, View{}, out);
+  CHECK(swarm.accepts(0, 1));
+  CHECK_FALSE(swarm.revoke(0, "no-such-peer").empty());
+  CHECK_FALSE(swarm.revoke(0, "peer-1").empty());
+}
+
+TEST_CASE("a revoked peer does not bring itself back by what it signs for its revoker") {
+  TrustHolder holder(1);
+  // The third peer is nearer to the swarm's key than the fourth, by which the fifth may invite.
+  hear(holder, {signed_by(999, key_of(2), soon), signed_by(2, key_of(4), soon),
+                signed_by(4, key_of(5), soon), signed_by(999, key_of(3), soon)});
+  hear(holder, {revoked_by(5, 3, {2, 4})});
+  REQUIRE(holder.trust->is_revoked(key_of(3)));
+  hear(holder, {signed_by(3, key_of(5), soon + 10), signed_by(3, key_of(77), soon)});
+  CHECK(holder.trust->is_revoked(key_of(3)));
+  CHECK(holder.trust->accepted(key_of(77)) == nullptr);
+  CHECK(holder.trust->accepted(key_of(5))->issuer == key_of(4));
+  TrustHolder again(1);
+  again.trust->restore({}, holder.trust->certificates(), holder.trust->revocations());
+  CHECK(again.trust->is_revoked(key_of(3)));
+  CHECK(again.trust->accepted() == holder.trust->accepted());
+}
+
+TEST_CASE("revocations of unknown keys take no place from those of known ones") {
+  TrustSwarm swarm(3);
+  for (std::size_t i = 1; i < 3; ++i) REQUIRE(swarm.invite(0, i));
+  std::vector<Revocation> junk;
+  for (std::uint64_t i = 0; i < revoked_max + 5; ++i) junk.push_back(revoked_by(2, 100'000 + i));
+  hear(swarm.holders[0], junk);
+  CHECK(swarm.holders[0].trust->revocations().size() == revoked_max);
+  CHECK(swarm.revoke(0, "peer-2").empty());
+  CHECK(swarm.holders[0].trust->is_revoked(key_of(2)));
+  CHECK_FALSE(swarm.accepts(0, 1));
+}
+
+TEST_CASE("a key that has been revoked or was over when it can have signed revokes no one") {
+  TrustHolder holder(1);
+  hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon),
+                signed_by(999, key_of(4), soon), signed_by(999, key_of(5), soon)});
+  Revocation late = revoked_by(2, 4);
+  late.signed_s = late.chain.back().expires_s + 1;
+  late.signature = StandInSigner(PeerId{2}, trust_secret).sign(signed_bytes(late));
+  hear(holder, {late});
+  CHECK_FALSE(holder.trust->is_revoked(key_of(4)));
+  hear(holder, {revoked_by(3, 2), revoked_by(5, 2)});
+  REQUIRE(holder.trust->is_revoked(key_of(2)));
+  // Neither a peer that signed its revocation, nor another, nor at a time long before.
+  hear(holder, {revoked_by(2, 3), revoked_by(2, 4), revoked_by(2, 5, {}, began_s - 500'000)});
+  for (const std::uint64_t other : {3, 4, 5}) CHECK_FALSE(holder.trust->is_revoked(key_of(other)));
+  CHECK(holder.trust->is_revoked(key_of(2)));
+}
+
+TEST_CASE("a revocation is believed for its chain alone and a peer without one is not") {
+  // A newcomer that knows no certificate of the issuer.
+  TrustHolder holder(1);
+  hear(holder, {revoked_by(3, 4, {2}), revoked_by(999, 5)});
+  CHECK(holder.trust->is_revoked(key_of(4)));
+  CHECK(holder.trust->is_revoked(key_of(5)));
+  // What an inviter hands over is checked in the same way.
+  Revocation bare = revoked_by(3, 6);
+  bare.chain.clear();
+  bare.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(bare));
+  Revocation self_made = revoked_by(3, 6);
+  self_made.chain = {signed_by(3, key_of(3), soon)};
+  self_made.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(self_made));
+  Revocation by_guest = revoked_by(3, 6);
+  by_guest.chain = {signed_by(999, key_of(3), soon, false)};
+  by_guest.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(by_guest));
+  Revocation through_it = revoked_by(3, 6, {6});
+  Revocation too_deep = revoked_by(3, 6, {10, 11, 12});
+  Revocation other_swarm = revoked_by(3, 6);
+  other_swarm.chain.front().swarm = key_of(998);
+  holder.trust->restore({}, {}, {bare, self_made, by_guest, through_it, too_deep, other_swarm});
+  CHECK_FALSE(holder.trust->is_revoked(key_of(6)));
+  // A signature that is wrong anywhere in the chain is a forgery.
+  Revocation forged = revoked_by(3, 6, {2});
+  forged.chain.front().signature[0] ^= 1;
+  forged.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(forged));
+  const std::vector<Fact> facts = hear(holder, {forged});
+  REQUIRE(facts.size() == 1);
+  CHECK(std::get<MessageRefused>(facts[0]).reason == Reason::forged);
+  CHECK_FALSE(holder.trust->is_revoked(key_of(6)));
+}
+
+TEST_CASE("a revocation counts after the certificate of its issuer has expired") {
+  TrustSwarm swarm(4);
+  for (std::size_t i = 1; i < 4; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  REQUIRE(swarm.revoke(1, "peer-4").empty());
+  swarm.pass(4);
+  // A peer that was away, long after the revoker has gone.
+  TrustHolder late(9);
+  const Time now = swarm.now + std::chrono::seconds(certificate_lifetime_s + 50'000);
+  const Trust& known = *swarm.holders[2].trust;
+  late.trust->restore(now, known.certificates(), known.revocations());
+  REQUIRE(late.trust->accepted(key_of(2)) == nullptr);
+  CHECK(late.trust->is_revoked(key_of(4)));
+}
+
+TEST_CASE("a key whose certificate is long over makes no other key that revokes") {
+  TrustHolder holder(1);
+  hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon)});
+  const Time later = Time{} + std::chrono::seconds(3 * certificate_lifetime_s);
+  const std::uint64_t wall_s = began_s + 3 * certificate_lifetime_s;
+  // The second key signs a certificate, itself over by now, for a key of the thief.
+  hear(holder, {signed_by(2, key_of(2), wall_s - 1), signed_by(2, key_of(8), wall_s - 1)}, later);
+  Revocation made = revoked_by(8, 3);
+  made.chain = {signed_by(999, key_of(2), soon), signed_by(2, key_of(8), wall_s - 1)};
+  made.signed_s = wall_s - 2;
+  made.signature = StandInSigner(PeerId{8}, trust_secret).sign(signed_bytes(made));
+  hear(holder, {made}, later);
+  CHECK_FALSE(holder.trust->is_revoked(key_of(3)));
+}
+
+TEST_CASE("which revocations count does not depend on their order") {
+  // Drawn certified peers at several depths revoke each other; every order gives the same result.
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Rng rng(seed);
+    std::vector<std::vector<std::uint64_t>> above(9);
+    for (std::uint64_t peer = 1; peer <= 8; ++peer) {
+      const std::uint64_t inviter = rng.below(peer);
+      if (inviter > 0 && above[inviter].size() < 2) {
+        above[peer] = above[inviter];
+        above[peer].push_back(inviter);
+      }
+    }
+    std::vector<Revocation> all;
+    for (std::size_t i = 0; i < 20; ++i) {
+      const std::uint64_t issuer = 1 + rng.below(8), key = 1 + rng.below(8);
+      if (issuer == key) continue;
+      all.push_back(revoked_by(issuer, key, above[issuer], began_s + rng.below(3)));
+    }
+    std::optional<std::set<PeerKey>> first;
+    for (int order = 0; order < 12; ++order) {
+      rng.shuffle(std::span(all));
+      TrustHolder holder(50);
+      for (const Revocation& one : all) hear(holder, std::vector<Revocation>{one});
+      std::set<PeerKey> revoked;
+      for (std::uint64_t peer = 1; peer <= 8; ++peer) {
+        if (holder.trust->is_revoked(key_of(peer))) revoked.insert(key_of(peer));
+      }
+      if (!first) first = revoked;
+      INFO("seed " << seed);
+      REQUIRE(revoked == *first);
+    }
+  }
+}
+
+TEST_CASE("two peers that revoke each other in a partition are both out in the end") {
+  for (const bool have_company : {false, true}) {
+    TrustSwarm swarm(have_company ? 6 : 4);
+    for (std::size_t i = 1; i < swarm.holders.size(); ++i) {
+      // Without company the others take part and may not sign.
+      REQUIRE(swarm.invite(0, i, have_company || i < 3));
+    }
+    swarm.pass(4);
+    swarm.away = {0};  // The swarm's key is away.
+    swarm.other_side = have_company ? std::set<std::size_t>{2, 5} : std::set<std::size_t>{2};
+    REQUIRE(swarm.revoke(1, "peer-3").empty());
+    REQUIRE(swarm.revoke(2, "peer-2").empty());
+    swarm.pass(60);
+    swarm.other_side.clear();
+    swarm.pass(30);
+    for (std::size_t i = 3; i < swarm.holders.size(); ++i) {
+      CHECK_FALSE(swarm.accepts(i, 1));
+      CHECK_FALSE(swarm.accepts(i, 2));
+    }
+    CHECK(swarm.accepts(3, swarm.holders.size() - 1));
+  }
+}
+
+TEST_CASE("three peers that revoke each other in a circle are all out") {
+  TrustHolder holder(50);
+  hear(holder, {revoked_by(1, 2), revoked_by(2, 3), revoked_by(3, 1)});
+  for (const std::uint64_t peer : {1, 2, 3}) CHECK(holder.trust->is_revoked(key_of(peer)));
+  // A revocation that nobody contests opens the circle.
+  hear(holder, {revoked_by(999, 1)});
+  CHECK(holder.trust->is_revoked(key_of(1)));
+  CHECK_FALSE(holder.trust->is_revoked(key_of(2)));
+  CHECK(holder.trust->is_revoked(key_of(3)));
+}
+
+TEST_CASE("a revocation that others have believed holds although its issuer is revoked") {
+  TrustSwarm swarm(6);
+  for (std::size_t i = 1; i < 6; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  swarm.away = {0};
+  REQUIRE(swarm.revoke(1, "peer-6").empty());
+  swarm.pass(60);
+  // The third peer revokes its issuer.
+  swarm.act(3, [&](Trust& trust, const View& live, Effects& out) {
+    trust.receive(swarm.now, PeerId{3},
+                  {.held = {}, .certificates = {}, .revocations = {revoked_by(3, 2)}}, live, out);
+  });
+  swarm.pass(10);
+  CHECK(swarm.none_accepts(1));
+  CHECK(swarm.none_accepts(5));
+  for (std::size_t i = 2; i < 5; ++i) {
+    CHECK(swarm.holders[i].trust->is_revoked(key_of(6)));
+  }
+}
+
+TEST_CASE("a revoked peer that comes back finds no one who signs its revocations") {
+  TrustSwarm swarm(5);
+  for (std::size_t i = 1; i < 5; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  swarm.away = {0, 2};  // The third peer is away while the second is revoked.
+  REQUIRE(swarm.revoke(3, "peer-2").empty());
+  swarm.pass(60);
+  swarm.away = {0};
+  // The thief shows it a revocation of the fourth peer before the others can speak.
+  swarm.act(2, [&](Trust& trust, const View& live, Effects& out) {
+    trust.receive(
+        swarm.now, PeerId{2},
+        {.held = {}, .certificates = {}, .revocations = {revoked_by(2, 5), revoked_by(2, 4)}}, live,
+        out);
+  });
+  swarm.pass(60);
+  for (const std::size_t peer : {2, 3, 4}) {
+    CHECK(swarm.none_accepts(1));
+    CHECK(swarm.all_accept(peer));
+  }
+}
+
+TEST_CASE(
+    "what a peer has revoked before its own revocation is signed again and holds everywhere") {
+  TrustSwarm swarm(5);
+  for (std::size_t i = 1; i < 5; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  swarm.other_side = {3, 4};
+  REQUIRE(swarm.revoke(3, "peer-3").empty());
+  REQUIRE(swarm.revoke(0, "peer-4").empty());
+  swarm.pass(60);
+  swarm.other_side.clear();
+  swarm.pass(60);
+  CHECK(swarm.none_accepts(2));
+  CHECK(swarm.none_accepts(3));
+}
+
+TEST_CASE("a revocation lasts as long as the certificates that an isolated peer signs") {
+  TrustSwarm swarm(3);
+  for (std::size_t i = 1; i < 3; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  REQUIRE(swarm.revoke(0, "peer-3").empty());
+  const std::uint64_t until_s =
+      swarm.holders[0].trust->revocations().at(0).signed_s + revocation_lifetime_s;
+  swarm.pass(certificate_lifetime_s - 100'000, 50'000);
+  const std::uint64_t late = swarm.holders[0].trust->wall(swarm.now) + certificate_lifetime_s;
+  hear(swarm.holders[0], {signed_by(2, key_of(3), late)}, swarm.now);
+  swarm.pass(400'000, 20'000);
+  REQUIRE(swarm.holders[0].trust->wall(swarm.now) > until_s);
+  CHECK(swarm.holders[0].trust->is_revoked(key_of(3)));
+  CHECK(swarm.none_accepts(2));
+}
+
+}  // namespace gv
