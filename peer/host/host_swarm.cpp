@@ -57,10 +57,20 @@ void Host::enter_swarm() {
   feed([&](Time t, NodeEffects& out) { node_->certify(t, std::move(trust), out); });
   follow_certificates();
   open_door();
-  if (swarm.first_ticket) {
-    const std::string line = make_ticket(*swarm.first_ticket);
-    say(stdout, fmt::format("on another machine: grapevine join {}\n", line));
+  if (swarm.first_ticket) offer_ticket(*swarm.first_ticket);
+}
+
+/// Prints a ticket, unless one that was printed earlier still lets machines in. Its secret is not
+/// kept, so it cannot be printed again.
+void Host::offer_ticket(const TicketTerms& terms) {
+  if (const auto open = tickets_->open_ticket(wall_s())) {
+    say(stdout, fmt::format("an earlier ticket is good for {} more machine{} and {} min; for "
+                            "another: grapevine invite {}\n",
+                            open->uses_left, open->uses_left == 1 ? "" : "s",
+                            (open->left_s + 59) / 60, options_.folder.string()));
+    return;
   }
+  say(stdout, fmt::format("on another machine: grapevine join {}\n", make_ticket(terms)));
 }
 
 /// Makes links, lanes and signatures follow the certificates.

@@ -112,6 +112,7 @@ class Host {
   JoinAnswer refuse_guest(const std::string& why);
   std::string answer_swarm_command(const std::string& command);
   std::string make_ticket(const TicketTerms& terms);
+  void offer_ticket(const TicketTerms& terms);
   std::uint64_t wall_s() const;
 
   void carry_out(NodeEffects& effects);

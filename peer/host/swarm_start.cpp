@@ -175,6 +175,12 @@ Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path
            "join with a new ticket and another --folder, or set the clock"}};
 }
 
+/// True if an earlier run in this folder left its model. Keys may have been replaced since.
+bool has_checkpoints(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / "checkpoints", error);
+}
+
 /// What a peer that joins says about the work before it begins.
 void say_plan(const HostOptions& options) {
   const Config& config = options.config;
@@ -251,11 +257,16 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
     files = read_swarm(options.folder);
     options.resume = true;
     options.join = first_peers(options.folder);
+    // With the swarm's key the peer certifies itself.
+    if (files.problems.empty() && !files.swarm_key) {
+      files.problems = problems_of_expiry(files, options.folder);
+    }
   } else {
     LoadedKeyPair own = keep_swarm_key(options.folder, "key");
     if (!own.problems.empty()) return std::move(own.problems);
     LoadedKeyPair swarm = keep_swarm_key(options.folder, "swarm_key");
     if (!swarm.problems.empty()) return std::move(swarm.problems);
+    options.resume = has_checkpoints(options.folder);
     files.identity = own.pair;
     files.swarm_key = swarm.pair;
     files.swarm = swarm.pair.public_key;
@@ -302,6 +313,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
     problems.push_back({"TICKET", "the ticket has expired by this machine's clock",
                         "ask for a new one (`grapevine invite FOLDER`), or set the clock"});
   } else {
+    options.resume = has_checkpoints(options.folder);
     problems = redeem(read.ticket, options, files);
   }
   if (!problems.empty()) return problems;

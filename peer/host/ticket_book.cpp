@@ -81,6 +81,18 @@ void TicketBook::use(const PublicKey& guest, const PublicKey& key) {
   write();
 }
 
+std::optional<TicketBook::Open> TicketBook::open_ticket(std::uint64_t now_s) const {
+  std::optional<Open> longest;
+  for (const Entry& entry : entries_) {
+    if (entry.expires_s <= now_s || entry.joined.size() >= entry.uses) continue;
+    const std::uint64_t left_s = entry.expires_s - now_s;
+    if (longest && longest->left_s >= left_s) continue;
+    longest = {.uses_left = entry.uses - static_cast<std::uint32_t>(entry.joined.size()),
+               .left_s = left_s};
+  }
+  return longest;
+}
+
 std::vector<PublicKey> TicketBook::guests(std::uint64_t now_s) {
   const std::size_t before = entries_.size();
   std::erase_if(entries_,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,13 @@ class TicketBook {
   bool knows(const PublicKey& guest) const { return find(guest) != nullptr; }
   bool may_invite(const PublicKey& guest) const;
   void use(const PublicKey& guest, const PublicKey& key);
+
+  /// The ticket that can still let another machine in and lasts longest; nullopt if there is none.
+  struct Open {
+    std::uint32_t uses_left = 0;
+    std::uint64_t left_s = 0;
+  };
+  std::optional<Open> open_ticket(std::uint64_t now_s) const;
 
   /// The keys of guests that are to be answered. Forgets old tickets.
   std::vector<PublicKey> guests(std::uint64_t now_s);

@@ -94,11 +94,67 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(again.refusal(guest, two, start_s + 60) == "the ticket has expired");
   CHECK(again.refusal(two, two, start_s) == "this peer does not know the ticket");
   CHECK(again.guests(start_s + 3600).size() == 1);
+  CHECK_FALSE(again.open_ticket(start_s));
+  (void)again.make({.uses = 3, .valid_s = 600}, "192.0.2.1:7000", swarm, own, start_s);
+  const Ticket longest =
+      again.make({.uses = 2, .valid_s = 900}, "192.0.2.1:7000", swarm, own, start_s);
+  again.use(guest_keys(longest).public_key, one);
+  REQUIRE(again.open_ticket(start_s + 60));
+  CHECK(again.open_ticket(start_s + 60)->uses_left == 1);
+  CHECK(again.open_ticket(start_s + 60)->left_s == 840);
+  again.use(guest_keys(longest).public_key, two);
+  CHECK(again.open_ticket(start_s + 60)->left_s == 540);
+  CHECK_FALSE(again.open_ticket(start_s + 600));
   CHECK(again.guests(start_s + 2 * 86'400).empty());
   for (std::size_t i = 0; i < 2 * tickets_max; ++i) {
     (void)again.make({}, "192.0.2.1:7000", swarm, own, start_s);
   }
   CHECK(again.guests(start_s).size() == tickets_max);
+}
+
+TEST_CASE("a peer that was away past the end of its certificate is told so with the remedy") {
+  const Scratch scratch;
+  const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path, "key").pair;
+  Certificate over{.swarm = swarm.public_key,
+                   .issuer = swarm.public_key,
+                   .key = own.public_key,
+                   .name = "laptop",
+                   .may_invite = true,
+                   .expires_s = 1'000'000'000};
+  over.signature = KeySigner(swarm, {}).sign(signed_bytes(over));
+  REQUIRE(write_certificates(scratch.path, swarm.public_key, {over}, {}));
+  const Ticket ticket{.addresses = {"192.0.2.1:7000"},
+                      .swarm = swarm.public_key,
+                      .inviter = generate_key_pair().public_key,
+                      .secret = generate_ticket_secret(),
+                      .expires_s = 4'000'000'000};
+  SwarmArguments arguments;
+  arguments.folder = scratch.path.string();
+  HostOptions options;
+  const Problems problems = prepare_to_join(arguments, to_text(ticket), options);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].reason.find("the certificate of this peer expired ") == 0);
+  CHECK(problems[0].remedy == "join with a new ticket and another --folder, or set the clock");
+  // The first peer may have put the swarm's key elsewhere.
+  arguments.host.listen = "127.0.0.1:0";
+  CHECK(prepare_to_create(arguments, options).size() == 1);
+}
+
+TEST_CASE("a machine whose keys are removed after a theft begins a new swarm with its model") {
+  const Scratch scratch;
+  SwarmArguments arguments;
+  arguments.folder = scratch.path.string();
+  arguments.host.listen = "127.0.0.1:0";
+  HostOptions first, again;
+  REQUIRE(prepare_to_create(arguments, first).empty());
+  CHECK_FALSE(first.resume);
+  std::filesystem::create_directories(scratch.path / "checkpoints");
+  std::filesystem::remove_all(swarm_folder(scratch.path));
+  REQUIRE(prepare_to_create(arguments, again).empty());
+  CHECK(again.resume);
+  REQUIRE((first.swarm && again.swarm));
+  CHECK(first.swarm->swarm != again.swarm->swarm);
+  CHECK(first.identity.public_key != again.identity.public_key);
 }
 
 TEST_CASE("a config from a ticket reads data below the run folder and no others unless told") {

@@ -1,4 +1,6 @@
 // Swarms that begin with `create` and grow by tickets, as real processes.
+#include "net/ticket.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "net/key_signer.hpp"
 #include "peer/host/peer_socket.hpp"
+#include "peer/host/swarm_files.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -72,6 +76,9 @@ class TicketRun {
   std::string output(const std::string& name) const {
     std::ifstream in(root() / (name + ".out"), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void forget_output(const std::string& name) const {
+    std::filesystem::remove(root() / (name + ".out"));
   }
   bool says(const std::string& name, const std::string& text) const {
     return eventually([&] { return output(name).find(text) != std::string::npos; }, 30s);
@@ -167,6 +174,85 @@ TEST_CASE("a ticket that is used or expired or damaged is refused in one line on
   run.join("typist", ticket.substr(0, ticket.size() - 3));
   CHECK(run.exit_code("typist") == 2);
   CHECK(run.says("typist", "cut off or mistyped"));
+}
+
+TEST_CASE("a first peer that starts again prints no ticket while an earlier one is good",
+          "[process]") {
+  TicketRun run;
+  run.create({"--uses", "2"});
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  REQUIRE(run.are_together({"first", "second"}));
+  run.signal("first", SIGKILL);
+  run.exit_code("first");
+  run.forget_output("first");
+  run.create({"--uses", "2"});
+  CHECK(run.says("first",
+                 "an earlier ticket is good for 1 more machine and 60 min; for another: "
+                 "grapevine invite "));
+  CHECK(run.output("first").find("gv1_") == std::string::npos);
+  run.join("third", ticket);
+  REQUIRE(run.are_together({"first", "second", "third"}));
+  // None is left, so the next start prints one.
+  run.signal("first", SIGKILL);
+  run.exit_code("first");
+  run.forget_output("first");
+  run.create();
+  CHECK(run.first_ticket() != ticket);
+}
+
+TEST_CASE("keys of peers and of the swarm are replaced after a theft", "[process]") {
+  TicketRun run;
+  run.create({"--uses", "2"});
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  run.join("third", ticket);
+  REQUIRE(run.are_together({"first", "second", "third"}));
+  // A peer's key: it is revoked, and the machine joins with another one.
+  std::string said;
+  CHECK(run_grapevine({"revoke", run.folder("first"), "third"}, said).exit_code == 0);
+  CHECK(run.exit_code("third") == 2);
+  run.join("third-again", run.invite("second"));
+  REQUIRE(run.are_together({"first", "second", "third-again"}));
+  // The swarm's key: all machines stop, forget their keys, and begin again.
+  for (const char* name : {"first", "second", "third-again"}) {
+    run.signal(name, SIGTERM);
+    CHECK(run.exit_code(name) >= 0);
+  }
+  std::filesystem::remove_all(run.root() / "first" / "swarm");
+  run.forget_output("first");
+  run.create();
+  const std::string fresh = run.first_ticket();
+  run.join("second", fresh);
+  CHECK(run.exit_code("second") == 2);
+  CHECK(run.says("second", "belongs to another swarm"));
+  std::filesystem::remove_all(run.root() / "second" / "swarm");
+  run.join("second", fresh);
+  CHECK(run.are_together({"first", "second"}));
+}
+
+TEST_CASE("a peer whose certificate is over is told so in one line", "[process]") {
+  TicketRun run;
+  const std::filesystem::path folder = run.root() / "late";
+  const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(folder, "key").pair;
+  Certificate over{.swarm = swarm.public_key,
+                   .issuer = swarm.public_key,
+                   .key = own.public_key,
+                   .name = "late",
+                   .expires_s = 1'000'000'000};
+  over.signature = KeySigner(swarm, {}).sign(signed_bytes(over));
+  REQUIRE(write_certificates(folder, swarm.public_key, {over}, {}));
+  const Ticket ticket{.addresses = {"127.0.0.1:7000"},
+                      .swarm = swarm.public_key,
+                      .inviter = generate_key_pair().public_key,
+                      .secret = generate_ticket_secret(),
+                      .expires_s = 4'000'000'000};
+  run.join("late", to_text(ticket));
+  CHECK(run.exit_code("late") == 2);
+  CHECK(run.says("late",
+                 "days ago by this machine's clock; join with a new ticket and another "
+                 "--folder, or set the clock"));
+  CHECK(std::ranges::count(run.output("late"), '\n') == 1);
 }
 
 TEST_CASE("a guest reads no file outside of its folder because the swarm's config names it",
