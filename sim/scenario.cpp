@@ -153,6 +153,7 @@ std::string to_string(const FaultEvent& fault_event) {
   text += to_string(rule.kind);
   if (rule.kind != FaultKind::heal) text += " " + to_string(rule.peers);
   if (has_two_ends(rule.kind)) text += " to " + to_string(rule.to);
+  if (rule.kind == FaultKind::revoke) text += " revokes " + to_string(rule.to);
   if (rule.kind == FaultKind::switch_to) text += " to " + rule.algorithm;
   if (is_chance(rule.kind)) text += fmt::format(" {:g} %", 100 * rule.probability);
   if (fault_event.begins && rule.lasts > Duration{}) {

@@ -82,13 +82,15 @@ enum class FaultKind {
   disk_full,   ///< Checkpoints cannot be written. Virtual peers only.
   slow_disk,   ///< Writing a checkpoint takes `jump` longer. Virtual peers only.
   switch_to,   ///< Not a fault: asks the peer to switch the swarm to `algorithm`.
+  revoke,      ///< Not a fault: the peer revokes `to`. Virtual peers with tickets only.
 };
 
 /// The names used in files.
 inline constexpr auto fault_names = names_of<FaultKind>(
-    {"kill",    "restart",  "stop",       "continue",   "leave",     "join",      "partition",
-     "cut",     "clog",     "heal",       "slow_link",  "loss",      "duplicate", "reorder",
-     "corrupt", "slow_cpu", "clock_jump", "clock_rate", "disk_full", "slow_disk", "switch"});
+    {"kill",      "restart",   "stop",    "continue", "leave",      "join",
+     "partition", "cut",       "clog",    "heal",     "slow_link",  "loss",
+     "duplicate", "reorder",   "corrupt", "slow_cpu", "clock_jump", "clock_rate",
+     "disk_full", "slow_disk", "switch",  "revoke"});
 constexpr std::string_view to_string(FaultKind kind) { return fault_names[kind]; }
 
 /// True for link faults, and for heal.
@@ -148,7 +150,10 @@ struct Scenario {
   double noise = 0.1;          ///< Standard deviation of the gradients' noise (work = quadratic).
   double disagreement = 1;     ///< Standard deviation of the peers' own optima (work = quadratic).
   std::size_t neighbours = 0;  ///< Number of other peers in each peer's allow-list; 0 means all.
-  PeerSet saboteurs;           ///< Peers that send any message and any block. Virtual peers only.
+  /// Virtual peers have certificates in place of a list: peer 0 begins the swarm, and the others
+  /// join by tickets.
+  bool tickets = false;
+  PeerSet saboteurs;  ///< Peers that send any message and any block. Virtual peers only.
   std::vector<SpeedRule> speeds;
   std::vector<LinkRule> links;
   std::vector<FaultRule> faults;

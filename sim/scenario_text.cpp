@@ -64,6 +64,8 @@ void append(const Section<Scenario>& head) {
                 "deviation of the peers' own optima from the common one");
   head.add("neighbours", GV_FIELD(neighbours), {0, 4095},
            "how many others each virtual peer may meet, drawn at random; 0 = all");
+  head.add("tickets", GV_FIELD(tickets),
+           "virtual peers join by tickets: peer 0 begins the swarm, and any of them invites");
   head.add("saboteurs", GV_FIELD(saboteurs),
            "virtual peers that send any message and any block under their own ids");
 }
@@ -96,9 +98,10 @@ void append(const Section<FaultRule>& rule) {
   rule.add("every_s", GV_FIELD(every), {0, 1e9}, "mean time between repetitions, drawn; 0 = once");
   rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later");
   rule.add("peers", GV_FIELD(peers), "whom it befalls");
-  rule.only_with("kind", "the faults of links",
-                 [](const FaultRule& r) { return has_two_ends(r.kind); })
-      .add("to", GV_FIELD(to), "the other end of the links");
+  rule.only_with(
+          "kind", "the faults of links or kind = \"revoke\"",
+          [](const FaultRule& r) { return has_two_ends(r.kind) || r.kind == FaultKind::revoke; })
+      .add("to", GV_FIELD(to), "the other end of the links, or who is revoked");
   rule.with("kind", {"loss", "duplicate", "reorder", "corrupt"})
       .add("probability", GV_FIELD(probability), {0, 1}, "of each message");
   rule.with("kind", {"slow_cpu", "clock_rate"})
@@ -271,6 +274,7 @@ class Reading {
           "a factor", "factor = 0.1");
     lacks(rule.kind == FaultKind::switch_to && rule.algorithm.empty(), "an algorithm",
           "algorithm = \"diffusion\"");
+    lacks(rule.kind == FaultKind::revoke && rule.to.all, "whom", "to = \"3\"");
     lacks(rule.kind == FaultKind::partition && rule.peers.all, "peers on one side",
           "peers = \"0-3\"; the other side is everybody else");
   }

@@ -16,7 +16,7 @@ using State = LaunchedPeer::State;
 
 bool is_virtual_only(FaultKind kind) {
   return kind == FaultKind::clock_jump || kind == FaultKind::clock_rate ||
-         kind == FaultKind::disk_full || kind == FaultKind::slow_disk;
+         kind == FaultKind::disk_full || kind == FaultKind::slow_disk || kind == FaultKind::revoke;
 }
 
 void check_numbers(const PeerSet& set, std::size_t peers, const std::string& place,
@@ -70,6 +70,10 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
   for (std::size_t i = 0; i < scenario.hostile.size(); ++i) {
     problems.push_back({item("hostile", i), "only virtual peers can be hostile",
                         "run it with grapevine sim, or remove it"});
+  }
+  if (scenario.tickets) {
+    problems.push_back({place + ": scenario.tickets", "launched peers have an allow-list",
+                        "remove it, or use `grapevine create` and `grapevine join`"});
   }
   if (to_string(scenario.saboteurs) != to_string(PeerSet{})) {
     problems.push_back({place + ": scenario.saboteurs", "only virtual peers can be hostile",

@@ -280,7 +280,38 @@ DrawnWorld draw_world(std::uint64_t seed) {
   DrawnWorld world = draw_honest(seed);
   // Drawn by a separate generator, so that worlds without hostile peers do not depend on it.
   const bool is_hostile = Rng(seed).fork("hostile").chance(0.25);
-  return is_hostile ? as_hostile(std::move(world)) : world;
+  if (is_hostile) world = as_hostile(std::move(world));
+  const bool has_tickets = Rng(seed).fork("tickets").chance(0.2);
+  return has_tickets ? as_tickets(std::move(world)) : world;
+}
+
+DrawnWorld as_tickets(DrawnWorld world) {
+  Scenario& scenario = world.scenario;
+  const std::size_t peers = scenario.peers;
+  if (world.config.run.mode != ModeKind::gossip || peers < peers_with_hostile) return world;
+  Rng rng = Rng(world.seed).fork("tickets").fork("revocations");
+  scenario.tickets = true;
+  // The one with the swarm's key is sound.
+  std::erase_if(scenario.saboteurs.ranges, [](const auto& range) { return range.first == 0; });
+  const double length = seconds(scenario.until);
+  if (rng.chance(0.4)) {
+    FaultRule creator{.kind = FaultKind::leave};
+    creator.at = from_seconds(rounded(between(rng, 0.2, 0.7) * length));
+    creator.peers = {.ranges = {{0, 0}}};
+    scenario.faults.push_back(creator);
+  }
+  // The second and the third peer may always revoke; those after them may be revoked.
+  const std::uint64_t revocations = rng.below(std::max<std::size_t>(2, peers / 3));
+  for (std::uint64_t i = 0; i < revocations; ++i) {
+    FaultRule rule{.kind = FaultKind::revoke};
+    rule.at = from_seconds(rounded(between(rng, 0.1, 0.95) * length));
+    const std::size_t by = rng.below(rng.chance(0.3) ? peers : 3);
+    const std::size_t target = rng.chance(0.2) ? rng.below(peers) : 3 + rng.below(peers - 3);
+    rule.peers = {.ranges = {{by, by}}};
+    rule.to = {.ranges = {{target, target}}};
+    scenario.faults.push_back(rule);
+  }
+  return world;
 }
 
 DrawnWorld as_hostile(DrawnWorld world) {

@@ -29,7 +29,8 @@ struct DrawnWorld {
 
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`. A
-/// quarter of those with at least four peers have hostile peers.
+/// quarter of those with at least four peers have hostile peers. In a fifth of those in mode
+/// `gossip` peers join by tickets.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
@@ -43,6 +44,11 @@ DrawnWorld as_pipeline(DrawnWorld world);
 
 /// Returns the world in mode `mixing`, with a drawn legal rule.
 DrawnWorld as_mixing(DrawnWorld world);
+
+/// Returns the world in mode `gossip` with peers that join by tickets, of which some are revoked
+/// and the first may leave for good. Worlds in other modes and of fewer than four peers are
+/// returned unchanged.
+DrawnWorld as_tickets(DrawnWorld world);
 
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each
 /// stage is such a vector and only costs time, with relative times from scenario.stage_work, or all

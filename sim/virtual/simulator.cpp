@@ -60,7 +60,9 @@ Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_w
       signing_secret(root.fork("signatures").next()),
       link_faults(options.scenario),
       hostile(hostile_peers(options.scenario, options.peers, options.seed),
-              options.node.mixing.rule, options.node.course.run_seed) {
+              options.node.mixing.rule, options.node.course.run_seed),
+      ticket_draws(root.fork("tickets")),
+      swarm_signer(swarm_id, signing_secret) {
   for (PeerNumber number = 0; number < options.peers; ++number) {
     signers.emplace_back(id_of(number), signing_secret);
   }
@@ -237,6 +239,10 @@ void Simulator::World::handle(Arrival& event) {
     return;
   }
   if (postponed(event.to, event)) return;
+  if (options.scenario.tickets && !accepts(event.to, event.from)) {
+    ++counts.lost;
+    return;
+  }
   mix_event(2, event.to, event.message.index() << 32 | event.from);
   if (const auto hears = saboteurs.find(event.to); hears != saboteurs.end()) {
     hears->second.hear(event.message);
@@ -253,6 +259,7 @@ void Simulator::World::handle(Arrival& event) {
 void Simulator::World::handle(BlockArrival& event) {
   if (!is_for(event.to, event.to_life)) return;
   if (postponed(event.to, event)) return;
+  if (options.scenario.tickets && !accepts(event.to, event.from)) return;
   mix_event(3, event.to, event.offset << 32 | event.from);
   if (const auto hears = saboteurs.find(event.to); hears != saboteurs.end()) {
     hears->second.hear(event.id);
@@ -326,7 +333,11 @@ void Simulator::World::handle(Dial& event) {
   if (answer != heard.end() && answer->second == peers[event.to].incarnation) return;
   if (peers[event.from].state == PeerState::up && peers[event.to].state == PeerState::up) {
     const Passage there = pass(event.from, event.to, 200);
-    if (there.copies > 0) meet(event.from, event.to, there.arrivals[0]);
+    if (there.copies > 0 && may_talk(event.from, event.to)) {
+      meet(event.from, event.to, there.arrivals[0]);
+    } else if (there.copies > 0) {
+      show_certificates(event.from, event.to);
+    }
   }
   if (++event.tries < dials_max) queue.push(now + dial_again_after, event);
 }
@@ -391,6 +402,18 @@ std::size_t Simulator::longest_lane(PeerNumber number) const {
 bool Simulator::is_hostile(PeerNumber number) const { return world_->saboteurs.contains(number); }
 std::size_t Simulator::hostile_count() const { return world_->saboteurs.size(); }
 void Simulator::revoke(PeerNumber number) { world_->revoke(number); }
+
+bool Simulator::is_invited(PeerId peer) const { return world_->invited.contains(peer); }
+std::optional<PeerNumber> Simulator::revoker(PeerId peer) const {
+  const auto found = world_->revoked_by.find(peer);
+  return found == world_->revoked_by.end() ? std::nullopt : std::optional(found->second);
+}
+bool Simulator::invite(PeerNumber by, PeerId guest) {
+  return world_->invite(by, key_of(guest), "guest-" + std::to_string(number_of(guest)), false)
+      .has_value();
+}
+bool Simulator::revoke_by(PeerNumber by, PeerId target) { return world_->revoke_by(by, target); }
+void Simulator::set_walls(std::uint64_t ahead_s) { world_->set_walls(ahead_s); }
 
 const WorldCounts& Simulator::counts() const { return world_->counts; }
 StandInSigner Simulator::signer(PeerId peer) const { return {peer, world_->signing_secret}; }

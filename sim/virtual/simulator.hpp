@@ -22,6 +22,17 @@ using PeerNumber = std::uint32_t;
 constexpr PeerId id_of(PeerNumber number) { return PeerId{number + 1ULL}; }
 constexpr PeerNumber number_of(PeerId id) { return static_cast<PeerNumber>(id) - 1; }
 
+/// The key of a virtual peer, from which stand-in signers tell its id.
+constexpr PeerKey key_of(PeerId id) {
+  PeerKey key{};
+  for (std::size_t i = 0; i < 8; ++i) {
+    key[i] = static_cast<std::uint8_t>(static_cast<std::uint64_t>(id) >> (8 * i) & 0xff);
+  }
+  return key;
+}
+/// Stands for the swarm's key.
+inline constexpr PeerId swarm_id{std::uint64_t{1} << 40};
+
 enum class PeerState { absent, up, stopped, down, ended };
 
 /// Seconds of virtual time that one peer spent on each activity.
@@ -154,6 +165,20 @@ class Simulator {
   /// Ends the peer's process for good and removes it from all allow-lists, as operators do with a
   /// stolen key.
   void revoke(PeerNumber number);
+
+  // Only with scenario.tickets:
+
+  /// True if a sound peer of the swarm has certified that key.
+  bool is_invited(PeerId peer) const;
+  /// The sound peer that has revoked that key.
+  std::optional<PeerNumber> revoker(PeerId peer) const;
+  /// Lets a running peer certify a guest, which is no virtual peer, or revoke a key. Returns false
+  /// if it may not, or does not know the key.
+  bool invite(PeerNumber by, PeerId guest);
+  bool revoke_by(PeerNumber by, PeerId target);
+  /// Puts all wall clocks ahead.
+  void set_walls(std::uint64_t ahead_s);
+
   /// Delivers a message from a peer outside the swarm, or a forged one, straight to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);
 

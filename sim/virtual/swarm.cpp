@@ -11,6 +11,7 @@
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/mixing_invariants.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
+#include "sim/virtual/trust_invariants.hpp"
 
 namespace gv {
 namespace {
@@ -27,6 +28,8 @@ constexpr double last_periods = 20;
 /// Time after which no peer may count another one that is gone. Peers still end one by one when the
 /// world is judged.
 constexpr Duration known_within = 60s;
+/// Time after the heal in which a revoked peer must be out everywhere.
+constexpr Duration cut_off_within = 30s;
 /// Ten times what the busiest world needs.
 constexpr std::uint64_t events_max = 50'000'000;
 /// A peer's progress: committed exchanges, operations or rounds.
@@ -147,7 +150,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   std::vector<PeerNumber> up;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
-    if (world.is_hostile(number)) continue;
+    if (world.is_hostile(number) || is_out(world, number)) continue;
     if (peer.state == PeerState::up) up.push_back(number);
     if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::joining) {
       return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
@@ -222,16 +225,15 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   PipelineInvariants pipeline;
   MixingInvariants rounds;
   FinaleInvariants finale;
-  simulator.watch(invariants);
-  simulator.watch(lockstep);
-  simulator.watch(pipeline);
-  simulator.watch(rounds);
-  simulator.watch(finale);
+  TrustInvariants trust;
+  const std::vector<Checker*> checkers = {&invariants, &lockstep, &pipeline,
+                                          &rounds,     &finale,   &trust};
+  for (Checker* checker : checkers) simulator.watch(*checker);
   if (watcher != nullptr) simulator.watch(*watcher);
   const Time end(world.scenario.until);
   const auto broken = [&] {
-    return invariants.violation() || lockstep.violation() || pipeline.violation() ||
-           rounds.violation() || finale.violation();
+    return std::ranges::any_of(checkers,
+                               [](const Checker* one) { return one->violation().has_value(); });
   };
   const auto safely = [&](Time until) {
     while (!broken() && !simulator.all_ended() && simulator.counts().events < events_max &&
@@ -244,6 +246,9 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Verdict verdict;
   if (safely(end)) {
     simulator.heal();
+    for (const Duration look : {cut_off_within - 6s, Duration(6s)}) {
+      if (world.scenario.tickets && safely(simulator.now() + look)) trust.look_for_lag(simulator);
+    }
     bool is_revoked = false;
     const auto settle = [&] {
       is_revoked = is_in_step(simulator);
@@ -256,13 +261,15 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
       verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
       if (verdict.stage_lost) verdict.violation.reset();
       if (!broken()) invariants.check_settled(simulator);
+      if (!verdict.violation && world.scenario.tickets && !simulator.all_ended()) {
+        trust.check_cut_off(simulator);
+        verdict.violation = check_invitations(simulator);
+      }
     }
   }
-  if (invariants.violation()) verdict.violation = invariants.violation();
-  if (lockstep.violation()) verdict.violation = lockstep.violation();
-  if (pipeline.violation()) verdict.violation = pipeline.violation();
-  if (rounds.violation()) verdict.violation = rounds.violation();
-  if (finale.violation()) verdict.violation = finale.violation();
+  for (const Checker* checker : checkers) {
+    if (checker->violation()) verdict.violation = checker->violation();
+  }
   if (!verdict.violation && simulator.counts().events >= events_max) {
     verdict.violation =
         stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "consensus/trust/trust.hpp"
 #include "peer/modes/modes.hpp"
 #include "sim/link_faults.hpp"
 #include "sim/virtual/event_queue.hpp"
@@ -95,6 +96,21 @@ struct Simulator::World {
     int tries = 0;
   };
 
+  /// Something about the certificates of a peer is due.
+  struct Admission {
+    enum class Kind {
+      ask,    ///< It asks for a certificate by a ticket, and then starts.
+      show,   ///< It shows its certificates to `other`.
+      leave,  ///< It knows that it does not belong to the swarm any more.
+    };
+    Kind kind = Kind::ask;
+    PeerNumber peer = 0;
+    std::uint32_t incarnation = 0;
+    PeerNumber other = 0;
+    std::uint32_t other_life = 0;
+    Certificates shown;
+  };
+
   struct Stream {
     Transfer transfer;
     std::uint32_t from_life = 0;
@@ -131,6 +147,8 @@ struct Simulator::World {
     std::map<PeerNumber, std::uint32_t> heard;
     std::set<PeerNumber> lanes;  ///< Peers with which it has exchanged blocks.
     std::set<PeerNumber> known;  ///< Members it knew that did not leave, as in its cache on disk.
+    std::vector<Certificate> certificates;  ///< On its disk; none before it has joined.
+    std::vector<Revocation> revocations;
     double clock_rate = 1;
     /// At `clock_true` the clock showed `clock_local`; since then it runs at `clock_rate`.
     Time clock_true{};
@@ -144,7 +162,7 @@ struct Simulator::World {
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
   using Event = std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial,
-                             FaultEvent, Thrown, Mischief>;
+                             FaultEvent, Thrown, Mischief, Admission>;
 
   World(Simulator& simulator, Options given, MakeWorkload make_work);
 
@@ -171,8 +189,13 @@ struct Simulator::World {
   LinkFaults link_faults;
   HostileSenders hostile;
   std::map<PeerNumber, Saboteur> saboteurs;
-  std::size_t running = 0;      ///< Peers that are up or stopped.
-  std::size_t starts_left = 0;  ///< Coming fault events that start a peer.
+  Rng ticket_draws;
+  StandInSigner swarm_signer;               ///< Signs with the swarm's key.
+  std::uint64_t wall_s = 1'700'000'000;     ///< What wall clocks showed at the beginning.
+  std::set<PeerId> invited;                 ///< All keys that a sound peer has certified.
+  std::map<PeerId, PeerNumber> revoked_by;  ///< By the revoked key, the last sound revoker.
+  std::size_t running = 0;                  ///< Peers that are up or stopped.
+  std::size_t starts_left = 0;              ///< Coming fault events that start a peer.
   std::size_t wait_for = 1;
 
   // ---- Events (simulator.cpp) ----
@@ -200,6 +223,7 @@ struct Simulator::World {
   void handle(Pump& event) { pump(event.from, event.to); }
   void handle(Thrown& event);
   void handle(Mischief& event);
+  void handle(Admission& event);
 
   template <class Call>
   void feed(PeerNumber number, const Input& input, Call call) {
@@ -209,6 +233,7 @@ struct Simulator::World {
     call(*peer.node, local(number), effects);
     carry_out(number, effects);
     if (peer.node) account_joining(number);
+    if (options.scenario.tickets) follow_trust(number);
     if (peer.node && peer.node->is_finished()) {
       end(number, PeerState::ended);
     } else if (peer.node) {
@@ -274,6 +299,27 @@ struct Simulator::World {
   void prepare();
   void prepare_saboteurs();
   void revoke(PeerNumber number);
+
+  // ---- Certificates (world_tickets.cpp) ----
+
+  PeerKey swarm_key() const;
+  bool accepts(PeerNumber number, PeerNumber other) const;
+  /// True if the two have a link, as far as their certificates go.
+  bool may_talk(PeerNumber a, PeerNumber b) const {
+    return !options.scenario.tickets || (accepts(a, b) && accepts(b, a));
+  }
+  bool is_member(PeerNumber number) const {
+    return !options.scenario.tickets || number == 0 || !machines[number].certificates.empty();
+  }
+  Trust trust_of(PeerNumber number);
+  void follow_trust(PeerNumber number);
+  std::optional<Certificate> invite(PeerNumber by, const PeerKey& key, const std::string& name,
+                                    bool may_invite);
+  void join_by_ticket(PeerNumber number);
+  void show_certificates(PeerNumber from, PeerNumber to);
+  bool revoke_by(PeerNumber number, PeerId target);
+  void lie_about_certificates(PeerNumber number);
+  void set_walls(std::uint64_t ahead_s);
 
   // ---- Faults (world_faults.cpp) ----
 

@@ -89,6 +89,11 @@ void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number
     case FaultKind::switch_to:
       if (state == PeerState::up) switch_to(number, revision_settings(fault_event.rule.algorithm));
       break;
+    case FaultKind::revoke:
+      for (PeerNumber other = 0; other < peers.size(); ++other) {
+        if (fault_event.rule.to.contains(other)) revoke_by(number, id_of(other));
+      }
+      break;
     case FaultKind::clock_jump:
       set_clock(number, fault_event.rule.jump, machine.clock_rate);
       break;

@@ -15,9 +15,13 @@ constexpr Duration resent_after = std::chrono::milliseconds(200);
 std::size_t wire_bytes(const Message& message) {
   constexpr std::size_t head = 64;
   constexpr std::size_t member = 150;
+  constexpr std::size_t certificate = 190;
   return std::visit(
       [](const auto& known) -> std::size_t {
-        if constexpr (requires { known.rumors; }) {
+        if constexpr (requires { known.revocations; }) {
+          return head + certificate * known.certificates.size() +
+                 2 * certificate * known.revocations.size();
+        } else if constexpr (requires { known.rumors; }) {
           return head + member * known.rumors.size();
         } else if constexpr (requires { known.members; }) {
           return head + member * known.members.size();
@@ -48,7 +52,7 @@ Passage Simulator::World::pass(PeerNumber from, PeerNumber to, std::size_t bytes
 }
 
 void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
-  if (to >= peers.size() || !is_reachable(to)) {
+  if (to >= peers.size() || !is_reachable(to) || !may_talk(from, to)) {
     ++counts.lost;
     return;
   }
@@ -109,6 +113,7 @@ void Simulator::World::commit(PeerNumber from, Deeds deeds) {
 void Simulator::World::handle(Thrown& event) {
   const PeerNumber to = number_of(event.block.to);
   if (!is_for(event.from, event.incarnation) || !is_reachable(to)) return;
+  if (!may_talk(event.from, to)) return;
   machines[event.from].lanes.insert(to);
   machines[to].lanes.insert(event.from);
   const std::size_t bytes = event.block.payload.bytes.size();
@@ -129,11 +134,12 @@ void Simulator::World::handle(Mischief& event) {
   saboteur.act(deeds);
   mix_event(10, event.peer, deeds.messages.size());
   commit(event.peer, std::move(deeds));
+  if (options.scenario.tickets) lie_about_certificates(event.peer);
 }
 
 void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   const PeerNumber to = number_of(transfer.to);
-  if (to >= peers.size() || !is_reachable(to)) {
+  if (to >= peers.size() || !is_reachable(to) || !may_talk(from, to)) {
     queue.push(now + refused_after, LaneBroken{from, to, peers[from].incarnation});
     return;
   }

@@ -40,6 +40,7 @@ void Simulator::World::start(PeerNumber number) {
   VirtualPeer& peer = peers[number];
   Machine& machine = machines[number];
   if (is_reachable(number)) return;
+  if (!is_member(number)) return join_by_ticket(number);
   const bool first = peer.incarnation == 0;
   machine.taken_by.reset();
   machine.told_to_leave = false;
@@ -59,12 +60,13 @@ void Simulator::World::start(PeerNumber number) {
   if (!options.steps.empty()) node.course.steps = options.steps[number];
   node.course.work.resumed = peer.work->swarm_note();
   if (!options.data.empty()) node.course.work.data = options.data[number];
-  peer.node =
-      std::make_unique<Node>(Member{.id = id_of(number),
-                                    .name = "peer-" + std::to_string(number),
-                                    .address = "virtual:" + std::to_string(number),
-                                    .layout_hash = node.course.layout_hash},
-                             allow_lists[number], session, node, signers[number], Rng(session));
+  const bool tickets = options.scenario.tickets;
+  peer.node = std::make_unique<Node>(Member{.id = id_of(number),
+                                            .name = "peer-" + std::to_string(number),
+                                            .address = "virtual:" + std::to_string(number),
+                                            .layout_hash = node.course.layout_hash},
+                                     tickets ? std::vector<PeerId>() : allow_lists[number], session,
+                                     node, signers[number], Rng(session));
   machine.armed = never;
   machine.met.clear();
   machine.heard.clear();
@@ -76,6 +78,7 @@ void Simulator::World::start(PeerNumber number) {
   mix_event(7, number, peer.incarnation);
   feed(number, {.kind = Input::Kind::start, .peer = number},
        [&](Node& n, Time t, NodeEffects& out) {
+         if (tickets) n.certify(t, trust_of(number), out);
          n.start(t, peer.work->step(), !join.empty(), out);
        });
 }
@@ -106,6 +109,10 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
     }
   }
   if (machine.job && peer.state == PeerState::up) book_job(number);
+  if (const Trust* trust = peer.node->trust()) {
+    machine.certificates = trust->certificates();
+    machine.revocations = trust->revocations();
+  }
   const bool writes = keeps_images() && machine.job && machine.job->saves() && !peer.disk.full;
   if (writes && state == PeerState::down && machine.job_work == Duration{}) {
     // It died while it wrote: the steps are taken, but the file may be torn.
@@ -198,6 +205,10 @@ void Simulator::World::prepare_saboteurs() {
 
 void Simulator::World::revoke(PeerNumber number) {
   is_reachable(number) ? end(number, PeerState::ended) : set_state(number, PeerState::ended);
+  for (PeerNumber other = 0; options.scenario.tickets && other < peers.size(); ++other) {
+    if (revoke_by(other, id_of(number))) break;
+  }
+  if (options.scenario.tickets) return;
   for (PeerNumber other = 0; other < peers.size(); ++other) {
     std::vector<PeerId>& allowed = allow_lists[other];
     if (std::erase(allowed, id_of(number)) == 0 || peers[other].state != PeerState::up) continue;

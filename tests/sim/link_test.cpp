@@ -169,10 +169,10 @@ TEST_CASE("what real processes cannot suffer is refused with a way out") {
   };
   CHECK(problems(fault("kind = \"kill\"\npeers = 3\n")).empty());
   for (const char* kind : {"clock_jump\"\njump_s = 1", "clock_rate\"\nfactor = 2", "disk_full\"",
-                           "slow_disk\"\njump_s = 1"}) {
+                           "slow_disk\"\njump_s = 1", "revoke\"\nto = 1"}) {
     const std::string told = problems(fault("kind = \"" + std::string(kind) + "\n"));
     CHECK(told.find("scenario.fault[0]") != told.npos);
-    CHECK(told.find(std::string(kind).substr(0, 9)) != told.npos);
+    CHECK(told.find(std::string(kind).substr(0, std::string(kind).find('"'))) != told.npos);
     CHECK(told.find("grapevine sim") != told.npos);
   }
   const std::string numbers = problems(fault("kind = \"kill\"\npeers = \"2-9\"\n") +

@@ -1,6 +1,6 @@
 // Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines",
-// "rounds" and "leased" turn all worlds into such, "gossip" leaves out others, and "hostile" makes
-// some peers hostile.
+// "rounds" and "leased" turn all worlds into such, "gossip" leaves out others, "hostile" makes some
+// peers hostile, and with "tickets" peers join by tickets and are revoked.
 #include <unistd.h>
 
 #include <csignal>
@@ -23,6 +23,7 @@ std::optional<gv::DrawnWorld> draw(std::uint64_t seed, int kinds, char** kind) {
     if (which == "pipelines") world = gv::as_pipeline(world);
     if (which == "rounds") world = gv::as_mixing(world);
     if (which == "hostile") world = gv::as_hostile(world);
+    if (which == "tickets") world = gv::as_tickets(world);
   }
   return world;
 }

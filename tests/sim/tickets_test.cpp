@@ -1,0 +1,173 @@
+// Virtual swarms whose peers join by tickets: who is in, who is out, and how fast all know.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "consensus/trust/trust.hpp"
+#include "sim/virtual/swarm.hpp"
+#include "sim/virtual/trust_invariants.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Peers that join by tickets and hardly do anything else.
+Simulator::Options ticket_world(std::size_t peers, std::uint64_t seed) {
+  Simulator::Options options = small_world(peers, seed, 4);
+  options.scenario.tickets = true;
+  options.scenario.step = 1s;
+  options.scenario.until = 1h;
+  options.scenario.links = {every_link({.latency = 20ms})};
+  return options;
+}
+
+bool accepts(const Simulator& world, PeerNumber number, PeerId key) {
+  return world.peer(number).node->trust()->accepted(key_of(key)) != nullptr;
+}
+
+bool is_up(const Simulator& world, PeerNumber number) {
+  return world.peer(number).state == PeerState::up;
+}
+
+/// True if all peers that are up and in let the same keys in.
+bool have_one_list(const Simulator& world) {
+  std::vector<PeerKey> first;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    if (!is_up(world, number) || is_out(world, number)) continue;
+    std::vector<PeerKey> keys;
+    for (const Certificate& one : world.peer(number).node->trust()->accepted()) {
+      keys.push_back(one.key);
+    }
+    if (first.empty()) first = keys;
+    if (keys != first) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("virtual peers join by tickets and see each other") {
+  Simulator::Options options = ticket_world(8, 1);
+  Simulator world(options, idle_peers(options));
+  world.run(Time(20s));
+  for (PeerNumber number = 0; number < 8; ++number) {
+    REQUIRE(is_up(world, number));
+    CHECK(world.peer(number).node->membership().view().size() == 8);
+  }
+  CHECK(have_one_list(world));
+}
+
+TEST_CASE("a revoked virtual peer is in no view and leaves") {
+  Simulator::Options options = ticket_world(6, 2);
+  Simulator world(options, idle_peers(options));
+  world.run(Time(20s));
+  REQUIRE(world.revoke_by(1, id_of(4)));
+  // Its revoker has no link with it any more.
+  CHECK_FALSE(world.peer(1).node->membership().view().contains(id_of(4)));
+  world.run(Time(25s));
+  for (const PeerNumber number : {0U, 1U, 2U, 3U, 5U}) {
+    CHECK_FALSE(accepts(world, number, id_of(4)));
+    CHECK_FALSE(world.peer(number).node->membership().view().contains(id_of(4)));
+  }
+  CHECK_FALSE(is_up(world, 4));
+}
+
+TEST_CASE("virtual peers invite and renew and revoke after the first peer has gone for good") {
+  Simulator::Options options = ticket_world(6, 3);
+  options.scenario.faults = {fault(FaultKind::leave, 20s, just(0)),
+                             fault(FaultKind::join, 40s, just(5))};
+  Simulator world(options, idle_peers(options));
+  world.run(Time(60s));
+  REQUIRE_FALSE(is_up(world, 0));
+  REQUIRE(is_up(world, 5));
+  CHECK(world.peer(5).node->membership().view().size() == 5);
+  const auto missing = check_invitations(world);
+  INFO((missing ? missing->what : std::string()));
+  CHECK_FALSE(missing);
+}
+
+TEST_CASE("virtual peers that revoke each other in a partition are both out when it is over") {
+  Simulator::Options options = ticket_world(8, 4);
+  options.scenario.faults = {fault(FaultKind::leave, 15s, just(0)),
+                             fault(FaultKind::partition, 20s, {.ranges = {{1, 4}}}, 60s)};
+  Simulator world(options, idle_peers(options));
+  world.run(Time(25s));
+  REQUIRE(world.revoke_by(2, id_of(6)));
+  REQUIRE(world.revoke_by(6, id_of(2)));
+  world.run(Time(78s));
+  CHECK(accepts(world, 3, id_of(2)));
+  CHECK(accepts(world, 7, id_of(6)));
+  world.run(Time(110s));
+  for (const PeerNumber number : {1U, 3U, 4U, 5U, 7U}) {
+    REQUIRE(is_up(world, number));
+    CHECK_FALSE(accepts(world, number, id_of(2)));
+    CHECK_FALSE(accepts(world, number, id_of(6)));
+  }
+  CHECK(have_one_list(world));
+}
+
+TEST_CASE("drawn worlds with tickets and hostile members keep every invariant") {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    const DrawnWorld world = as_tickets(as_hostile(draw_world(seed)));
+    if (!world.scenario.tickets) continue;
+    const Verdict verdict = run_world(world);
+    INFO("seed " << seed << (verdict.violation ? ": " + verdict.violation->what : std::string()));
+    CHECK_FALSE(verdict.violation);
+  }
+}
+
+TEST_CASE("many invitations and revocations under churn are everywhere soon after healing") {
+  constexpr std::size_t peers = 64, invitations = 500, revocations = 50;
+  Simulator::Options options = ticket_world(peers, 5);
+  FaultRule churn = fault(FaultKind::kill, 20s, {.any = 4}, 4s);
+  churn.every = 5s;
+  options.scenario.faults = {churn, fault(FaultKind::partition, 50s, {.ranges = {{0, 20}}})};
+  Simulator world(options, idle_peers(options));
+  world.run(Time(20s));
+  Rng rng(5);
+  std::size_t invited = 0, revoked = 0;
+  std::vector<PeerId> out;
+  // Of the virtual peers only those that sign nothing are revoked.
+  constexpr PeerNumber first_revoked = 44;
+  for (std::size_t i = 0; invited + revoked < invitations + revocations; ++i) {
+    REQUIRE(i < 5000);
+    world.run(world.now() + 100ms);
+    const auto by = static_cast<PeerNumber>(rng.below(first_revoked));
+    if (!is_up(world, by)) continue;
+    if (invited < 10 * (revoked + 1) && invited < invitations) {
+      invited += world.invite(by, PeerId{1000 + invited}) ? 1 : 0;
+      continue;
+    }
+    const PeerId target = revoked % 3 == 0
+                              ? id_of(first_revoked + static_cast<PeerNumber>(revoked / 3))
+                              : PeerId{1000 + rng.below(invited)};
+    if (!world.revoke_by(by, target)) continue;
+    out.push_back(target);
+    ++revoked;
+  }
+  world.heal();
+  const Time healed = world.now();
+  const auto is_settled = [&] {
+    if (!have_one_list(world)) return false;
+    for (PeerNumber number = 0; number < peers; ++number) {
+      if (!is_up(world, number) || is_out(world, number)) continue;
+      for (const PeerId key : out) {
+        if (accepts(world, number, key)) return false;
+      }
+    }
+    return true;
+  };
+  while (!is_settled() && world.now() < healed + 60s) world.run(world.now() + 500ms);
+  const double took_s = seconds(world.now() - healed);
+  std::printf(
+      "%zu invitations and %zu revocations at %zu virtual peers: everywhere %.1f s after "
+      "healing\n",
+      invited, revoked, peers, took_s);
+  CHECK(took_s <= 30);
+}
+
+}  // namespace gv
