@@ -52,7 +52,7 @@ Passage Simulator::World::pass(PeerNumber from, PeerNumber to, std::size_t bytes
 }
 
 void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
-  if (to >= peers.size() || !is_reachable(to) || !may_talk(from, to)) {
+  if (to >= peers.size() || !is_reachable(to)) {
     ++counts.lost;
     return;
   }
@@ -62,7 +62,8 @@ void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
   const Passage passage = pass(from, to, bytes);
   for (int copy = 0; copy < passage.copies; ++copy) {
     const Time at = passage.arrivals[static_cast<std::size_t>(copy)];
-    meet(from, to, at);
+    // The last message to a peer that has just been revoked is on its way when the link is cut.
+    if (may_talk(from, to)) meet(from, to, at);
     const bool last = copy + 1 == passage.copies;
     queue.push(at, Arrival{from, to, peers[to].incarnation, last ? std::move(message) : message});
   }

@@ -233,6 +233,17 @@ TEST_CASE("three peers that revoke each other in a circle are all out") {
   CHECK(holder.trust->is_revoked(key_of(3)));
 }
 
+TEST_CASE("two revoked keys that work together do not come back and the swarm's key ends it") {
+  TrustHolder holder(50);
+  hear(holder, {revoked_by(1, 3), revoked_by(2, 3), revoked_by(1, 4), revoked_by(2, 4)});
+  hear(holder,
+       {revoked_by(3, 1), revoked_by(3, 2), revoked_by(4, 1), revoked_by(4, 2), revoked_by(3, 5)});
+  for (const std::uint64_t peer : {1, 2, 3, 4, 5}) CHECK(holder.trust->is_revoked(key_of(peer)));
+  hear(holder, {revoked_by(999, 3), revoked_by(999, 4)});
+  for (const std::uint64_t peer : {3, 4}) CHECK(holder.trust->is_revoked(key_of(peer)));
+  for (const std::uint64_t peer : {1, 2, 5}) CHECK_FALSE(holder.trust->is_revoked(key_of(peer)));
+}
+
 TEST_CASE("a revocation that others have believed holds although its issuer is revoked") {
   TrustSwarm swarm(6);
   for (std::size_t i = 1; i < 6; ++i) REQUIRE(swarm.invite(0, i));
