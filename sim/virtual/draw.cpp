@@ -291,6 +291,13 @@ DrawnWorld as_tickets(DrawnWorld world) {
   if (world.config.run.mode != ModeKind::gossip || peers < peers_with_hostile) return world;
   Rng rng = Rng(world.seed).fork("tickets").fork("revocations");
   scenario.tickets = true;
+  // A revoked peer that does not know trains on alone, and would end alone too.
+  const Config plain = settings_of_worlds();
+  world.config.data = plain.data;
+  world.config.run.budget = plain.run.budget;
+  world.config.run.wall = plain.run.wall;
+  world.config.run.target = plain.run.target;
+  world.config.run.target_every = plain.run.target_every;
   // The one with the swarm's key is sound.
   std::erase_if(scenario.saboteurs.ranges, [](const auto& range) { return range.first == 0; });
   const double length = seconds(scenario.until);

@@ -192,7 +192,8 @@ void Simulator::World::lie_about_certificates(PeerNumber number) {
   } else {
     lie.revocations = {revocation};
   }
-  send(number, draw_peer(), Message(std::move(lie)));
+  const PeerNumber to = draw_peer();
+  if (to != number) send(number, to, Message(std::move(lie)));
   // The stranger comes to a door by itself, too.
   const PeerNumber there = draw_peer();
   if (kind != 4 || peers[there].state != PeerState::up || saboteurs.contains(there)) return;
