@@ -272,7 +272,8 @@ std::string_view meaning_of(TopologyKind kind) {
        "a graph drawn once, with equally many neighbours for all",
        "each takes from one, 1, 2, 4, ... before it by turns",
        "few partners a round, and the exact mean for any number of peers",
-       "a grid: the lines of one axis average, the next round those of the next"});
+       "a grid: the lines of one axis average, the next round those of the next",
+       "all of a host average, and now and then two hosts do; here on two hosts"});
   return meanings[kind];
 }
 

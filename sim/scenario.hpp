@@ -138,6 +138,7 @@ enum class WorkKind {
 struct Scenario {
   std::size_t peers = 0;  ///< Number of peers; 0 means run.peers of the config.
   WorkKind work = WorkKind::training;
+  std::uint32_t hosts = 1;  ///< Virtual peers: peer k states that it is on host k mod hosts.
   Duration step = std::chrono::milliseconds(20);  ///< Virtual peers: time of a step at pace 1.
   double step_jitter = 0.1;                       ///< Relative deviation of a step's time.
   Duration save = std::chrono::milliseconds(5);   ///< Time to write a checkpoint.

@@ -66,6 +66,8 @@ void append(const Section<Scenario>& head) {
            "how many others each virtual peer may meet, drawn at random; 0 = all");
   head.add("tickets", GV_FIELD(tickets),
            "virtual peers join by tickets: peer 0 begins the swarm, and any of them invites");
+  head.add("hosts", GV_FIELD(hosts), {1, 4096},
+           "virtual peers are on this many hosts, peer k on host k mod hosts");
   head.add("saboteurs", GV_FIELD(saboteurs),
            "virtual peers that send any message and any block under their own ids");
 }

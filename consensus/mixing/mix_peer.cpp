@@ -45,7 +45,7 @@ std::vector<HeardModel<Real>> MixPeer<Real>::heard(std::uint64_t round,
                                                    std::span<const MixMessage> arrived,
                                                    std::size_t& refused) const {
   const bool adds_up = traits_of(rule).adds_up;
-  const bool has_place = rule.fragment_order == FragmentOrder::largest;
+  const bool has_place = rule.fragment_order != FragmentOrder::in_turn;
   std::vector<HeardModel<Real>> others;
   for (const MixMessage* one : in_order(arrived)) {
     const Mixing& mixing = plan->round(one->round);

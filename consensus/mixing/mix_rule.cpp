@@ -13,7 +13,7 @@ extern const MixPart average, push_sum, relay_sum, companion, noloco, downpour;
 extern const MixPart difference, replicated_difference, error_feedback;
 extern const MixPart quasi_global, decentlam, tracking, d2;
 extern const MixPart slowmo;
-extern const MixPart largest_piece;
+extern const MixPart largest_piece, own_piece;
 }  // namespace rules
 
 namespace {
@@ -29,7 +29,7 @@ constexpr std::array memories = {&none, &rules::difference, &rules::replicated_d
 constexpr std::array corrections = {&none, &rules::quasi_global, &rules::decentlam,
                                     &rules::tracking, &rules::d2};
 constexpr std::array outers = {&none, &rules::slowmo};
-constexpr std::array orders_of_pieces = {&in_turn, &rules::largest_piece};
+constexpr std::array orders_of_pieces = {&in_turn, &rules::largest_piece, &rules::own_piece};
 static_assert(kinds.size() == mix_kinds.size() && memories.size() == mix_memories.size() &&
               corrections.size() == mix_corrections.size() && outers.size() == mix_outers.size() &&
               orders_of_pieces.size() == fragment_orders.size());

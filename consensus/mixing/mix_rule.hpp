@@ -25,7 +25,8 @@ enum class MixKind : std::uint8_t {
   relay_sum,  ///< Sums travel along the edges of a tree. RelaySum (Vogels 2021).
   companion,  ///< A second vector and the model pull each other together. A2CiD2 (Nabli 2023).
   noloco,     ///< Momentum on the mean change of a group, and a pull together. NoLoCo (2025).
-  downpour,   ///< Changes go to rank 0, which sends back the sum. DOWNPOUR (Dean 2012).
+  /// Changes go to rank 0, maybe through a tree, and its sum comes back. DOWNPOUR (Dean 2012).
+  downpour,
 };
 
 /// What a peer remembers of earlier messages, so that a lossy codec does no lasting harm.
@@ -70,6 +71,7 @@ enum class FragmentOrder : std::uint8_t {
   in_turn,  ///< All peers mix the same piece. Streaming DiLoCo (Douillard 2025).
   /// Each peer sends the piece that changed most since it was last sent: block scheduling.
   largest,
+  own,  ///< Each peer trains and sends one piece, and takes the others as they come: slicing.
 };
 
 std::string_view to_string(MixKind kind);
@@ -93,7 +95,8 @@ inline constexpr std::array mix_orders = {MixOrder::adapt_then_combine,
 inline constexpr std::array partner_kinds = {Partners::neighbours, Partners::pull, Partners::push,
                                              Partners::both, Partners::pairs};
 inline constexpr std::array mix_outers = {MixOuter::none, MixOuter::slowmo};
-inline constexpr std::array fragment_orders = {FragmentOrder::in_turn, FragmentOrder::largest};
+inline constexpr std::array fragment_orders = {FragmentOrder::in_turn, FragmentOrder::largest,
+                                               FragmentOrder::own};
 
 /// With this staleness a peer never waits for another.
 inline constexpr std::uint64_t unbounded_staleness = std::numeric_limits<std::uint64_t>::max();
@@ -120,7 +123,8 @@ struct MixRule {
   bool weigh_by_samples = false;
   std::size_t fragments = 1;  ///< Number of pieces of the model. Each round mixes one of them.
   FragmentOrder fragment_order = FragmentOrder::in_turn;
-  bool centre_rests = false;       ///< Rank 0 of a star takes no local steps (EASGD).
+  /// Rank 0 of a star, or of a downpour's tree, takes no local steps (EASGD).
+  bool centre_rests = false;
   double outer_learning_rate = 1;  ///< Learning rate of the outer step (noloco, slowmo).
   MixOuter outer = MixOuter::none;
   std::uint64_t outer_every = 8;  ///< Rounds between two outer steps.

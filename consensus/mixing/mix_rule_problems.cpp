@@ -198,9 +198,13 @@ constexpr std::array kind_constraints = {
                "write guard = \"self_centred_clip\", which needs one"},
     Constraint{"centre_rests",
                [](const Case& c) {
-                 return c.rule.centre_rests && c.rule.topology.kind != TopologyKind::star;
+                 const bool is_root =
+                     c.rule.kind == MixKind::downpour && c.rule.topology.kind == TopologyKind::tree;
+                 return c.rule.centre_rests && c.rule.topology.kind != TopologyKind::star &&
+                        !is_root;
                },
-               "only a star has a centre", "write topology = \"star\""},
+               "only a star has a centre, and with kind = \"downpour\" a tree",
+               "write topology = \"star\""},
     Constraint{"staleness",
                [](const Case& c) { return c.rule.staleness > 0 && c.kind.needs_rounds_in_step; },
                "{kind} counts on rounds in step", "write staleness = 0"},
@@ -216,7 +220,10 @@ constexpr std::array kind_constraints = {
 /// Constraints on pieces of the model and on the outer step.
 constexpr std::array other_constraints = {
     Constraint{"staleness",
-               [](const Case& c) { return c.rule.fragments > 1 && c.rule.staleness > 0; },
+               [](const Case& c) {
+                 return c.rule.fragments > 1 && c.rule.staleness > 0 &&
+                        c.rule.fragment_order != FragmentOrder::own;
+               },
                "a round is about one piece of the model alone", "write staleness = 0"},
     Constraint{"fragments",
                [](const Case& c) {
@@ -226,9 +233,14 @@ constexpr std::array other_constraints = {
                "write fragments = 1, or kind = \"average\" without memory and correction"},
     Constraint{
         "fragment_order",
-        [](const Case& c) { return c.rule.fragment_order == FragmentOrder::largest && !c.plain(); },
+        [](const Case& c) { return c.rule.fragment_order != FragmentOrder::in_turn && !c.plain(); },
         "pieces that each chooses are only averaged as they are",
         "write fragment_order = \"in_turn\""},
+    Constraint{"fragment_order",
+               [](const Case& c) {
+                 return c.rule.fragment_order == FragmentOrder::own && c.rule.fragments == 1;
+               },
+               "with one piece all peers would have the same", "write fragments = {peers}"},
     Constraint{"outer",
                [](const Case& c) {
                  return c.rule.outer == MixOuter::slowmo && (!c.averages || c.corrects);

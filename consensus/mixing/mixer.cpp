@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -59,14 +60,15 @@ void Mixer<Real>::add_to(StateHash& hash) const {
 
 template <class Real>
 void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> order,
-                                   std::uint64_t key, std::span<const Real> x) {
+                                   std::uint64_t key, std::span<const Real> x,
+                                   std::vector<std::size_t> hosts) {
   check(x.size() == peer_.elements, "a model has the layout's size");
   peer_.rank = rank;
   peer_.order.assign(order.begin(), order.end());
   peer_.key = key;
-  // The plan depends only on the seed, so peers with equal views have equal plans, whatever
-  // happened before.
-  peer_.plan.emplace(peer_.rule, order.size(), peer_.seed);
+  // The plan depends only on the seed and the hosts, so peers with equal views have equal plans,
+  // whatever happened before.
+  peer_.plan.emplace(peer_.rule, order.size(), peer_.seed, std::move(hosts));
   for (const auto& step : steps_) step->begin_generation(peer_, x);
 }
 

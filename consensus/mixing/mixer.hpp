@@ -45,9 +45,9 @@ class Mixer {
 
   /// Sets our rank among the peers in `order`. State about neighbours starts again from the present
   /// model, except for the copies of their references. Momentum and all other state of our own
-  /// is kept.
+  /// is kept. `hosts` is as in RoundPlan.
   void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
-                        std::span<const Real> x);
+                        std::span<const Real> x, std::vector<std::size_t> hosts = {});
 
   /// Drops all kept state, because another peer's model replaced ours.
   void forget();

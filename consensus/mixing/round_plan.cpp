@@ -43,8 +43,9 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
 
 }  // namespace
 
-RoundPlan::RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed)
-    : rule_(rule), peers_(peers), seed_(seed) {
+RoundPlan::RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed,
+                     std::vector<std::size_t> hosts)
+    : rule_(rule), peers_(peers), seed_(seed), hosts_(std::move(hosts)) {
   check(peers > 0, "a round has at least one peer");
   rule_.topology = fitting(rule.topology, peers);
   if (rule.partners == Partners::pairs) pairs_.emplace(rule_.topology, peers, seed);
@@ -59,7 +60,7 @@ Mixing RoundPlan::computed(std::uint64_t round) const {
       mixing[pair.responder].push_back({pair.initiator, 0.5});
     }
   } else {
-    mixing = mixing_of(rule_.topology, peers_, seed_, round);
+    mixing = mixing_of(rule_.topology, peers_, seed_, round, hosts_);
     if (rule_.partners != Partners::neighbours) {
       draw_partners(mixing, rule_.partners, Rng(seed_).fork("partners").fork(round));
     }

@@ -19,11 +19,13 @@ struct RoundTurn {
   std::vector<std::size_t> out;  ///< The peers that hear this peer, by rank.
 };
 
-/// The rounds of a rule as a function of (rule, peers, seed, round). If the topology does not fit
-/// the number of peers, the complete one replaces it.
+/// The rounds of a rule as a function of (rule, peers, seed, hosts, round). If the topology does
+/// not fit the number of peers, the complete one replaces it.
 class RoundPlan {
  public:
-  RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed);
+  /// `hosts` has the number of each rank's host; empty if it is not known. See mixing_of().
+  RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed,
+            std::vector<std::size_t> hosts = {});
 
   std::size_t peers() const { return peers_; }
   std::uint64_t seed() const { return seed_; }
@@ -35,10 +37,11 @@ class RoundPlan {
   RoundTurn turn(std::size_t rank, std::uint64_t round) const;
 
   friend bool operator==(const RoundPlan& a, const RoundPlan& b) {
-    return a.rule_ == b.rule_ && a.peers_ == b.peers_ && a.seed_ == b.seed_;
+    return a.rule_ == b.rule_ && a.peers_ == b.peers_ && a.seed_ == b.seed_ &&
+           a.hosts_ == b.hosts_;
   }
   /// Adds the plan to a StateHash.
-  void add_to(auto& hash) const { hash.add(rule_, peers_, seed_); }
+  void add_to(auto& hash) const { hash.add(rule_, peers_, seed_, hosts_); }
 
  private:
   Mixing computed(std::uint64_t round) const;
@@ -46,6 +49,7 @@ class RoundPlan {
   MixRule rule_;
   std::size_t peers_;
   std::uint64_t seed_;
+  std::vector<std::size_t> hosts_;
   std::optional<PairPlan> pairs_;  ///< Follows from the fields above.
   mutable std::map<std::uint64_t, Mixing> recent_;
 };

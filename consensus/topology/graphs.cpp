@@ -106,7 +106,8 @@ std::vector<Edge> random_regular(std::size_t n, std::size_t degree, std::uint64_
 
 bool is_graph(TopologyKind kind) {
   return kind != TopologyKind::matching && kind != TopologyKind::one_peer_exponential &&
-         kind != TopologyKind::base_k && kind != TopologyKind::moshpit;
+         kind != TopologyKind::base_k && kind != TopologyKind::moshpit &&
+         kind != TopologyKind::hosts;
 }
 
 std::size_t regular_degree(const Topology& topology, std::size_t n) {

@@ -22,7 +22,7 @@ struct Edge {
 /// the exponential graph lose their direction. The topology must fit n. The graph is connected.
 std::vector<Edge> edges_of(const Topology& topology, std::size_t n, std::uint64_t seed);
 
-/// False for kinds whose rounds differ: matching, one_peer_exponential, base_k and moshpit.
+/// False for kinds whose rounds differ: matching, one_peer_exponential, base_k, moshpit and hosts.
 bool is_graph(TopologyKind kind);
 
 /// W_ij = 1 / (1 + max(degree_i, degree_j)) for neighbours (Xiao, Boyd and Lall 2005): doubly

@@ -35,6 +35,10 @@ std::optional<Problem> problem_with_pairs(const Topology& topology) {
     return Problem{"moshpit", "its groups average all at once, and an exchange has two ends",
                    "take hypercube (the same with groups of two), base_k or torus"};
   }
+  if (topology.kind == TopologyKind::hosts) {
+    return Problem{"hosts", "all peers of a host average at once, and an exchange has two ends",
+                   "write mode = \"mixing\" below [run], or take complete"};
+  }
   if (topology.kind == TopologyKind::base_k && base_k_of(topology) > 1) {
     return Problem{"base_k",
                    "with k = " + std::to_string(base_k_of(topology)) +

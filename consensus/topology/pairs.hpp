@@ -22,7 +22,8 @@ struct RankPair {
 };
 
 /// Why this topology cannot run by pair exchanges, and what to use instead; nullopt if it can.
-/// moshpit averages whole lines, and base_k with k > 1 averages several partners at once.
+/// moshpit averages whole lines, hosts whole hosts, and base_k with k > 1 averages several partners
+/// at once.
 std::optional<Problem> problem_with_pairs(const Topology& topology);
 
 /// The disjoint pairs of every round, which every peer computes alike from (seed, round, n):

@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "consensus/topology/base_k.hpp"
 #include "consensus/topology/graphs.hpp"
+#include "consensus/topology/hosts.hpp"
 #include "consensus/topology/pairing.hpp"
 
 namespace gv {
@@ -82,7 +83,7 @@ Mixing matching_round(std::size_t n, std::uint64_t seed, std::uint64_t round) {
 }
 
 Mixing eager_mixing(const Topology& topology, std::size_t n, std::uint64_t seed,
-                    std::uint64_t round) {
+                    std::uint64_t round, std::span<const std::size_t> hosts) {
   switch (topology.kind) {
     case TopologyKind::matching:
       return matching_round(n, seed, round);
@@ -103,6 +104,9 @@ Mixing eager_mixing(const Topology& topology, std::size_t n, std::uint64_t seed,
       const Grid grid = grid_for(n, topology.dimensions);
       return moshpit_round(n, grid, round % grid.axes);
     }
+    case TopologyKind::hosts:
+      return hosts.empty() ? hosts_round(even_hosts(n), topology.hosts_every, seed, round)
+                           : hosts_round(hosts, topology.hosts_every, seed, round);
     default:
       return metropolis(n, edges_of(topology, n, seed));
   }
@@ -143,6 +147,11 @@ std::optional<Problem> problem_of(const Topology& topology, std::size_t n) {
   if (topology.kind == TopologyKind::moshpit && topology.dimensions == 0) {
     return Problem{of_peers(topology, n), "a grid has at least one dimension", "take 2"};
   }
+  if (topology.kind == TopologyKind::hosts && topology.hosts_every < hosts_every_min) {
+    return Problem{of_peers(topology, n),
+                   "hosts must average inside before and after they average with others",
+                   "take at least " + std::to_string(hosts_every_min) + " rounds"};
+  }
   return std::nullopt;
 }
 
@@ -162,14 +171,18 @@ std::size_t period_of(const Topology& topology, std::size_t n) {
       return base_k_rounds(n, base_k_of(topology)).size();
     case TopologyKind::moshpit:
       return grid_for(n, topology.dimensions).axes;
+    case TopologyKind::hosts:
+      return n == 1 ? 1 : topology.hosts_every;
     default:
       return 1;
   }
 }
 
-Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round) {
+Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round,
+                 std::span<const std::size_t> hosts) {
   check(!problem_of(topology, n), "the topology does not fit the number of peers");
-  Mixing mixing = eager_mixing(topology, n, seed, round);
+  check(hosts.empty() || hosts.size() == n, "every rank is on a host");
+  Mixing mixing = eager_mixing(topology, n, seed, round, hosts);
   if (!topology.lazy) return mixing;
   for (std::vector<Share>& row : mixing) {
     for (Share& share : row) share.weight /= 2;
@@ -193,7 +206,7 @@ Traits traits_of(const Topology& topology, std::size_t n) {
     traits.exact_after = 1;
   } else if (topology.lazy) {
     return traits;
-  } else if (topology.kind == TopologyKind::base_k ||
+  } else if (topology.kind == TopologyKind::base_k || topology.kind == TopologyKind::hosts ||
              (topology.kind == TopologyKind::one_peer_exponential && std::has_single_bit(n))) {
     traits.exact_after = period;
   } else if (topology.kind == TopologyKind::moshpit) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,7 @@ namespace gv {
 /// | one_peer_exponential | 1, directed          | ceil(lg n) | lg n if that is whole    |
 /// | base_k               | at most k            | see base_k | all of them, any n       |
 /// | moshpit              | those of one line    | dimensions | all, if the grid is full |
+/// | hosts                | those of one host    | see hosts  | all, if on two hosts     |
 ///
 /// "Never" ignores the smallest numbers of peers, for which a graph is complete.
 enum class TopologyKind : std::uint8_t {
@@ -45,12 +47,13 @@ enum class TopologyKind : std::uint8_t {
   one_peer_exponential,  ///< Rank i takes the model of i - 2^(t mod ceil(lg n)) (Assran 2019).
   base_k,                ///< The Base-(k+1) graph (Takezawa 2023).
   moshpit,  ///< A grid in which all lines along one axis average in a round (Ryabinin 2021).
+  hosts,    ///< All peers of a host average, and pairs of hosts now and then. See hosts_round().
 };
 
 /// The names used in configs.
 inline constexpr auto topology_names = names_of<TopologyKind>(
     {"complete", "matching", "ring", "torus", "star", "tree", "hypercube", "exponential",
-     "random_regular", "one_peer_exponential", "base_k", "moshpit"});
+     "random_regular", "one_peer_exponential", "base_k", "moshpit", "hosts"});
 inline constexpr auto topology_kinds = topology_names.kinds();
 constexpr std::string_view to_string(TopologyKind kind) { return topology_names[kind]; }
 
@@ -70,6 +73,8 @@ struct Topology {
   std::size_t dimensions = 2;
   /// Use (I + W) / 2, which has no negative eigenvalue but half the spectral gap.
   bool lazy = false;
+  /// hosts: one round in this many is between hosts.
+  std::uint32_t hosts_every = 16;
 
   friend bool operator==(const Topology&, const Topology&) = default;
 };
@@ -94,11 +99,14 @@ using Mixing = std::vector<std::vector<Share>>;
 double own_share(const Mixing& round, std::size_t rank);
 
 /// Number of rounds after which the sequence repeats: 1 if all are alike, 0 for never (matching).
+/// For `hosts` that is true of even_hosts().
 std::size_t period_of(const Topology& topology, std::size_t n);
 
-/// The weights of round `round` for n peers. Only matching and random_regular use the seed. The
-/// topology must fit n (see problem_of). Peers are ranked by their ids.
-Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round);
+/// The weights of round `round` for n peers. Only matching, random_regular and hosts use the seed.
+/// The topology must fit n (see problem_of). Peers are ranked by their ids. `hosts` has the number
+/// of each rank's host, as of host_numbers(); empty means even_hosts().
+Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round,
+                 std::span<const std::size_t> hosts = {});
 
 /// Properties of a topology that need no matrix. The matrices of all kinds are doubly stochastic:
 /// every row and every column sums to 1, so a round does not change the mean of the models.

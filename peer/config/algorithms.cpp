@@ -103,9 +103,32 @@ constexpr std::array table = {
                    "[run]\nmode = \"mixing\"\n[train]\noptimizer = \"nesterov\"\n"
                    "momentum = 0.99\n[mixing]\ntopology = \"star\"\n"
                    "order = \"combine_then_adapt\"\nperiod_steps = 10\ncentre_rests = true\n"},
-    NamedAlgorithm{"downpour", "centre", "a centre adds up what workers do", "Dean 2012",
+    NamedAlgorithm{"async_easgd", "centre", "easgd by exchanges of each worker at its own pace",
+                   "Zhang 2015",
+                   "[run]\nmode = \"gossip\"\n[train]\noptimizer = \"sgd\"\n"
+                   "[gossip]\ntopology = \"star\"\npairing = \"uniform\"\n"
+                   "centre_rests = true\nalpha = 0.1\nperiod_steps = 10\n"},
+    NamedAlgorithm{"async_downpour", "centre", "a centre adds up what workers do as it comes",
+                   "Dean 2012",
+                   "[run]\nmode = \"mixing\"\n[train]\noptimizer = \"sgd\"\n"
+                   "[mixing]\ntopology = \"star\"\nkind = \"downpour\"\n"
+                   "centre_rests = true\nstaleness = -1\n"},
+    NamedAlgorithm{"downpour", "centre", "the same in rounds: all wait for all", "after Dean 2012",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"star\"\n"
                    "kind = \"downpour\"\ncentre_rests = true\n"},
+    NamedAlgorithm{"server_tree", "centre", "async_downpour through a tree of servers",
+                   "Gupta 2016",
+                   "[run]\nmode = \"mixing\"\n[train]\noptimizer = \"sgd\"\n"
+                   "[mixing]\ntopology = \"tree\"\nkind = \"downpour\"\n"
+                   "centre_rests = true\nstaleness = -1\n"},
+    // ---- Hosts ----
+    NamedAlgorithm{"host_gossip", "hosts", "all of a host average every step; drawn hosts at times",
+                   "", "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"hosts\"\n"},
+    // ---- Slices ----
+    NamedAlgorithm{"slicing", "slices", "each trains its slice with the others' as last heard", "",
+                   "[run]\nmode = \"mixing\"\n[train]\noptimizer = \"sgd\"\n"
+                   "[mixing]\ntopology = \"complete\"\nfragments = 4\n"
+                   "fragment_order = \"own\"\nperiod_steps = 2\nstaleness = -1\n"},
     // ---- Fewer bytes ----
     NamedAlgorithm{"choco", "compressed", "a tenth of what changed since neighbours knew us",
                    "Koloskova 2019",

@@ -144,6 +144,7 @@ struct GossipConfig {
   double alpha = 0.5;
   bool alpha_with_learning_rate = false;
   bool weighs_by_data = true;  ///< With the swarm's budget: see SwarmWork.
+  bool centre_rests = false;   ///< The first peer of a star only answers exchanges.
   double weigh_max = 4;        ///< The largest factor on a peer's updates.
   Codec codec = Codec::identity;
   double clip_radius = 0;  ///< 0 means that `clip_factor` determines the radius.

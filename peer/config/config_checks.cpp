@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consensus/compression/compressors.hpp"
+#include "consensus/mixing/stability.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/config_reading.hpp"
@@ -301,6 +302,10 @@ void check_mixing(ConfigReading& reading) {
   const std::size_t peers = in_stages ? replicas(config) : config.run.peers;
   const std::optional<MixRule> rule = mixing_rule(config);
   if (!rule || !reading.is_sound("run.peers")) return;
+  if (in_stages && rule->topology.kind == TopologyKind::hosts) {
+    return reading.report("mixing.topology", "replicas of a stage do not know each other's hosts",
+                          "write topology = \"complete\"");
+  }
   // The place of a problem is also its key in the section, except for keys with a longer name.
   for (const Problem& problem : problems_of(*rule, peers)) {
     const std::string path = "mixing." + problem.place;
@@ -323,6 +328,73 @@ void check_mixing(ConfigReading& reading) {
       reading.is_sound("mixing.period_steps")) {
     reading.report("mixing.period_steps", "\"" + correction + "\" mixes what every step comes to",
                    "write period_steps = 1");
+  }
+}
+
+/// What the bounds of consensus/mixing/stability are about: plain gradient descent on a loss of
+/// curvature 1, as that of data of unit variance.
+double pull_of_round(const Config& config, std::uint64_t steps) {
+  return pull_of(config.train.schedule.learning_rate, steps);
+}
+
+/// Reports a learning rate with which rounds of `steps` steps pull by `bound` or more.
+void check_pull(ConfigReading& reading, std::uint64_t steps, double bound, std::string reason) {
+  if (pull_of_round(reading.parsed.config, steps) < bound) return;
+  const double most = rate_of(bound, steps);
+  reading.report(
+      "train.learning_rate",
+      fmt::format("{}, and with {} step{} a round plain descent on a curvature of 1 runs "
+                  "apart from {:.3g} on",
+                  reason, steps, steps == 1 ? "" : "s", most),
+      fmt::format("write learning_rate = {:.2g} or less{}", 0.9 * most,
+                  steps == 1 ? "" : ", or a shorter period_steps below [mixing]"));
+}
+
+/// Checks the centre of exchanges in pairs, and that alpha is not too large for its workers.
+void check_centre(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const GossipConfig& gossip = config.gossip;
+  if (config.run.mode != ModeKind::gossip || !gossip.centre_rests) return;
+  if (gossip.topology.kind != TopologyKind::star) return;  // It has no effect, which is reported.
+  if (gossip.pairing != PairingKind::uniform && reading.is_sound("gossip.pairing")) {
+    reading.report("gossip.pairing", "drawn pairs are of rounds, and a centre that rests has none",
+                   "write pairing = \"uniform\"");
+  }
+  if (config.data.partition.kind == PartitionKind::leased && reading.is_sound("data.partition")) {
+    reading.report("data.partition", "a centre that rests leaves its leases to nobody",
+                   "write partition = \"shared\"");
+  }
+  if (config.train.optimizer.kind != OptimizerKind::sgd) return;
+  const double pull = pull_of_round(config, gossip.period_steps);
+  const double most = largest_elastic_alpha(pull);
+  if (gossip.alpha <= most || !reading.is_sound("gossip.alpha")) return;
+  reading.report("gossip.alpha",
+                 fmt::format("workers that pull at a centre in turn run apart above {:.3g}, with "
+                             "{} steps of plain descent between two exchanges on a curvature of 1",
+                             most, gossip.period_steps),
+                 fmt::format("write alpha = {:.2g} or less", 0.9 * most));
+}
+
+/// Checks learning rates of rules for which delays or frozen pieces set a bound.
+void check_stability(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  if (config.run.mode != ModeKind::mixing || config.train.optimizer.kind != OptimizerKind::sgd ||
+      !reading.is_sound("train.learning_rate") || !reading.is_sound("mixing.period_steps")) {
+    return;
+  }
+  const MixRule& rule = config.mixing.rule;
+  const std::size_t peers = config.run.peers;
+  const std::uint64_t steps = config.mixing.period_steps;
+  if (rule.kind == MixKind::downpour && !is_in_step(rule)) {
+    const std::size_t workers = std::max<std::size_t>(2, peers) - (rule.centre_rests ? 1 : 0);
+    check_pull(reading, steps, largest_delayed_pull(workers - 1),
+               fmt::format("what one of {} workers sends is {} changes old when it is added",
+                           workers, workers - 1));
+  }
+  if (rule.fragment_order == FragmentOrder::own) {
+    const std::size_t slices = std::max<std::size_t>(1, std::min(rule.fragments, peers));
+    check_pull(reading, steps, largest_sliced_pull(slices),
+               fmt::format("{} slices train while the others are frozen", slices));
   }
 }
 
@@ -352,6 +424,8 @@ void check_together(ConfigReading& reading) {
   check_ring(reading);
   check_pipeline(reading);
   check_mixing(reading);
+  check_centre(reading);
+  check_stability(reading);
 }
 
 }  // namespace gv

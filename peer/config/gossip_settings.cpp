@@ -11,6 +11,9 @@ void append_gossip(Settings& all) {
                 "who meets whom: drawn pairs, or anybody at random");
   gossip.choice("topology", GV_FIELD(gossip.topology.kind), named_choices(topology_kinds),
                 "among whom partners are drawn; complete = all. `grapevine topology` shows each");
+  gossip.with("topology", {"star"})
+      .add("centre_rests", GV_FIELD(gossip.centre_rests),
+           "the centre only answers the exchanges of the others and does not train");
   gossip.add("period_steps", GV_FIELD(gossip.period_steps), {1, 1e9},
              "local steps between two exchanges");
   own.choice(

@@ -1,4 +1,5 @@
 // The keys of mixing rounds. Pipelines whose stages mix share most of them.
+#include "consensus/topology/hosts.hpp"
 #include "peer/config/setting_builders.hpp"
 
 namespace gv::settings {
@@ -40,6 +41,9 @@ void RoundKeys::append_neighbours() const {
            "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, 0 = 1");
   shared.with("topology", {"moshpit"})
       .add("dimensions", GV_FIELD(mixing.rule.topology.dimensions), {1, 16}, "of the grid");
+  shared.with("topology", {"hosts"})
+      .add("hosts_every", GV_FIELD(mixing.rule.topology.hosts_every), {hosts_every_min, 1e6},
+           "one round in this many is between hosts, the others inside");
   shared.add("lazy", GV_FIELD(mixing.rule.topology.lazy),
              "keep half of one's own model in every round");
   shared.choice("partners", GV_FIELD(mixing.rule.partners), named_choices(partner_kinds),
@@ -117,8 +121,9 @@ void RoundKeys::append_pace() const {
                  [](const Config& c) { return c.mixing.rule.fragments > 1; })
       .choice("fragment_order", GV_FIELD(mixing.rule.fragment_order),
               named_choices(fragment_orders),
-              "which one: the next at all peers, or at each that which changed most");
-  mixing.with("topology", {"star"})
+              "which one: the next at all peers, that which changed most at each, or one that is "
+              "each peer's own to train");
+  mixing.with("topology", {"star", "tree"})
       .add("centre_rests", GV_FIELD(mixing.rule.centre_rests),
            "the centre only mixes and does not train");
 }

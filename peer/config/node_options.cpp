@@ -104,6 +104,7 @@ GossipOptions gossip_options(const Config& config, const ModelFacts& model, cons
           .topology = gossip.topology,
           .alpha = gossip.alpha,
           .alpha_with_learning_rate = gossip.alpha_with_learning_rate,
+          .centre_rests = gossip.centre_rests,
           .peak_learning_rate = config.train.schedule.learning_rate,
           .catch_up_periods = gossip.catch_up_periods,
           .exchange = {.codec = gossip.codec,

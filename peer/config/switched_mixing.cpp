@@ -15,7 +15,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();
-    if (path != "run.peers" && path != "train.optimizer") continue;
+    if (path != "run.peers" && path != "train.optimizer" && path != "train.learning_rate") continue;
     text += path + " = " + setting.show(running) + "\n";
   }
   bool named = false;

@@ -65,6 +65,8 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
   check(!problem_with_pairs(options_.topology), "the topology does not run as pairs");
   check(options_.pairing == PairingKind::matching || is_graph(options_.topology.kind),
         "rounds that differ have no neighbours to draw from");
+  check(!options_.centre_rests || options_.topology.kind == TopologyKind::star,
+        "only a star has a centre");
   course_.set_learning_rate(options_.peak_learning_rate);
 }
 
@@ -222,10 +224,12 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   course_.job_done(done);
   step_ = done.step;
+  const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
+  const bool has_trained = steps != nullptr && !steps->rests;
   if (finale_.is_on()) {
-    finale_.work().count(now, done.steps_run);
+    finale_.work().count(now, has_trained ? done.steps_run : 0);
     Ledger* ledger = finale_.work().ledger();
-    if (ledger != nullptr && first_of<task::TakeSteps>(done.job.tasks) != nullptr) {
+    if (ledger != nullptr && has_trained) {
       ledger->made(now, done.steps_run, step_);
     }
     const bool has_verdict = finale_.work().learn_from(done, out);
@@ -236,7 +240,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   // Not before, because until the job has ended our step is still that of our own model.
   if (first_of<task::AdoptModel>(done.job.tasks) != nullptr) ++counts_.models_fetched;
-  if (done.steps_run > 0) {
+  if (done.steps_run > 0 && has_trained) {
     const double busy = seconds(done.busy);
     const double weight = steps_per_second_ == 0 ? 1 : recent_weight;
     const bool is_pure = first_of<result::Measured>(done.results) == nullptr;
@@ -264,7 +268,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (course_.phase() == Phase::training && step_ >= course_.steps())
     course_.become_done(now, *this, members, out);
   if (course_.phase() == Phase::training && !course_.is_leaving() &&
-      trigger_.fires(step_, exchange_.in_flight())) {
+      trigger_.fires(step_, exchange_.in_flight()) && !rests(members)) {
     begin_exchange(now, members, out);
     collect();
   }
@@ -466,6 +470,23 @@ std::uint64_t GossipMode::leased_steps(Time now, std::uint64_t steps) {
   return part ? std::min(steps, part->steps) : 0;
 }
 
+/// True if we are a centre that rests.
+bool GossipMode::rests(const Membership& members) const {
+  const std::vector<PeerId>& peers = members.view().peers();
+  return options_.centre_rests && peers.size() > 1 && peers.front() == self_;
+}
+
+/// Steps that a centre that rests counts now, so that it is as far as the slowest of the others.
+std::uint64_t GossipMode::followed_steps(const Membership& members) const {
+  std::optional<std::uint64_t> least;
+  for (const PeerId peer : members.view().peers()) {
+    const Member* member = members.find(peer);
+    if (peer == self_ || !has_model(member)) continue;
+    least = std::min(least.value_or(member->progress.step), member->progress.step);
+  }
+  return std::max(std::min(least.value_or(0), course_.steps()), step_) - step_;
+}
+
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (course_.is_leaving() && exchange_.in_flight() && now < settle_until_) return;
   Job job;
@@ -484,12 +505,14 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
       job.add(task::FollowSwarm{finale_.work().progress(now), 1, finale_.work().note()});
     }
   } else if (course_.phase() == Phase::training && !adopts && !finale_.is_ending()) {
-    const std::uint64_t steps = leased_steps(now, job_steps(now));
+    const bool rests = this->rests(members);
+    const std::uint64_t steps = rests ? followed_steps(members) : leased_steps(now, job_steps(now));
     const std::uint64_t end = step_ + steps;
     const bool is_last = end >= course_.steps();
-    if (steps > 0) add_steps(now, steps, job);
+    if (rests && steps > 0) job.add(task::TakeSteps{.count = steps, .from = {}, .rests = true});
+    if (!rests && steps > 0) add_steps(now, steps, job);
     if (finale_.is_on()) finale_.work().add_measurement(job);
-    snapshot = !has_snapshot_ || end >= trigger_.next() || is_last ||
+    snapshot = !has_snapshot_ || end >= trigger_.next() || is_last || (rests && moves) ||
                (steps == 0 && exchange_.snapshot() && exchange_.snapshot()->step < step_);
     saves = course_.is_save_due(end);
     validates = population_.is_due(end) || (population_.is_on() && is_last);

@@ -36,6 +36,9 @@ struct GossipOptions {
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
   /// Scale alpha with the learning rate (EASGD's rho fixed).
   bool alpha_with_learning_rate = false;
+  /// Star only: the peer with the smallest id answers exchanges and neither trains nor asks for any
+  /// (EASGD's centre), unless it is alone.
+  bool centre_rests = false;
   double peak_learning_rate = 0;  ///< Learning rate at which alpha is used as it is.
   /// A peer that joins or wakes this many periods behind another fetches a model.
   std::uint64_t catch_up_periods = 8;
@@ -125,6 +128,8 @@ class GossipMode final : public Mode {
   bool is_still() const;
   void add_steps(Time now, std::uint64_t steps, Job& job);
   std::uint64_t leased_steps(Time now, std::uint64_t steps);
+  bool rests(const Membership& members) const;
+  std::uint64_t followed_steps(const Membership& members) const;
   void look_after_leases(Time now, Membership& members, Effects& out);
   void begin_exchange(Time now, Membership& members, Effects& out);
   std::optional<PeerId> partner_to_copy(const View& view);

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "consensus/topology/hosts.hpp"
 #include "peer/modes/divergence.hpp"
 
 namespace gv {
@@ -37,6 +38,16 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
           .elements = course.elements,
           .own_models_within = options.catch_up_rounds * options.period,
           .revision_problem = problem_of_revision(options)};
+}
+
+/// The hosts of the peers, by what they state of their addresses.
+std::vector<std::size_t> hosts_of(const std::vector<PeerId>& peers, const Membership& members) {
+  std::vector<std::string_view> addresses;
+  for (const PeerId peer : peers) {
+    const Member* member = members.find(peer);
+    addresses.push_back(member != nullptr ? std::string_view(member->address) : "");
+  }
+  return host_numbers(addresses);
 }
 
 }  // namespace
@@ -110,7 +121,7 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     if (generations_.takes_part(course_)) look_after_generation(now, out);
     const Generations::Change change = generations_.follow(now, course_);
     if (change.left) abandon();
-    if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+    if (change.entered != nullptr) begin_generation(now, *change.entered, members, out);
     go_on(now, out);
   }
   if (tick_finale(now, members, out, jobs)) return;
@@ -184,7 +195,8 @@ void MixingMode::refuse(Time now, PeerId peer, Effects& out) {
   if (generations_.follow_quarantine(now, peer, out)) disturb(now, {peer}, out);
 }
 
-void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
+void MixingMode::begin_generation(Time now, const Generation& generation, const Membership& members,
+                                  Effects& out) {
   // Messages of the last generation that were not mixed still say what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     take_messages(unbounded_staleness, left_over_);
@@ -194,11 +206,16 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   std::ranges::sort(order_);  // Ranks go by id; a generation may order peers in another way.
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   go_by(generation, out);
-  plan_.emplace(options_.rule, order_.size(), course_.options().run_seed);
-  round_ = 0;
+  hosts_.clear();
+  if (options_.rule.topology.kind == TopologyKind::hosts) hosts_ = hosts_of(order_, members);
+  plan_.emplace(options_.rule, order_.size(), course_.options().run_seed, hosts_);
+  round_ = served_ = followed_ = 0;
   box_.enter(generations_.key());
-  place_ = MixPlace{
-      .rank = rank_, .order = order_, .key = generations_.key(), .step = generation.version.step};
+  place_ = MixPlace{.rank = rank_,
+                    .order = order_,
+                    .key = generations_.key(),
+                    .step = generation.version.step,
+                    .hosts = hosts_};
   const auto own = std::ranges::find(generation.order, self_) - generation.order.begin();
   const PeerId source = generation.sources[static_cast<std::size_t>(own)];
   // A peer that lacks a state asks one that has it, and others to confirm it.
@@ -272,8 +289,15 @@ void MixingMode::abandon() {
 
 // ---- Rounds ----
 
-/// Steps of the round that begins at `step`: a period, but never beyond the budget.
+/// Steps of the round that begins at `step`: a period, but never beyond the budget. A centre that
+/// serves workers counts those of one worker in the mean.
 std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
+  if (serves()) {
+    const std::size_t senders = plan_->turn(rank_, round_).in.size();
+    const std::uint64_t behind = served_ * options_.period / senders - followed_;
+    return finale_.is_on() ? behind
+                           : std::min(behind, course_.steps() - std::min(course_.steps(), step));
+  }
   if (finale_.is_on()) {
     const bool are_alike = is_in_step(options_.rule);
     return are_alike ? std::min(options_.period, finale_.work().steps_left_of(samples_together()))
@@ -287,6 +311,9 @@ bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
+/// True if we are a centre that acts on each message as it comes.
+bool MixingMode::serves() const { return rests() && !is_in_step(options_.rule); }
+
 /// Appends the messages of rounds up to `last` that have arrived and were not taken yet.
 void MixingMode::take_messages(std::uint64_t last, std::vector<MixMessage>& to) {
   std::ranges::move(box_.take(last, order_), std::back_inserter(to));
@@ -294,6 +321,7 @@ void MixingMode::take_messages(std::uint64_t last, std::vector<MixMessage>& to) 
 
 /// True if all messages for which the round waits are there.
 bool MixingMode::is_complete() const {
+  if (serves()) return box_.has_news() || step() + steps_at(step()) >= course_.steps();
   const std::uint64_t staleness = options_.rule.staleness;
   if (staleness > round_) return true;
   const std::uint64_t due = round_ - staleness;
@@ -322,6 +350,8 @@ void MixingMode::go_on(Time now, Effects& out) {
     after.samples = std::max(before.samples, finale_.work().counted());
   }
   generations_.agreement().set_version(after);
+  followed_ += steps;
+  served_ += arrived_.size();
   follow_budget(now);
   generations_.operation_done(now, before.step, steps, out);
   planner_.set_operation_seconds(generations_.operation_seconds());

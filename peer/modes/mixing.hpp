@@ -35,7 +35,8 @@ struct MixingCounts {
 /// its own model. Ballots say which peers take part and give each a rank, so all compute the same
 /// plan. A lost peer ends the generation for all; the next begins with the models as they are and
 /// does not mix the round that was under way. Within a generation peers wait only for their
-/// neighbours, and with rule.staleness not for their newest rounds. Where the budget is the
+/// neighbours, and with rule.staleness not for their newest rounds. If they never wait, a centre
+/// that rests has a round whenever messages have come. Where the budget is the
 /// swarm's, all peers end together with the mean of their models (Finale).
 class MixingMode final : public Mode {
  public:
@@ -83,6 +84,8 @@ class MixingMode final : public Mode {
   const MixingOptions& options() const { return options_; }
   /// Peers of the newest generation, by rank.
   const std::vector<PeerId>& ranks() const { return order_; }
+  /// The host of each of them, as in RoundPlan.
+  const std::vector<std::size_t>& hosts() const { return hosts_; }
   /// In-neighbours and out-neighbours in the round under way.
   std::vector<PeerId> heard() const;
   std::vector<PeerId> out_neighbours() const;
@@ -90,7 +93,8 @@ class MixingMode final : public Mode {
   std::size_t held() const { return box_.held(); }
 
  private:
-  void begin_generation(Time now, const Generation& generation, Effects& out);
+  void begin_generation(Time now, const Generation& generation, const Membership& members,
+                        Effects& out);
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void look_after_generation(Time now, Effects& out);
@@ -111,6 +115,7 @@ class MixingMode final : public Mode {
   void go_by(const Generation& generation, Effects& out);
   Problems adopt(const SettingsRevision& revision);
   bool rests() const;
+  bool serves() const;
 
   PeerId self_;
   Course course_;
@@ -123,6 +128,7 @@ class MixingMode final : public Mode {
   RoundInbox box_;
   std::vector<PeerId> order_;  ///< Peers of the newest generation, by rank.
   std::size_t rank_ = 0;
+  std::vector<std::size_t> hosts_;  ///< By rank; empty if the topology does not ask for them.
   std::optional<RoundPlan> plan_;
   std::optional<MixPlace> place_;  ///< Our place, which the next job passes on to the mixer.
   bool told_ = false;              ///< A job has passed on our place in the newest generation.
@@ -139,6 +145,8 @@ class MixingMode final : public Mode {
   bool unsent_ = false;  ///< Our messages of the last generation's open round went to no peer.
   std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
   std::shared_ptr<MixOutbox> outbox_;  ///< Receives the messages of `round_job_`.
+  std::uint64_t served_ = 0;           ///< As a centre: messages mixed in this generation.
+  std::uint64_t followed_ = 0;         ///< As a centre: steps counted for them.
   MixingCounts counts_;
 };
 

@@ -89,6 +89,10 @@ bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
   return message != whole_.end() && message->first.first == from;
 }
 
+bool RoundInbox::has_news() const {
+  return std::ranges::any_of(whole_, [](const auto& one) { return one.second != nullptr; });
+}
+
 /// Completes a message of this generation if it has arrived completely. False if it is too long.
 bool RoundInbox::settle(const Name& name) {
   Arriving& message = coming_[key_][name];

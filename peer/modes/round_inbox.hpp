@@ -48,6 +48,8 @@ class RoundInbox {
   bool has(PeerId from, std::uint64_t round) const { return is_over({from, round}); }
   /// True if a whole message of that round or a later one has arrived.
   bool has_since(PeerId from, std::uint64_t round) const;
+  /// True if a whole message has arrived that was not taken.
+  bool has_news() const;
 
   /// Takes all whole messages of rounds up to `last` not taken before, by peer and round. Senders
   /// get ranks by `order`; messages of peers that are not in it are dropped.

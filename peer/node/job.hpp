@@ -31,9 +31,10 @@ struct MixRule;
 /// A replica's place among the others in a generation.
 struct MixPlace {
   std::size_t rank = 0;
-  std::vector<PeerId> order;  ///< Peers by rank.
-  std::uint64_t key = 0;      ///< Key of the generation.
-  std::uint64_t step = 0;     ///< Step at which all peers in it begin.
+  std::vector<PeerId> order;            ///< Peers by rank.
+  std::uint64_t key = 0;                ///< Key of the generation.
+  std::uint64_t step = 0;               ///< Step at which all peers in it begin.
+  std::vector<std::size_t> hosts = {};  ///< The host of each rank, as in RoundPlan.
 };
 
 /// Receives the messages of a round. The worker fills it before it reports that they are ready.
@@ -129,7 +130,7 @@ struct TakeSteps {
   std::uint64_t count = 0;
   /// If data are leased: the first sample, counted in the order that all peers share.
   std::optional<std::uint64_t> from;
-  bool rests = false;  ///< Count the steps without making them. Only in a round.
+  bool rests = false;  ///< Count the steps without making them, as a centre does.
 };
 
 /// Compute our contribution to a collective: a gradient, or the model minus its value after local

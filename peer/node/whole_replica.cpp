@@ -378,6 +378,13 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
   return score;
 }
 
+void WholeReplica::enter(const task::EnterGeneration& task) {
+  if (task.rule) mix_by(*task.rule, mixing_seed_);
+  const MixPlace& place = task.place;
+  learner_->go_on_at(place.step);
+  mixer().begin_generation(place.rank, place.order, place.key, live(), place.hosts);
+}
+
 Mixer<float>& WholeReplica::mixer() {
   check(mixer_.has_value(), "only a replica that mixes by a rule is asked to mix");
   return *mixer_;
@@ -429,10 +436,8 @@ JobDone WholeReplica::run(Job job) {
         mixer().close_generation(task.left_over, task.unsent);
       },
       [&](const task::EnterGeneration& task) {
-        if (task.rule) mix_by(*task.rule, mixing_seed_);
-        learner_->go_on_at(task.place.step);
+        enter(task);
         begin = learner_->step();
-        mixer().begin_generation(task.place.rank, task.place.order, task.place.key, live());
       },
       [&](task::MixRound& task) {
         const std::size_t refused =

@@ -65,6 +65,7 @@ class WholeReplica final : public Replica {
   std::size_t take_array(const task::ComputeGradient& task);
   void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
   Score take_steps(const task::TakeSteps& task);
+  void enter(const task::EnterGeneration& task);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   Mixer<float>& mixer();
   std::span<float> live() { return learner_->live_parameters(); }

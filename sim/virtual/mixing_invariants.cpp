@@ -65,7 +65,8 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
   const MixRule& rule = rounds.options().rule;
   if (rule.staleness > 0) return;
   if (!generation.plan)
-    generation.plan.emplace(rule, ranks.size(), world.options().node.course.run_seed);
+    generation.plan.emplace(rule, ranks.size(), world.options().node.course.run_seed,
+                            rounds.hosts());
   const auto rank = std::ranges::find(ranks, id_of(peer)) - ranks.begin();
   for (const Share& share : generation.plan->turn(static_cast<std::size_t>(rank), mix.round).in) {
     const bool came = std::ranges::any_of(mix.arrived, [&](const MixMessage& message) {

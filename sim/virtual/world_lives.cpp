@@ -1,11 +1,22 @@
 // Starts, stops, ends and restarts virtual processes.
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "sim/virtual/neighbours.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {
+namespace {
+
+/// The address that a virtual peer states, which names its host as well if there are several.
+std::string address_of(const Scenario& scenario, PeerNumber number) {
+  const std::string host =
+      scenario.hosts > 1 ? std::to_string(number % scenario.hosts) + ":" : std::string();
+  return "virtual:" + host + std::to_string(number);
+}
+
+}  // namespace
 
 void Simulator::World::set_state(PeerNumber number, PeerState state) {
   account(number);
@@ -63,7 +74,7 @@ void Simulator::World::start(PeerNumber number) {
   const bool tickets = options.scenario.tickets;
   peer.node = std::make_unique<Node>(Member{.id = id_of(number),
                                             .name = "peer-" + std::to_string(number),
-                                            .address = "virtual:" + std::to_string(number),
+                                            .address = address_of(options.scenario, number),
                                             .layout_hash = node.course.layout_hash},
                                      tickets ? std::vector<PeerId>() : allow_lists[number], session,
                                      node, signers[number], Rng(session));

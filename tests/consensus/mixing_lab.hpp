@@ -31,10 +31,10 @@ class MixingLab {
   /// The gradient of a peer at a model.
   using Gradient = std::function<Vector(std::size_t peer, const Vector& x)>;
 
-  /// `samples` holds the samples of each peer. Empty means one each.
+  /// `samples` holds the samples of each peer. Empty means one each. `hosts` is as in RoundPlan.
   MixingLab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1,
-            const std::vector<double>& samples = {})
-      : rule_(rule), models_(std::move(models)) {
+            const std::vector<double>& samples = {}, std::vector<std::size_t> hosts = {})
+      : rule_(rule), models_(std::move(models)), hosts_(std::move(hosts)) {
     for (std::size_t i = 0; i < models_.size(); ++i) {
       mixers_.emplace_back(rule, models_[i].size(), seed, samples.empty() ? 1 : samples[i]);
     }
@@ -44,7 +44,7 @@ class MixingLab {
   void begin(std::uint64_t key) {
     const std::vector<PeerId> order = order_of(models_.size());
     for (std::size_t i = 0; i < models_.size(); ++i) {
-      mixers_[i].begin_generation(i, order, key, models_[i]);
+      mixers_[i].begin_generation(i, order, key, models_[i], hosts_);
     }
     round_ = 0;
   }
@@ -110,6 +110,7 @@ class MixingLab {
  private:
   MixRule rule_;
   std::vector<Vector> models_;
+  std::vector<std::size_t> hosts_;
   std::vector<Mixer<double>> mixers_;
   std::uint64_t round_ = 0;
   std::size_t refused_ = 0;

@@ -1,6 +1,8 @@
-// DOWNPOUR: changes go to rank 0, which sends back the sum.
+// DOWNPOUR: changes go up to rank 0, in a star or through a tree, and models come down.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <set>
 
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
@@ -8,7 +10,9 @@
 namespace gv::rules {
 namespace {
 
-/// DOWNPOUR (Dean 2012): the centre adds up all changes, and the others continue from its sum.
+/// DOWNPOUR (Dean 2012): the centre adds up all changes, and the others continue from its sum. In a
+/// tree each peer is the centre of those below it and passes on the sum of their changes with its
+/// own (Gupta 2016).
 template <class Real>
 class Downpour : public MixStep<Real> {
  public:
@@ -18,41 +22,83 @@ class Downpour : public MixStep<Real> {
   using typename MixStep<Real>::Peer;
   using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
 
-  KeptVectors kept() override { return {{"before", &before_}}; }
+  KeptVectors kept() override { return {{"before", &before_}, {"below", &below_}}; }
+
+  void begin_generation(Peer& peer, std::span<const Real>) override {
+    const std::vector<std::size_t> all = peer.plan->turn(peer.rank, 0).out;
+    asks_ = std::set(all.begin(), all.end());
+    asks_.erase(above(peer));
+  }
 
   void begin_round(Peer&, std::span<Real> x) override { before_.assign(x.begin(), x.end()); }
 
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {
     change_.assign(x.begin(), x.end());
-    if (peer.rank != 0) take_away<Real>(change_, before_);
-    draft.words.push_back(change_);
+    take_away<Real>(change_, before_);
+    if (!below_.empty()) add<Real>(change_, below_);
+    below_.clear();
+    const auto is_finite = [](Real value) { return std::isfinite(value); };
+    peer.is_sound = std::ranges::all_of(x, is_finite) && std::ranges::all_of(change_, is_finite);
+    if (!peer.is_sound) return;
+    if (peer.rank != 0) send(peer, draft, change_, {above(peer)});
+    if (!asks_.empty()) send(peer, draft, x, {asks_.begin(), asks_.end()});
+    // Peers that do not wait are answered when they have sent something.
+    if (!is_in_step(peer.rule)) asks_.clear();
   }
 
   void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
-    if (peer.rank == 0) {
-      for (const HeardModel<Real>& other : inbox.others) add<Real>(x, other.values);
-    } else if (!inbox.others.empty()) {
-      // The centre's sum does not include our last change yet.
-      std::ranges::copy(inbox.others.back().values, x.begin());
-      add<Real>(x, peer.message);
+    const Vector* model = nullptr;
+    for (const HeardModel<Real>& other : inbox.others) {
+      if (peer.rank != 0 && other.from == above(peer)) {
+        model = &other.values;
+        continue;
+      }
+      below_.resize(peer.elements, 0);
+      add<Real>(below_, other.values);
+      asks_.insert(other.from);
     }
+    if (model != nullptr) {
+      std::ranges::copy(*model, x.begin());
+      // In step, this model was sent before our last change came. Otherwise nobody knows, and the
+      // model counts as it is: what it lacks of ours comes with the next.
+      if (is_in_step(peer.rule)) add<Real>(x, change_);
+    }
+    if (!below_.empty()) add<Real>(x, below_);
   }
 
  private:
+  /// The rank that sends us its model. Rank 0 has none above it.
+  static std::size_t above(const Peer& peer) {
+    if (peer.rank == 0) return peer.plan->peers();
+    return peer.plan->topology().kind == TopologyKind::tree ? (peer.rank - 1) / 2 : 0;
+  }
+
+  static void send(Peer& peer, Draft& draft, std::span<const Real> word,
+                   std::vector<std::size_t> to) {
+    auto bytes = peer.written(draft.round, to.front(), {&word, 1}, {.weight = peer.weight});
+    draft.messages.push_back(
+        {.from = peer.rank, .round = draft.round, .bytes = std::move(bytes), .to = std::move(to)});
+  }
+
   Vector before_;  ///< The model before the local steps of a round.
-  Vector change_;  ///< What is sent: the change by the local steps, or the whole model at rank 0.
+  Vector change_;  ///< What was last sent up: the change by the local steps, and what came up.
+  Vector below_;   ///< What came from below since. Empty: nothing.
+  std::set<std::size_t> asks_;  ///< The ranks below us that are sent our model next.
 };
 
 constexpr std::array downpour_constraints = {MixConstraint{
-    "topology", [](const MixRule& rule) { return rule.topology.kind != TopologyKind::star; },
-    "{kind} needs one that all others send to", "write topology = \"star\""}};
+    "topology",
+    [](const MixRule& rule) {
+      return rule.topology.kind != TopologyKind::star && rule.topology.kind != TopologyKind::tree;
+    },
+    "{kind} needs one that all others send to", "write topology = \"star\" or \"tree\""}};
 
 }  // namespace
 
 extern const MixPart downpour;
 constinit const MixPart downpour{
     .name = "downpour",
-    .traits = {.adds_up = true, .needs_all_neighbours = true, .vectors = 2},
+    .traits = {.adds_up = true, .needs_all_neighbours = true, .vectors = 3},
     .constraints = downpour_constraints,
     .make = maker_of<Downpour>};
 

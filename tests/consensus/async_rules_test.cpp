@@ -1,0 +1,186 @@
+// DOWNPOUR without waiting, in a star and through a tree, and slices, against serial references.
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "tests/consensus/mixing_lab.hpp"
+
+namespace gv {
+namespace {
+
+using Vector = MixingLab::Vector;
+
+/// A star of peers that never wait. One worker at a time makes a round; the centre has one at once.
+class Star {
+ public:
+  Star(std::size_t workers, const Vector& start)
+      : models_(workers + 1, start), rounds_(workers + 1), mail_(workers + 1) {
+    const MixRule rule{.topology = {.kind = TopologyKind::star},
+                       .kind = MixKind::downpour,
+                       .staleness = unbounded_staleness,
+                       .centre_rests = true};
+    REQUIRE(problems_of(rule, workers + 1).empty());
+    for (std::size_t i = 0; i <= workers; ++i) {
+      mixers_.emplace_back(rule, start.size(), 1);
+      mixers_[i].begin_generation(i, order_of(workers + 1), 1, models_[i]);
+    }
+    send(0);
+  }
+
+  /// The worker makes a step along `gradient` and mixes the mail that it has by then.
+  void turn(std::size_t worker, const Vector& gradient, double rate, bool gets_mail) {
+    mixers_[worker].begin_round(rounds_[worker], models_[worker]);
+    for (std::size_t k = 0; k < gradient.size(); ++k) models_[worker][k] -= rate * gradient[k];
+    for (const MixMessage& change : mixers_[worker].messages(rounds_[worker], models_[worker])) {
+      mixers_[0].mix(rounds_[0]++, models_[0], {&change, 1});
+      send(0);
+    }
+    auto& mail = gets_mail ? mail_[worker] : none_;
+    mixers_[worker].mix(rounds_[worker]++, models_[worker], mail);
+    mail.clear();
+  }
+
+  const std::vector<Vector>& models() const { return models_; }
+  /// Messages that wait for the worker.
+  std::size_t waiting(std::size_t worker) const { return mail_[worker].size(); }
+
+ private:
+  void send(std::size_t from) {
+    mixers_[from].begin_round(rounds_[from], models_[from]);
+    for (const MixMessage& message : mixers_[from].messages(rounds_[from], models_[from])) {
+      for (const std::size_t to : message.to) mail_[to].push_back(message);
+    }
+  }
+
+  std::vector<Mixer<double>> mixers_;
+  std::vector<Vector> models_;
+  std::vector<std::uint64_t> rounds_;
+  std::vector<std::vector<MixMessage>> mail_;
+  std::vector<MixMessage> none_;
+};
+
+}  // namespace
+
+// Dean 2012, sections 4.1: a worker sends what it did and goes on from the newest model that it was
+// sent; the centre adds what comes as it comes, and answers the one that sent it.
+TEST_CASE("asynchronous DOWNPOUR is a parameter server that is written in a few lines", "[unit]") {
+  constexpr std::size_t workers = 4;
+  const auto targets = drawn_models(workers + 1, 3);
+  const auto gradient = pulls_to(targets);
+  const Vector start(3, 1);
+  Star star(workers, start);
+
+  Vector server = start;
+  std::vector<Vector> local(workers + 1, start);
+  std::vector<std::deque<Vector>> replies(workers + 1, {start});
+  Rng rng(4);
+  for (int turn = 0; turn < 500; ++turn) {
+    const std::size_t worker = 1 + rng.below(workers);
+    const bool gets_mail = rng.chance(0.6);
+    star.turn(worker, gradient(worker, star.models()[worker]), 0.05, gets_mail);
+
+    const Vector g = gradient(worker, local[worker]);
+    Vector stepped = local[worker];
+    for (std::size_t k = 0; k < 3; ++k) stepped[k] -= 0.05 * g[k];
+    for (std::size_t k = 0; k < 3; ++k) server[k] += stepped[k] - local[worker][k];
+    local[worker] = stepped;
+    replies[worker].push_back(server);
+    if (gets_mail) {
+      local[worker] = replies[worker].back();
+      replies[worker].clear();
+    }
+    REQUIRE(largest_difference(star.models()[0], server) < rounding);
+    REQUIRE(largest_difference(star.models()[worker], local[worker]) < rounding);
+    for (std::size_t i = 1; i <= workers; ++i) REQUIRE(star.waiting(i) == replies[i].size());
+  }
+}
+
+TEST_CASE("a tree of servers brings every change to its root once", "[unit]") {
+  const MixRule rule{
+      .topology = {.kind = TopologyKind::tree}, .kind = MixKind::downpour, .centre_rests = true};
+  REQUIRE(problems_of(rule, 7).empty());
+  MixingLab lab(rule, std::vector<Vector>(7, Vector(2, 0)));
+  const auto constant = [](std::size_t peer, const Vector&) {
+    return Vector(2, peer > 0 ? -1.0 : 0.0);
+  };
+  constexpr int rounds = 10;
+  lab.rounds(rounds, constant, 0.5);
+  // Two servers are one round away from the root, and their four workers two.
+  CHECK(lab.models()[0] == Vector(2, 0.5 * (2 * rounds + 4 * (rounds - 1))));
+  CHECK(lab.refused() == 0);
+}
+
+TEST_CASE("a tree of servers and a star come to the same optimum", "[unit]") {
+  const auto targets = drawn_models(7, 3);
+  Vector mean(3, 0);
+  for (std::size_t peer = 1; peer < 7; ++peer) {
+    for (std::size_t k = 0; k < 3; ++k) mean[k] += targets[peer][k] / 6;
+  }
+  const auto pulls = pulls_to(targets);
+  const auto gradient = [&](std::size_t peer, const Vector& x) {
+    return peer > 0 ? pulls(peer, x) : Vector(3, 0);
+  };
+  for (const TopologyKind kind : {TopologyKind::star, TopologyKind::tree}) {
+    MixingLab lab({.topology = {.kind = kind}, .kind = MixKind::downpour, .centre_rests = true},
+                  std::vector<Vector>(7, Vector(3, 0)));
+    lab.rounds(3000, gradient, 0.005);
+    // Workers step at models of unlike age, which moves the end by about the rate.
+    CHECK(largest_difference(lab.models()[0], mean) < 0.05);
+  }
+}
+
+TEST_CASE("slices of a separable loss make the steps of one peer", "[unit]") {
+  const auto targets = std::vector<Vector>(5, drawn_models(1, 7).front());
+  const auto gradient = pulls_to(targets);
+  // Five peers of three slices: two of the slices have two peers each.
+  for (const std::size_t peers : {3, 5}) {
+    MixingLab lab({.topology = {.kind = TopologyKind::complete},
+                   .fragments = 3,
+                   .fragment_order = FragmentOrder::own},
+                  std::vector<Vector>(peers, Vector(7, 1)));
+    Vector serial(7, 1);
+    for (int round = 0; round < 20; ++round) {
+      lab.round(gradient, 0.1, 2);
+      for (int step = 0; step < 2; ++step) {
+        const Vector g = gradient(0, serial);
+        for (std::size_t k = 0; k < 7; ++k) serial[k] -= 0.1 * g[k];
+      }
+      for (const Vector& x : lab.models()) REQUIRE(largest_difference(x, serial) < rounding);
+    }
+    CHECK(lab.refused() == 0);
+  }
+}
+
+TEST_CASE("a peer with several slices trains one after the other", "[unit]") {
+  MixingLab lab({.topology = {.kind = TopologyKind::complete},
+                 .fragments = 5,
+                 .fragment_order = FragmentOrder::own},
+                std::vector<Vector>(2, Vector(5, 0)));
+  lab.rounds(
+      6, [](std::size_t, const Vector& x) { return Vector(x.size(), -1); }, 1);
+  for (const Vector& x : lab.models()) CHECK(x == Vector{2, 3, 2, 3, 2});
+}
+
+TEST_CASE("slices are refused where some peers would not hear them", "[unit]") {
+  const auto place = [](const MixRule& rule) {
+    const Problems problems = problems_of(rule, 8);
+    return problems.empty() ? std::string() : problems.front().place;
+  };
+  const MixRule sound{.topology = {.kind = TopologyKind::complete},
+                      .staleness = unbounded_staleness,
+                      .fragments = 4,
+                      .fragment_order = FragmentOrder::own};
+  CHECK(place(sound).empty());
+  MixRule ring = sound;
+  ring.topology.kind = TopologyKind::ring;
+  CHECK(place(ring) == "topology");
+  MixRule one = sound;
+  one.fragments = 1;
+  CHECK(place(one) == "fragment_order");
+  MixRule first = sound;
+  first.order = MixOrder::combine_then_adapt;
+  CHECK(place(first) == "fragment_order");
+}
+
+}  // namespace gv

@@ -1,0 +1,119 @@
+// The bounds of asynchronous rules against the recursions that they are about.
+#include "consensus/mixing/stability.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <deque>
+#include <numeric>
+#include <vector>
+
+#include "tests/consensus/mixing_lab.hpp"
+
+namespace gv {
+namespace {
+
+/// A fraction beyond which the recursions below grow within the steps that they make.
+constexpr double beyond = 0.01;
+
+/// x_(t+1) = x_t - pull x_(t - delay), from 1: true if it ends further from 0 than it began.
+bool late_descent_grows(double pull, std::size_t delay) {
+  std::deque<double> recent(delay + 1, 1.0);
+  double largest = 0;
+  constexpr int steps = 30000;
+  for (int step = 0; step < steps && largest < 1e6; ++step) {
+    recent.push_back(recent.back() - pull * recent.front());
+    recent.pop_front();
+    if (step > steps - 100) largest = std::max(largest, std::abs(recent.back()));
+    if (std::abs(recent.back()) > 1e6) largest = 1e6;
+  }
+  return largest > 1;
+}
+
+/// Workers that take turns: each makes its steps, then it and the centre pull at each other.
+bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t steps) {
+  std::vector<double> x(workers);
+  std::iota(x.begin(), x.end(), 1.0);
+  double centre = 0.5;
+  for (int turn = 0; turn < 20000 && std::abs(centre) < 1e6; ++turn) {
+    for (double& worker : x) {
+      for (std::uint64_t step = 0; step < steps; ++step) worker -= rate * worker;
+      const double force = alpha * (worker - centre);
+      worker -= force;
+      centre += force;
+    }
+  }
+  return std::abs(centre) > 0.5;
+}
+
+/// As many slices as peers, each one number, of (sum - 1)^2 / 2.
+bool slices_grow(std::size_t slices, double rate, std::uint64_t steps) {
+  MixingLab lab({.topology = {.kind = TopologyKind::complete},
+                 .fragments = slices,
+                 .fragment_order = FragmentOrder::own},
+                std::vector(slices, MixingLab::Vector(slices, 1)));
+  const auto gradient = [](std::size_t, const MixingLab::Vector& x) {
+    return MixingLab::Vector(x.size(), std::accumulate(x.begin(), x.end(), -1.0));
+  };
+  for (int round = 0; round < 600; ++round) lab.round(gradient, rate, steps);
+  const MixingLab::Vector& x = lab.models()[0];
+  return !(std::abs(std::accumulate(x.begin(), x.end(), -1.0)) < 1);
+}
+
+}  // namespace
+
+TEST_CASE("changes that come late are stable up to the bound of their delay", "[unit]") {
+  const std::vector<std::pair<std::size_t, double>> golden = {
+      {0, 2}, {1, 1}, {2, 0.618034}, {3, 0.445042}, {7, 0.209057}};
+  for (const auto& [delay, bound] : golden) {
+    INFO(delay);
+    CHECK(largest_delayed_pull(delay) == Approx(bound).margin(1e-6));
+    CHECK_FALSE(late_descent_grows(bound * (1 - beyond), delay));
+    CHECK(late_descent_grows(bound * (1 + beyond), delay));
+  }
+}
+
+TEST_CASE("a rate divided by the delay and one is stable below half of pi", "[unit]") {
+  for (std::size_t delay = 0; delay < 64; ++delay) {
+    CHECK(1.57 / static_cast<double>(delay + 1) < largest_delayed_pull(delay));
+  }
+}
+
+TEST_CASE("workers in turn are stable up to the published alpha and hardly beyond", "[unit]") {
+  for (const double rate : {0.1, 0.5, 1.0, 1.5}) {
+    for (const std::uint64_t steps : {1, 3}) {
+      const double bound = largest_elastic_alpha(pull_of(rate, steps));
+      INFO(rate << ", " << steps << " steps: " << bound);
+      for (const std::size_t workers : {2, 4, 8}) {
+        CHECK_FALSE(turns_grow(workers, bound - 1e-3, rate, steps));
+      }
+      CHECK(turns_grow(8, bound + 0.02, rate, steps));
+    }
+  }
+  CHECK(largest_elastic_alpha(0.1) == Approx(0.9744).margin(5e-5));
+  CHECK(largest_elastic_alpha(1) == Approx(2.0 / 3));
+  CHECK(largest_elastic_alpha(2.5) == 0);
+}
+
+TEST_CASE("slices may train frozen for as many steps as their number allows", "[unit]") {
+  const std::vector<std::pair<std::size_t, std::uint64_t>> golden = {{3, 10}, {4, 6}, {8, 2}};
+  for (const auto& [slices, steps] : golden) {
+    INFO(slices << " slices");
+    CHECK(pull_of(0.1, steps) < largest_sliced_pull(slices));
+    CHECK(pull_of(0.1, steps + 1) > largest_sliced_pull(slices));
+    CHECK_FALSE(slices_grow(slices, 0.1, steps));
+    CHECK(slices_grow(slices, 0.1, steps + 1));
+  }
+  CHECK_FALSE(slices_grow(2, 0.1, 100));
+}
+
+TEST_CASE("the rate of a pull pulls as much", "[unit]") {
+  for (const std::uint64_t steps : {1, 2, 10}) {
+    for (const double pull : {0.1, 0.5, 0.9}) {
+      CHECK(pull_of(rate_of(pull, steps), steps) == Approx(pull));
+    }
+  }
+  CHECK(rate_of(2, 1) == 2);
+  CHECK(rate_of(2, 4) == 1);  // From there on the signs of even numbers of steps hide growth.
+}
+
+}  // namespace gv

@@ -1,0 +1,93 @@
+// Settings with which asynchronous rules would run apart are refused with the bound.
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "peer/config/switched_mixing.hpp"
+#include "tests/peer/config_texts.hpp"
+
+namespace gv {
+namespace {
+
+std::string named(const std::string& algorithm, const std::string& more) {
+  return "[run]\npeers = 8\nalgorithm = \"" + algorithm + "\"\n" + more;
+}
+
+}  // namespace
+
+// Seven workers: changes are 6 late, and 2 sin(pi / 26) is 0.241.
+TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bound", "[unit]") {
+  const Problem problem = only_problem(named("async_downpour", "[train]\nlearning_rate = 0.25\n"));
+  CHECK(problem.place == "a.toml:5: train.learning_rate");
+  CHECK(problem.reason.find("7 workers is 6 changes old") != std::string::npos);
+  CHECK(problem.reason.find("0.241") != std::string::npos);
+  CHECK(problem.remedy == "write learning_rate = 0.22 or less");
+  sound(named("async_downpour", "[train]\nlearning_rate = 0.24\n"));
+  sound(named("downpour", "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\n"));
+  // Ten steps at 0.02 pull by 0.183, and at 0.03 by 0.263.
+  sound(named("async_downpour", "[train]\nlearning_rate = 0.02\n[mixing]\nperiod_steps = 10\n"));
+  CHECK(only_problem(
+            named("async_downpour", "[train]\nlearning_rate = 0.03\n[mixing]\nperiod_steps = 10\n"))
+            .remedy.find("period_steps") != std::string::npos);
+  // The bound is of plain descent.
+  sound(named("async_downpour", "[train]\noptimizer = \"adam\"\nlearning_rate = 0.25\n"));
+}
+
+TEST_CASE("a tree of servers has the bound of a star", "[unit]") {
+  CHECK(
+      only_problem(named("server_tree", "[train]\nlearning_rate = 0.25\n")).reason.find("0.241") !=
+      std::string::npos);
+}
+
+TEST_CASE("an alpha that is too large for workers in turn is refused with the bound", "[unit]") {
+  // Two steps at 0.5 pull by 0.75: (4 - 1.5) / (4 - 0.75) is 0.769.
+  const std::string text = "[train]\nlearning_rate = 0.5\n[gossip]\nperiod_steps = 2\nalpha = ";
+  const Problem problem = only_problem(named("async_easgd", text + "0.78\n"));
+  CHECK(problem.place == "a.toml:8: gossip.alpha");
+  CHECK(problem.reason.find("0.769") != std::string::npos);
+  CHECK(problem.remedy == "write alpha = 0.69 or less");
+  sound(named("async_easgd", text + "0.76\n"));
+}
+
+TEST_CASE("slices that train frozen for too long are refused with the bound", "[unit]") {
+  const std::string rate = "[train]\nlearning_rate = 0.1\n[mixing]\n";
+  sound(named("slicing", rate + "fragments = 8\nperiod_steps = 2\n"));
+  const Problem problem =
+      only_problem(named("slicing", rate + "fragments = 8\nperiod_steps = 3\n"));
+  CHECK(problem.place == "a.toml:5: train.learning_rate");
+  CHECK(problem.reason.find("8 slices train") != std::string::npos);
+  CHECK(problem.reason.find("0.0914") != std::string::npos);  // 1 - 0.75^(1/3)
+  sound(named("slicing", rate + "fragments = 4\nperiod_steps = 6\n"));
+  CHECK(problems_of(named("slicing", rate + "fragments = 4\nperiod_steps = 7\n")).size() == 1);
+}
+
+TEST_CASE("a centre that rests needs pairs of its own choice and data of its own", "[unit]") {
+  CHECK(only_problem(named("async_easgd", "[gossip]\npairing = \"matching\"\n")).place ==
+        "a.toml:5: gossip.pairing");
+  CHECK(only_problem("[gossip]\npairing = \"uniform\"\ncentre_rests = true\n").reason ==
+        "has no effect here");
+  CHECK(only_problem(named("async_easgd", "[data]\npartition = \"leased\"\n")).place ==
+        "a.toml:5: data.partition");
+}
+
+TEST_CASE("a running swarm is not switched to a rule that its rate is too large for", "[unit]") {
+  const auto problems = [](const std::string& rate) {
+    const Config running =
+        sound(named("d_psgd", "[train]\noptimizer = \"sgd\"\nlearning_rate = " + rate + "\n"));
+    return switched_mixing(running, revision_settings("async_downpour")).problems;
+  };
+  CHECK(problems("0.1").empty());
+  REQUIRE(problems("0.3").size() == 1);
+  CHECK(problems("0.3").front().reason.find("0.241") != std::string::npos);
+}
+
+TEST_CASE("topology hosts is for whole models in rounds", "[unit]") {
+  CHECK(only_problem("[gossip]\ntopology = \"hosts\"\n").reason.starts_with("hosts: all peers"));
+  CHECK(only_problem("[run]\nmode = \"pipeline\"\n[pipeline]\nconsensus = \"mixing\"\n"
+                     "[mixing]\ntopology = \"hosts\"\n")
+            .reason == "replicas of a stage do not know each other's hosts");
+  CHECK(
+      sound(named("host_gossip", "[mixing]\nhosts_every = 5\n")).mixing.rule.topology.hosts_every ==
+      5);
+}
+
+}  // namespace gv
