@@ -4,7 +4,8 @@
 
 Every run is real training of 8 virtual peers on Fashion-MNIST with an MLP of one hidden layer; what is
 virtual is the machines. A step takes 0.1 s on each (10 % jitter), every link has 20 ms of latency and
-10 Mbit/s each way, so that a model of 204 kB takes 0.16 s. All algorithms see the same number of samples.
+10 Mbit/s each way, so that a model of 204 kB takes 0.16 s. Two peers are on each of four hosts, which only
+`host_gossip` makes use of; their links are like all others. All algorithms see the same number of samples.
 
   clean       as said
   slow        peer 5 has a quarter of the pace
@@ -80,6 +81,7 @@ every_steps = 50
 [scenario]
 step_s = 0.1
 sample_every_s = {sample_every}
+hosts = 4
 until_s = 20000
 
 [[scenario.link]]
