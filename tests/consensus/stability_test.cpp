@@ -29,15 +29,16 @@ bool late_descent_grows(double pull, std::size_t delay) {
   return largest > 1;
 }
 
-/// Workers that take turns: each makes its steps, then it and the centre pull at each other.
+/// Workers that take turns: each pulls at the centre, and makes the steps that it made meanwhile.
+/// So the force is of the model before the steps, as in the paper's Algorithm 1.
 bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t steps) {
   std::vector<double> x(workers);
   std::iota(x.begin(), x.end(), 1.0);
   double centre = 0.5;
   for (int turn = 0; turn < 20000 && std::abs(centre) < 1e6; ++turn) {
     for (double& worker : x) {
-      for (std::uint64_t step = 0; step < steps; ++step) worker -= rate * worker;
       const double force = alpha * (worker - centre);
+      for (std::uint64_t step = 0; step < steps; ++step) worker -= rate * worker;
       worker -= force;
       centre += force;
     }
