@@ -113,7 +113,8 @@ constexpr std::array table = {
                    "[run]\nmode = \"mixing\"\n[train]\noptimizer = \"sgd\"\n"
                    "[mixing]\ntopology = \"star\"\nkind = \"downpour\"\n"
                    "centre_rests = true\nstaleness = -1\n"},
-    NamedAlgorithm{"downpour", "centre", "the same in rounds: all wait for all", "after Dean 2012",
+    NamedAlgorithm{"downpour", "centre", "async_downpour in rounds: all wait for all",
+                   "after Dean 2012",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"star\"\n"
                    "kind = \"downpour\"\ncentre_rests = true\n"},
     NamedAlgorithm{"server_tree", "centre", "async_downpour through a tree of servers",

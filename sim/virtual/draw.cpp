@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "consensus/mixing/mix_rule.hpp"
+#include "consensus/topology/hosts.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/node_options.hpp"
 #include "peer/config/switched_mixing.hpp"
@@ -361,6 +362,13 @@ MixRule draw_rule(Rng& rng) {
   return rule;
 }
 
+/// Several hosts, where the topology goes by them.
+void draw_hosts(Rng rng, MixRule& rule, Scenario& scenario) {
+  if (rule.topology.kind != TopologyKind::hosts) return;
+  scenario.hosts = static_cast<std::uint32_t>(1 + rng.below(4));
+  rule.topology.hosts_every = static_cast<std::uint32_t>(hosts_every_min + rng.below(4));
+}
+
 /// In a third of the worlds a peer switches the swarm to other settings, once or several times.
 void draw_switches(Rng rng, Config config, Scenario& scenario) {
   if (!rng.chance(0.33)) return;
@@ -396,6 +404,7 @@ DrawnWorld as_mixing(DrawnWorld world) {
   MixingConfig& rounds = world.config.mixing;
   rounds.rule = draw_rule(rng);
   while (!problems_of(rounds.rule, scenario.peers).empty()) rounds.rule = draw_rule(rng);
+  draw_hosts(Rng(world.seed).fork("hosts"), rounds.rule, scenario);
   const bool alone = traits_of(rounds.rule).one_by_one;
   rounds.period_steps = alone || rng.chance(0.5) ? 1 : 2 + rng.below(round_steps_max - 1);
   rounds.catch_up_rounds = 4 + rng.below(60);
@@ -455,7 +464,8 @@ DrawnWorld as_pipeline(DrawnWorld world) {
     pipeline.consensus = StageConsensus::mixing;
     do {
       world.config.mixing.rule = in_runs(draw_rule(by_rule));
-    } while (!problems_of(world.config.mixing.rule, replicas).empty());
+    } while (!problems_of(world.config.mixing.rule, replicas).empty() ||
+             world.config.mixing.rule.topology.kind == TopologyKind::hosts);
     pipeline.mix_every = 1 + by_rule.below(3);
   }
   const bool is_hostile = !scenario.saboteurs.ranges.empty();

@@ -110,12 +110,13 @@ HostileSenders::HostileSenders(std::map<std::size_t, HostileRule> rules, const M
     : rules_(std::move(rules)), rule_(rule), run_seed_(run_seed) {}
 
 HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
-                                                       std::span<const PeerId> ranks) {
+                                                       std::span<const PeerId> ranks,
+                                                       const std::vector<std::size_t>& hosts) {
   const auto known = std::ranges::find(generations_, key, &Generation::key);
   if (known != generations_.end()) return *known;
   // Messages that waited in a past generation are useless.
   if (generations_.size() == generations_kept) generations_.pop_front();
-  generations_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_)});
+  generations_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_, hosts)});
   for (const PeerId peer : ranks) {
     generations_.back().peers.push_back(static_cast<std::size_t>(peer) - 1);
   }
@@ -134,8 +135,9 @@ bool HostileSenders::is_complete(const Generation& generation, std::uint64_t rou
   return true;
 }
 
-std::vector<Departure> HostileSenders::depart(Departure message, std::span<const PeerId> ranks) {
-  Generation& generation = this->generation(message.transfer.id.session, ranks);
+std::vector<Departure> HostileSenders::depart(Departure message, std::span<const PeerId> ranks,
+                                              const std::vector<std::size_t>& hosts) {
+  Generation& generation = this->generation(message.transfer.id.session, ranks, hosts);
   const std::uint64_t number = message.transfer.id.number;
   Round& round = generation.rounds[number];
   std::vector<Departure> departing;

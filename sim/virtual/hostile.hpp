@@ -42,10 +42,12 @@ class HostileSenders {
 
   bool any() const { return !rules_.empty(); }
 
-  /// Takes a message of a round, with the peers of its sender's generation by rank in `ranks`.
+  /// Takes a message of a round, with the peers of its sender's generation by rank in `ranks`
+  /// and their hosts, as in RoundPlan, in `hosts`.
   /// Returns the messages that leave now: an honest one at once, and with the last honest one also
   /// all hostile ones that wait.
-  std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks);
+  std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks,
+                                const std::vector<std::size_t>& hosts);
 
  private:
   /// A round that is not over.
@@ -62,7 +64,8 @@ class HostileSenders {
   };
 
   bool is_hostile(std::size_t peer) const { return rules_.contains(peer); }
-  Generation& generation(std::uint64_t key, std::span<const PeerId> ranks);
+  Generation& generation(std::uint64_t key, std::span<const PeerId> ranks,
+                         const std::vector<std::size_t>& hosts);
   bool is_complete(const Generation& generation, std::uint64_t round) const;
   void attack(const Generation& generation, const Round& round, Departure& message) const;
 

@@ -91,8 +91,8 @@ void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
     transmit(from, std::move(transfer));
     return;
   }
-  for (Departure& departure :
-       hostile.depart({from, peers[from].incarnation, std::move(transfer)}, rounds->ranks())) {
+  for (Departure& departure : hostile.depart({from, peers[from].incarnation, std::move(transfer)},
+                                             rounds->ranks(), rounds->hosts())) {
     const auto sender = static_cast<PeerNumber>(departure.from);
     if (is_for(sender, departure.incarnation)) transmit(sender, std::move(departure.transfer));
   }
