@@ -386,10 +386,10 @@ void check_stability(ConfigReading& reading) {
   const std::size_t peers = config.run.peers;
   const std::uint64_t steps = config.mixing.period_steps;
   if (rule.kind == MixKind::downpour && !is_in_step(rule)) {
-    const std::size_t workers = std::max<std::size_t>(2, peers) - (rule.centre_rests ? 1 : 0);
-    check_pull(reading, steps, largest_delayed_pull(workers - 1),
-               fmt::format("what one of {} workers sends is {} changes old when it is added",
-                           workers, workers - 1));
+    const std::uint64_t delay = delay_of_changes(rule.topology.kind, peers);
+    check_pull(reading, steps, largest_delayed_pull(delay),
+               fmt::format("changes are {} others late in the mean where {} peers do not wait",
+                           delay, peers));
   }
   if (rule.fragment_order == FragmentOrder::own) {
     const std::size_t slices = std::max<std::size_t>(1, std::min(rule.fragments, peers));

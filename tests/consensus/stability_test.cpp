@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "tests/consensus/mixing_lab.hpp"
@@ -46,6 +47,43 @@ bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t st
   return std::abs(centre) > 0.5;
 }
 
+/// Peers of one pace that do not wait: every one makes a step towards 0 and sends its change, the
+/// root answers at once, and all else arrives a round later.
+bool changes_grow(TopologyKind kind, std::size_t peers, double pull) {
+  const MixRule rule{.topology = {.kind = kind},
+                     .kind = MixKind::downpour,
+                     .staleness = unbounded_staleness,
+                     .centre_rests = true};
+  std::vector<MixingLab::Vector> x(peers, MixingLab::Vector(1, 1));
+  std::vector<Mixer<double>> mixers;
+  for (std::size_t i = 0; i < peers; ++i) {
+    mixers.emplace_back(rule, 1, 1);
+    mixers[i].begin_generation(i, order_of(peers), 1, x[i]);
+  }
+  std::vector<std::vector<MixMessage>> mail(peers);
+  std::uint64_t answers = 0;
+  const auto send = [&](std::size_t from, std::uint64_t round, auto& to_whom) {
+    mixers[from].begin_round(round, x[from]);
+    if (from > 0) x[from][0] -= pull * x[from][0];
+    for (const MixMessage& message : mixers[from].messages(round, x[from])) {
+      for (const std::size_t to : message.to) to_whom[to].push_back(message);
+    }
+  };
+  send(0, answers++, mail);
+  for (std::uint64_t round = 0; round < 3000 && std::abs(x[0][0]) < 1e6; ++round) {
+    std::vector<std::vector<MixMessage>> next(peers);
+    for (std::size_t i = 1; i < peers; ++i) {
+      send(i, round, next);
+      if (next[0].empty()) continue;
+      mixers[0].mix(answers, x[0], std::exchange(next[0], {}));
+      send(0, answers++, next);
+    }
+    for (std::size_t i = 1; i < peers; ++i) mixers[i].mix(round, x[i], mail[i]);
+    mail = std::move(next);
+  }
+  return std::abs(x[0][0]) > 0.5;
+}
+
 /// As many slices as peers, each one number, of (sum - 1)^2 / 2.
 bool slices_grow(std::size_t slices, double rate, std::uint64_t steps) {
   MixingLab lab({.topology = {.kind = TopologyKind::complete},
@@ -70,6 +108,28 @@ TEST_CASE("changes that come late are stable up to the bound of their delay", "[
     CHECK(largest_delayed_pull(delay) == Approx(bound).margin(1e-6));
     CHECK_FALSE(late_descent_grows(bound * (1 - beyond), delay));
     CHECK(late_descent_grows(bound * (1 + beyond), delay));
+  }
+}
+
+TEST_CASE("a star of peers that do not wait is stable up to the bound of its delay", "[unit]") {
+  for (const std::size_t peers : {2, 4, 8}) {
+    const std::uint64_t delay = delay_of_changes(TopologyKind::star, peers);
+    INFO(peers);
+    CHECK(delay == 2 * (peers - 1) - 1);
+    const double bound = largest_delayed_pull(delay);
+    CHECK_FALSE(changes_grow(TopologyKind::star, peers, 0.98 * bound));
+    CHECK(changes_grow(TopologyKind::star, peers, 1.02 * bound));
+  }
+}
+
+TEST_CASE("a tree of peers that do not wait is stable within the bound of its delay", "[unit]") {
+  CHECK(delay_of_changes(TopologyKind::tree, 3) == delay_of_changes(TopologyKind::star, 3));
+  CHECK(delay_of_changes(TopologyKind::tree, 8) == 2 * 2 + 4 * 6 + 10 - 1);
+  for (const std::size_t peers : {4, 8, 12}) {
+    const double bound = largest_delayed_pull(delay_of_changes(TopologyKind::tree, peers));
+    INFO(peers);
+    CHECK_FALSE(changes_grow(TopologyKind::tree, peers, bound));
+    CHECK(changes_grow(TopologyKind::tree, peers, 4 * bound));
   }
 }
 
