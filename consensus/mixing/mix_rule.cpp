@@ -87,10 +87,11 @@ MixTraits traits_of(const MixRule& rule) {
       (rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0);
   all.conserves_mean = all.conserves_mean && !one_sided && pulls_alike && !rule.weigh_by_age;
   // A newer message makes an older one useless only for plain averages of whole models. If messages
-  // are parts of sums, differences, pieces of a model, or carry an earlier error, every one counts.
+  // are parts of sums, differences, pieces in turn, or carry an earlier error, every one counts. A
+  // peer's own piece is a model of its own.
   all.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
                         rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
-                        rule.fragments == 1;
+                        (rule.fragments == 1 || rule.fragment_order == FragmentOrder::own);
   return all;
 }
 

@@ -162,6 +162,28 @@ TEST_CASE("a peer with several slices trains one after the other", "[unit]") {
   for (const Vector& x : lab.models()) CHECK(x == Vector{2, 3, 2, 3, 2});
 }
 
+TEST_CASE("every slice of a peer arrives over a link that takes each second message", "[unit]") {
+  const MixRule rule{.topology = {.kind = TopologyKind::complete},
+                     .staleness = unbounded_staleness,
+                     .fragments = 4,
+                     .fragment_order = FragmentOrder::own};
+  CHECK(traits_of(rule).newest_suffices);
+  Vector x(4, 0);
+  Vector y(4, 0);
+  Mixer<double> sender(rule, 4, 1);
+  Mixer<double> receiver(rule, 4, 1);
+  sender.begin_generation(0, order_of(2), 1, x);
+  receiver.begin_generation(1, order_of(2), 1, y);
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    sender.begin_round(round, x);
+    x[0] = x[2] = 1;
+    const auto messages = sender.messages(round, x);
+    if (round % 2 == 0) receiver.mix(round, y, messages);
+    sender.mix(round, x, {});
+  }
+  CHECK(y == Vector{1, 0, 1, 0});
+}
+
 TEST_CASE("slices are refused where some peers would not hear them", "[unit]") {
   const auto place = [](const MixRule& rule) {
     const Problems problems = problems_of(rule, 8);

@@ -19,7 +19,6 @@ class OwnPiece : public MixStep<Real> {
   using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
 
   void begin_generation(Peer&, std::span<const Real>) override { turn_ = 0; }
-  void begin_round(Peer&, std::span<Real>) override { ++turn_; }
 
   /// Freezes the pieces of others.
   void direct(Peer& peer, std::span<Real> gradient) override {
@@ -55,6 +54,7 @@ class OwnPiece : public MixStep<Real> {
         x[i] = (sums[i] + (is_ours ? x[i] : 0)) / owners;
       }
     }
+    ++turn_;
   }
 
  private:
@@ -64,7 +64,9 @@ class OwnPiece : public MixStep<Real> {
     const std::size_t pieces = peer.rule.fragments;
     if (peer.rank >= pieces) return peer.rank % pieces;
     const std::size_t ours = (pieces - peer.rank + peers - 1) / peers;
-    return peer.rank + peers * static_cast<std::size_t>(turn_ % ours);
+    // The order shifts each time. So every piece arrives even if a slow link, on which a newer
+    // message replaces one that waits, takes each second or each third message.
+    return peer.rank + peers * static_cast<std::size_t>((turn_ + turn_ / ours) % ours);
   }
 
   /// Offset and length of what belongs to no other piece.
@@ -74,7 +76,7 @@ class OwnPiece : public MixStep<Real> {
     return {begin, std::min(length, peer.elements - begin)};
   }
 
-  std::uint64_t turn_ = 0;  ///< Rounds begun in this generation.
+  std::uint64_t turn_ = 0;  ///< Rounds mixed in this generation.
 };
 
 constexpr std::array own_piece_constraints = {MixConstraint{
