@@ -30,6 +30,8 @@ enum class LayerKind {
   embedding,
   attention,
   residual,
+  stack,
+  concat,
   clusters
 };
 
@@ -41,16 +43,19 @@ struct LayerSpec {
   std::size_t kernel = 0;  ///< conv2d, pools: side of the square window.
   /// conv2d, pools: step between windows; 0 means 1 for conv2d and `kernel` for pools.
   std::size_t stride = 0;
-  std::size_t padding = 0;  ///< conv2d: zeros on each side.
-  std::size_t groups = 1;   ///< group_norm: number of groups.
-  double rate = 0.5;        ///< dropout: probability of dropping an activation.
+  /// conv2d: zeros on each side. max_pool: places on each side that are never the largest.
+  std::size_t padding = 0;
+  std::size_t groups = 1;  ///< group_norm: number of groups.
+  double rate = 0.5;       ///< dropout: probability of dropping an activation.
   /// dense, layer_norm: apply the same layer to every row of {positions, 1, width}.
   bool per_position = false;
   /// dense: use the embedding's table of tokens as weights; only the biases are its own.
   bool tied = false;
-  std::size_t vocabulary = 0;     ///< embedding: number of ids.
-  std::size_t heads = 0;          ///< attention: number of heads, a divisor of the width.
-  std::vector<LayerSpec> layers;  ///< residual: y = x + layers(x).
+  std::size_t vocabulary = 0;  ///< embedding: number of ids.
+  std::size_t heads = 0;       ///< attention: number of heads, a divisor of the width.
+  /// residual: y = x + layers(x). stack: y = layers(x). concat: the outputs of the layers, each of
+  /// which takes x, joined along the channels.
+  std::vector<LayerSpec> layers;
   /// residual: y = shortcut(x) + layers(x), needed where the layers change the shape.
   std::vector<LayerSpec> shortcut;
 

@@ -16,12 +16,12 @@ using namespace settings;
 std::vector<Setting<LayerSpec>> make_layer_settings() {
   std::vector<Setting<LayerSpec>> all;
   const Section<LayerSpec> any{all, ""};
-  any.choice(
-      "kind", GV_FIELD(kind),
-      named_choices(names_of<LayerKind>(
-          {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu", "dropout",
-           "layer_norm", "group_norm", "embedding", "attention", "residual", "clusters"})),
-      "what the layer does; required");
+  any.choice("kind", GV_FIELD(kind),
+             named_choices(names_of<LayerKind>(
+                 {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu",
+                  "dropout", "layer_norm", "group_norm", "embedding", "attention", "residual",
+                  "stack", "concat", "clusters"})),
+             "what the layer does; required");
   any.with("kind", {"dense", "conv2d", "embedding", "clusters"})
       .add("units", GV_FIELD(units), {1, 1e6},
            "outputs of a dense layer, channels of a convolution, width of an embedding, centres of "
@@ -29,7 +29,9 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});
   windows.add("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window");
   windows.add("stride", GV_FIELD(stride), {0, 1024}, "0 = 1 for conv2d, the kernel for pools");
-  any.with("kind", {"conv2d"}).add("padding", GV_FIELD(padding), {0, 1024}, "zeros on each side");
+  any.with("kind", {"conv2d", "max_pool"})
+      .add("padding", GV_FIELD(padding), {0, 1024},
+           "zeros on each side, or for a pool places that are never the largest");
   any.with("kind", {"group_norm"})
       .add("groups", GV_FIELD(groups), {1, 65536}, "groups of channels");
   any.with("kind", {"dropout"})
@@ -43,9 +45,11 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   any.with("kind", {"attention"})
       .add("heads", GV_FIELD(heads), {1, 1024}, "a divisor of the width");
   all.push_back({.key = "layers",
-                 .meaning = "what is added to the input: y = x + layers(x)",
+                 .meaning = "residual: what is added to the input, y = x + layers(x); stack: "
+                            "layers one after the other; concat: layers that all take the input, "
+                            "and whose outputs are joined along the channels",
                  .type = "list of layers",
-                 .condition = any.with("kind", {"residual"}).condition,
+                 .condition = any.with("kind", {"residual", "stack", "concat"}).condition,
                  .read = [](const TomlValue&, LayerSpec&) { return std::nullopt; },
                  .show = [](const LayerSpec& spec) { return to_string(spec.layers); }});
   all.push_back({.key = "shortcut",

@@ -2,6 +2,7 @@
 // layers.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/train/drawn.hpp"
@@ -126,6 +127,9 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
        {3, 6, 7}},
       {"max pool", {.kind = LayerKind::max_pool, .kernel = 2}, {3, 4, 6}},
       {"max pool overlapping", {.kind = LayerKind::max_pool, .kernel = 3, .stride = 2}, {2, 7, 6}},
+      {"max pool padded",
+       {.kind = LayerKind::max_pool, .kernel = 3, .stride = 1, .padding = 1},
+       {2, 4, 5}},
       {"avg pool", {.kind = LayerKind::avg_pool, .kernel = 2}, {3, 5, 4}},
       {"avg pool overlapping", {.kind = LayerKind::avg_pool, .kernel = 3, .stride = 1}, {2, 5, 6}},
       {"flatten", {.kind = LayerKind::flatten}, {2, 3, 2}},
@@ -149,6 +153,22 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
                    {.kind = LayerKind::conv2d, .units = 4, .kernel = 3, .padding = 1}},
         .shortcut = {{.kind = LayerKind::conv2d, .units = 4, .kernel = 1, .stride = 2}}},
        {3, 6, 5}},
+      {"stack",
+       {.kind = LayerKind::stack,
+        .layers = {{.kind = LayerKind::dense, .units = 4},
+                   {.kind = LayerKind::tanh},
+                   {.kind = LayerKind::dense, .units = 2}}},
+       {5, 1, 1}},
+      {"concat",
+       {.kind = LayerKind::concat,
+        .layers = {{.kind = LayerKind::conv2d, .units = 3, .kernel = 3, .padding = 1},
+                   {.kind = LayerKind::stack},
+                   {.kind = LayerKind::stack,
+                    .layers = {{.kind = LayerKind::conv2d, .units = 2, .kernel = 1},
+                               {.kind = LayerKind::tanh},
+                               {.kind = LayerKind::conv2d, .units = 2, .kernel = 3, .padding = 1}}},
+                   {.kind = LayerKind::avg_pool, .kernel = 1}}},
+       {2, 4, 5}},
       {"residual",
        {.kind = LayerKind::residual,
         .layers = {{.kind = LayerKind::layer_norm, .per_position = true},
@@ -218,6 +238,25 @@ struct NamedModel {
   SampleShape in;
 };
 
+/// GoogLeNet's block (Szegedy 2015) with few channels.
+LayerSpec inception_block() {
+  using K = LayerKind;
+  const auto convolution = [](std::size_t units, std::size_t kernel) {
+    return LayerSpec{
+        .kind = K::conv2d, .units = units, .kernel = kernel, .padding = (kernel - 1) / 2};
+  };
+  const LayerSpec relu{.kind = K::relu};
+  const LayerSpec pool{.kind = K::max_pool, .kernel = 3, .stride = 1, .padding = 1};
+  const auto stack = [](std::vector<LayerSpec> layers) {
+    return LayerSpec{.kind = K::stack, .layers = std::move(layers)};
+  };
+  return {.kind = K::concat,
+          .layers = {stack({convolution(8, 1), relu}),
+                     stack({convolution(4, 1), relu, convolution(12, 3), relu}),
+                     stack({convolution(2, 1), relu, convolution(4, 5), relu}),
+                     stack({pool, convolution(4, 1), relu})}};
+}
+
 std::vector<NamedModel> models_of_many_layers() {
   using K = LayerKind;
   return {
@@ -264,6 +303,21 @@ std::vector<NamedModel> models_of_many_layers() {
              {.kind = K::avg_pool, .kernel = 4},
              {.kind = K::dense, .units = 5}}},
        {3, 8, 8}},
+      {"an inception block between other layers",
+       {.layers = {{.kind = K::conv2d, .units = 16, .kernel = 3, .padding = 1},
+                   {.kind = K::relu},
+                   {.kind = K::max_pool, .kernel = 3, .stride = 2, .padding = 1},
+                   inception_block(),
+                   {.kind = K::avg_pool, .kernel = 4},
+                   {.kind = K::dense, .units = 5}}},
+       {3, 8, 8}},
+      {"begins and ends in a concat",
+       {.layers = {{.kind = K::concat,
+                    .layers = {{.kind = K::stack}, {.kind = K::max_pool, .kernel = 1}}},
+                   inception_block(),
+                   {.kind = K::concat,
+                    .layers = {{.kind = K::dense, .units = 5}, {.kind = K::dense, .units = 2}}}}},
+       {2, 6, 6}},
       {"ends in a pool",
        {.layers = {{.kind = K::conv2d, .units = 8, .kernel = 3},
                    {.kind = K::max_pool, .kernel = 2}}},
@@ -383,6 +437,34 @@ TEST_CASE("the named models have the layers and sizes their papers say") {
   CHECK(Model(mlp({256, 128}, 10), {1, 28, 28}, 1).layout().size() == 235146);
   CHECK(Model(lenet(10), {1, 28, 28}, 1).layout().size() == 61706);
   CHECK(Model(cnn(10), {1, 28, 28}, 1).layout().size() == 320 + 18496 + 1605760 + 1290);
+}
+
+TEST_CASE("a padded pool takes no value from its padding") {
+  // All values are negative, so a zero would be the largest.
+  Problems none;
+  const ModelPlan plan = plan_model(
+      {.layers = {{.kind = LayerKind::max_pool, .kernel = 3, .stride = 2, .padding = 1}}},
+      {1, 3, 3}, none);
+  const std::vector<float> in = {-9, -8, -7, -6, -5, -4, -3, -2, -1};
+  std::vector<float> out(elements(plan.layers[0].out));
+  Rng unused(0);
+  make_layer<float>(plan.layers[0])->forward(nullptr, in.data(), out.data(), 1, true, unused);
+  CHECK(out == std::vector<float>{-5, -4, -2, -1});
+}
+
+TEST_CASE("a concat whose layers give images of different sizes is a problem with its place") {
+  const auto reason_of = [](std::vector<LayerSpec> layers) {
+    const Problems found =
+        problems({.layers = {{.kind = LayerKind::concat, .layers = std::move(layers)}}}, {1, 8, 8});
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().place == "layers[0]");
+    return found.front().reason;
+  };
+  const LayerSpec pool{.kind = LayerKind::max_pool, .kernel = 2};
+  CHECK(reason_of({{.kind = LayerKind::stack}, pool}).find("1x8x8 and 1x4x4") != std::string::npos);
+  CHECK(reason_of({}).find("without layers") != std::string::npos);
+  const LayerSpec padded{.kind = LayerKind::max_pool, .kernel = 3, .padding = 2};
+  CHECK(problems({.layers = {padded}}, {1, 8, 8}).front().reason.find("half") != std::string::npos);
 }
 
 TEST_CASE("a model that does not fit its input is a problem with the layer's number") {

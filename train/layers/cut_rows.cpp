@@ -2,6 +2,7 @@
 #include "train/layers/cut_rows.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
@@ -74,7 +75,9 @@ template <class T>
 void CutRows<T>::forward(const T* parameters, const T* in, T* out, std::size_t batch) {
   if (layer_ == nullptr) return;
   const std::size_t width = whole_.in[2];
-  padded_.assign(batch * elements(strip_.in), T(0));
+  // Padding is never the largest value of a window.
+  const bool is_max = whole_.spec.kind == LayerKind::max_pool;
+  padded_.assign(batch * elements(strip_.in), is_max ? std::numeric_limits<T>::lowest() : T(0));
   each_row(strip_, read_, width, whole_.spec.padding, batch, [&](std::size_t own, std::size_t at) {
     std::copy_n(in + own, width, padded_.data() + at);
   });

@@ -26,6 +26,10 @@ LayerFamily family_of(LayerKind kind) {
       return attention_layers();
     case LayerKind::residual:
       return residual_layers();
+    case LayerKind::stack:
+      return stack_layers();
+    case LayerKind::concat:
+      return concat_layers();
     case LayerKind::clusters:
       return cluster_layers();
     case LayerKind::flatten:

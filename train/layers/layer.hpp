@@ -68,6 +68,8 @@ LayerFamily normalisation_layers();
 LayerFamily embedding_layers();
 LayerFamily attention_layers();
 LayerFamily residual_layers();
+LayerFamily stack_layers();
+LayerFamily concat_layers();
 LayerFamily cluster_layers();
 
 }  // namespace gv

@@ -105,6 +105,66 @@ class JoinStep final : public OnednnStep {
   ForkStep& fork_;
 };
 
+/// Gives a concat's input to one of its layers. In backward the last of them comes first and
+/// overwrites the gradient of the input; the others add to it.
+class BranchStep final : public OnednnStep {
+ public:
+  BranchStep(const OnednnContext& context, bool is_last, Activations& in, Activations& own)
+      : size_(batch_of(context) * elements(shape_of(in))), is_last_(is_last), in_(in), own_(own) {}
+
+  void forward(const float*, bool, Rng&) override {
+    std::copy_n(values_of(in_), size_, values_of(own_));
+  }
+  void backward_input(const float*, bool wanted) override {
+    if (!wanted) return;
+    if (is_last_) std::fill_n(gradient_of(in_), size_, 0.0F);
+    add_to(gradient_of(own_), gradient_of(in_), size_);
+  }
+
+ private:
+  std::size_t size_;
+  bool is_last_;
+  Activations& in_;
+  Activations& own_;
+};
+
+/// Joins the outputs of a concat's layers along the channels.
+class ConcatStep final : public OnednnStep {
+ public:
+  ConcatStep(const OnednnContext& context, std::vector<Activations*> parts, Activations& out)
+      : batch_(batch_of(context)), parts_(std::move(parts)), out_(out) {}
+
+  void forward(const float*, bool, Rng&) override {
+    each_piece(values_of, [](float* whole, const float* piece, std::size_t size) {
+      std::copy_n(piece, size, whole);
+    });
+  }
+  void backward_input(const float*, bool) override {
+    each_piece(gradient_of, [](const float* whole, float* piece, std::size_t size) {
+      std::copy_n(whole, size, piece);
+    });
+  }
+
+ private:
+  /// Calls visit(place in the whole, the piece, size) for each sample of each layer's output.
+  template <class Visit>
+  void each_piece(float* (*of)(const Activations&), Visit visit) {
+    const std::size_t size = elements(shape_of(out_));
+    std::size_t offset = 0;
+    for (Activations* part : parts_) {
+      const std::size_t width = elements(shape_of(*part));
+      for (std::size_t n = 0; n < batch_; ++n) {
+        visit(of(out_) + n * size + offset, of(*part) + n * width, width);
+      }
+      offset += width;
+    }
+  }
+
+  std::size_t batch_;
+  std::vector<Activations*> parts_;
+  Activations& out_;
+};
+
 class OnednnNetwork final : public Network<float> {
  public:
   OnednnNetwork(const ModelPlan& plan, std::size_t batch)
@@ -210,6 +270,10 @@ class OnednnNetwork final : public Network<float> {
           relu && i + 2 < layers.size() && layers[i + 2].spec.kind == LayerKind::max_pool;
       if (layer.spec.kind == LayerKind::residual) {
         append_residual(layer);
+      } else if (layer.spec.kind == LayerKind::stack) {
+        append_layers(layer.layers);
+      } else if (layer.spec.kind == LayerKind::concat) {
+        append_concat(layer);
       } else {
         add(layer, relu, pooled);
         // Only the last step of a layer has parameters.
@@ -235,6 +299,26 @@ class OnednnNetwork final : public Network<float> {
     // The shortcut's parameters are the last of the layer.
     begins_.resize(steps_.size(),
                    layer.shortcut.empty() ? layer.end : layer.shortcut.front().begin);
+  }
+
+  void append_concat(const LayerPlan& layer) {
+    make_plain();
+    begins_.resize(steps_.size(), layer.begin);
+    Activations& in = *tensors_.back();
+    std::vector<Activations*> parts;
+    for (const LayerPlan& inner : layer.layers) {
+      const bool is_last = &inner == &layer.layers.back();
+      Activations& own = append_plain(layer.in);
+      steps_.push_back(std::make_unique<BranchStep>(*context_, is_last, in, own));
+      begins_.push_back(inner.begin);
+      append_layers({inner});
+      make_plain();
+      begins_.resize(steps_.size(), inner.end);
+      parts.push_back(tensors_.back().get());
+    }
+    Activations& out = append_plain(layer.out);
+    steps_.push_back(std::make_unique<ConcatStep>(*context_, std::move(parts), out));
+    begins_.resize(steps_.size(), layer.end);
   }
 
   Activations& append(ActivationsPtr activations) {

@@ -450,9 +450,9 @@ class PoolStep final : public OnednnStep {
                               dim(plan.out[2])};
     const memory::dims kernel{dim(plan.spec.kernel), dim(plan.spec.kernel)};
     const memory::dims strides{dim(plan.spec.stride), dim(plan.spec.stride)};
-    const memory::dims left{0, 0};
-    const memory::dims right{(target[2] - 1) * strides[0] + kernel[0] - dim(plan.in[1]),
-                             (target[3] - 1) * strides[1] + kernel[1] - dim(plan.in[2])};
+    const memory::dims left{dim(plan.spec.padding), dim(plan.spec.padding)};
+    const memory::dims right{(target[2] - 1) * strides[0] + kernel[0] - dim(plan.in[1]) - left[0],
+                             (target[3] - 1) * strides[1] + kernel[1] - dim(plan.in[2]) - left[1]};
     const algorithm how = plan.spec.kind == LayerKind::max_pool
                               ? algorithm::pooling_max
                               : algorithm::pooling_avg_exclude_padding;

@@ -57,24 +57,25 @@ class Planner {
   bool append(const std::vector<LayerSpec>& specs, const std::string& place, SampleShape& shape,
               std::vector<LayerPlan>& into) {
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      place_ = place + "[" + std::to_string(i) + "]";
-      const std::size_t at = plan_.layout.size();
-      LayerPlan layer{.spec = specs[i],
-                      .in = shape,
-                      .out = shape,
-                      .begin = at,
-                      .end = at,
-                      .weight = at,
-                      .bias = at};
-      if (!resolve(layer)) return false;
-      layer.end = plan_.layout.size();
-      shape = layer.out;
-      into.push_back(std::move(layer));
+      if (!append_one(specs[i], place + "[" + std::to_string(i) + "]", shape, into)) return false;
+      shape = into.back().out;
     }
     return true;
   }
 
  private:
+  bool append_one(const LayerSpec& spec, const std::string& place, const SampleShape& in,
+                  std::vector<LayerPlan>& into) {
+    place_ = place;
+    const std::size_t at = plan_.layout.size();
+    LayerPlan layer{
+        .spec = spec, .in = in, .out = in, .begin = at, .end = at, .weight = at, .bias = at};
+    if (!resolve(layer)) return false;
+    layer.end = plan_.layout.size();
+    into.push_back(std::move(layer));
+    return true;
+  }
+
   bool refuse(std::string reason, std::string remedy) {
     problems_.push_back({place_, std::move(reason), std::move(remedy)});
     return false;
@@ -101,28 +102,10 @@ class Planner {
       case LayerKind::dense:
         return resolve_dense(layer);
       case LayerKind::conv2d:
-        if (own.stride == 0) own.stride = 1;
-        layer.out = {own.units, slide(shape[1], own.kernel, own.stride, own.padding),
-                     slide(shape[2], own.kernel, own.stride, own.padding)};
-        if (own.units == 0 || own.padding >= std::max<std::size_t>(own.kernel, 1) ||
-            elements(layer.out) == 0) {
-          return refuse("a convolution needs units and a kernel that fits its input of " +
-                            std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
-                        "set units, kernel and a padding below the kernel");
-        }
-        add(layer, ".weight", {own.units, shape[0], own.kernel, own.kernel}, own.units);
-        return true;
+        return resolve_convolution(layer);
       case LayerKind::max_pool:
       case LayerKind::avg_pool:
-        if (own.stride == 0) own.stride = own.kernel;
-        layer.out = {shape[0], slide(shape[1], own.kernel, own.stride, 0),
-                     slide(shape[2], own.kernel, own.stride, 0)};
-        if (elements(layer.out) == 0) {
-          return refuse("a pool needs a kernel that fits its input of " + std::to_string(shape[1]) +
-                            "x" + std::to_string(shape[2]),
-                        "set kernel to at most that");
-        }
-        return true;
+        return resolve_pool(layer);
       case LayerKind::flatten:
         layer.out = {elements(shape), 1, 1};
         return true;
@@ -148,6 +131,10 @@ class Planner {
         return resolve_attention(layer);
       case LayerKind::residual:
         return resolve_residual(layer);
+      case LayerKind::stack:
+        return resolve_stack(layer);
+      case LayerKind::concat:
+        return resolve_concat(layer);
       case LayerKind::clusters:
         if (own.units == 0 || own.units > elements_max / elements(shape)) {
           return refuse("clusters need units: the number of centres", "set units to 10 or so");
@@ -158,6 +145,36 @@ class Planner {
       case LayerKind::tanh:
       case LayerKind::gelu:
         return true;
+    }
+    return true;
+  }
+
+  bool resolve_convolution(LayerPlan& layer) {
+    LayerSpec& own = layer.spec;
+    const SampleShape& shape = layer.in;
+    if (own.stride == 0) own.stride = 1;
+    layer.out = {own.units, slide(shape[1], own.kernel, own.stride, own.padding),
+                 slide(shape[2], own.kernel, own.stride, own.padding)};
+    if (own.units == 0 || own.padding >= std::max<std::size_t>(own.kernel, 1) ||
+        elements(layer.out) == 0) {
+      return refuse("a convolution needs units and a kernel that fits its input of " +
+                        std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
+                    "set units, kernel and a padding below the kernel");
+    }
+    add(layer, ".weight", {own.units, shape[0], own.kernel, own.kernel}, own.units);
+    return true;
+  }
+
+  bool resolve_pool(LayerPlan& layer) {
+    LayerSpec& own = layer.spec;
+    const SampleShape& shape = layer.in;
+    if (own.stride == 0) own.stride = own.kernel;
+    layer.out = {shape[0], slide(shape[1], own.kernel, own.stride, own.padding),
+                 slide(shape[2], own.kernel, own.stride, own.padding)};
+    if (elements(layer.out) == 0 || own.padding > own.kernel / 2) {
+      return refuse("a pool needs a kernel that fits its input of " + std::to_string(shape[1]) +
+                        "x" + std::to_string(shape[2]) + ", and a padding of at most half of it",
+                    "set kernel to at most that, and padding to 0 or kernel / 2");
     }
     return true;
   }
@@ -252,6 +269,36 @@ class Planner {
     } else if (last.spec.kind == LayerKind::dense) {
       plan_.residual_weights.push_back(last.weight);
     }
+    return true;
+  }
+
+  bool resolve_stack(LayerPlan& layer) {
+    const std::string own_place = place_;
+    if (!append(layer.spec.layers, own_place + ".layers", layer.out, layer.layers)) return false;
+    layer.spec.layers.clear();
+    return true;
+  }
+
+  bool resolve_concat(LayerPlan& layer) {
+    const std::string own_place = place_;
+    layer.out[0] = 0;
+    for (std::size_t i = 0; i < layer.spec.layers.size(); ++i) {
+      const std::string place = own_place + ".layers[" + std::to_string(i) + "]";
+      if (!append_one(layer.spec.layers[i], place, layer.in, layer.layers)) return false;
+      place_ = own_place;
+      const SampleShape& first = layer.layers.front().out;
+      const SampleShape& own = layer.layers.back().out;
+      if (own[1] != first[1] || own[2] != first[2]) {
+        return refuse("the layers of a concat need outputs of one height and width, not of " +
+                          text(first) + " and " + text(own),
+                      "give them kernels, strides and paddings that keep those alike");
+      }
+      layer.out[0] += own[0];
+      layer.out[1] = own[1];
+      layer.out[2] = own[2];
+    }
+    if (layer.layers.empty()) return refuse("a concat without layers", "name some inside");
+    layer.spec.layers.clear();
     return true;
   }
 

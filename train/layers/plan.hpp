@@ -35,7 +35,7 @@ struct LayerPlan {
   /// embedding: true if a later layer also uses its table. That layer comes first in the backward
   /// pass and overwrites the gradient; the embedding then adds to it.
   bool is_shared = false;
-  std::vector<LayerPlan> layers;  ///< residual: the layers inside it.
+  std::vector<LayerPlan> layers;  ///< residual, stack, concat: the layers inside it.
   /// residual: the layers of the shortcut, whose tensors come after theirs. Empty: adds the input.
   std::vector<LayerPlan> shortcut;
 
