@@ -29,6 +29,7 @@ enum class LayerKind {
   group_norm,
   embedding,
   attention,
+  lstm,
   residual,
   stack,
   concat,
@@ -38,7 +39,7 @@ enum class LayerKind {
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  /// dense: outputs. conv2d: output channels. embedding: width. clusters: centres.
+  /// dense: outputs. conv2d: output channels. embedding, lstm: width. clusters: centres.
   std::size_t units = 0;
   std::size_t kernel = 0;  ///< conv2d, pools: side of the square window.
   /// conv2d, pools: step between windows; 0 means 1 for conv2d and `kernel` for pools.

@@ -62,6 +62,8 @@ double operations(const LayerPlan& layer) {
       // before it.
       return sum + 2 * weights * positions +
              2 * positions * positions * static_cast<double>(layer.in[2]);
+    case LayerKind::lstm:
+      return sum + 2 * weights * positions;
     case LayerKind::clusters:
       return sum + 2 * weights;
     default:

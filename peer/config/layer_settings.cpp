@@ -19,13 +19,13 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   any.choice("kind", GV_FIELD(kind),
              named_choices(names_of<LayerKind>(
                  {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu",
-                  "dropout", "layer_norm", "group_norm", "embedding", "attention", "residual",
-                  "stack", "concat", "clusters"})),
+                  "dropout", "layer_norm", "group_norm", "embedding", "attention", "lstm",
+                  "residual", "stack", "concat", "clusters"})),
              "what the layer does; required");
-  any.with("kind", {"dense", "conv2d", "embedding", "clusters"})
+  any.with("kind", {"dense", "conv2d", "embedding", "lstm", "clusters"})
       .add("units", GV_FIELD(units), {1, 1e6},
-           "outputs of a dense layer, channels of a convolution, width of an embedding, centres of "
-           "clusters");
+           "outputs of a dense layer, channels of a convolution, width of an embedding, numbers "
+           "that an lstm remembers, centres of clusters");
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});
   windows.add("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window");
   windows.add("stride", GV_FIELD(stride), {0, 1024}, "0 = 1 for conv2d, the kernel for pools");

@@ -153,6 +153,8 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
                    {.kind = LayerKind::conv2d, .units = 4, .kernel = 3, .padding = 1}},
         .shortcut = {{.kind = LayerKind::conv2d, .units = 4, .kernel = 1, .stride = 2}}},
        {3, 6, 5}},
+      {"lstm", {.kind = LayerKind::lstm, .units = 4}, {5, 1, 3}},
+      {"lstm of one position", {.kind = LayerKind::lstm, .units = 3}, {1, 1, 2}},
       {"stack",
        {.kind = LayerKind::stack,
         .layers = {{.kind = LayerKind::dense, .units = 4},

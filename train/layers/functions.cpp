@@ -73,6 +73,56 @@ GV_BODY void gelu_backward_body(const T* __restrict x, const T* __restrict dy, T
   }
 }
 
+/// 1 / (1 + e^-x).
+template <class T>
+GV_BODY T logistic(T x) {
+  const T e = exponential(x < 0 ? x : -x);
+  return (x < 0 ? e : T(1)) / (1 + e);
+}
+
+template <class T>
+GV_BODY T hyperbolic_tangent(T x) {
+  const T e = exponential(x < 0 ? 2 * x : -2 * x);
+  const T y = (1 - e) / (1 + e);
+  return x < 0 ? -y : y;
+}
+
+template <class T>
+GV_BODY void lstm_forward_body(T* __restrict z, const T* __restrict before, T* __restrict c,
+                               T* __restrict h, std::size_t n) {
+  T* const i = z;
+  T* const f = z + n;
+  T* const g = z + 2 * n;
+  T* const o = z + 3 * n;
+  for (std::size_t k = 0; k < n; ++k) {
+    i[k] = logistic(i[k]);
+    f[k] = logistic(f[k]);
+    g[k] = hyperbolic_tangent(g[k]);
+    o[k] = logistic(o[k]);
+    c[k] = f[k] * before[k] + i[k] * g[k];
+    h[k] = o[k] * hyperbolic_tangent(c[k]);
+  }
+}
+
+template <class T>
+GV_BODY void lstm_backward_body(const T* __restrict z, const T* __restrict before,
+                                const T* __restrict c, const T* __restrict dh, T* __restrict dc,
+                                T* __restrict dz, std::size_t n) {
+  const T* const i = z;
+  const T* const f = z + n;
+  const T* const g = z + 2 * n;
+  const T* const o = z + 3 * n;
+  for (std::size_t k = 0; k < n; ++k) {
+    const T y = hyperbolic_tangent(c[k]);
+    const T d = dc[k] + dh[k] * o[k] * (1 - y * y);
+    dz[k] = d * g[k] * i[k] * (1 - i[k]);
+    dz[n + k] = d * before[k] * f[k] * (1 - f[k]);
+    dz[2 * n + k] = d * i[k] * (1 - g[k] * g[k]);
+    dz[3 * n + k] = dh[k] * y * o[k] * (1 - o[k]);
+    dc[k] = d * f[k];
+  }
+}
+
 /// The sum of term(i) over all i.
 template <class T, class Term>
 GV_BODY T sum_of(std::size_t n, Term term) {
@@ -150,6 +200,22 @@ GV_BODY void normalise_weight_body(T mean, T scale, const T* __restrict x, const
 }
 
 }  // namespace
+
+GV_WIDE void lstm_forward(float* z, const float* before, float* c, float* h, std::size_t n) {
+  lstm_forward_body(z, before, c, h, n);
+}
+void lstm_forward(double* z, const double* before, double* c, double* h, std::size_t n) {
+  lstm_forward_body(z, before, c, h, n);
+}
+
+GV_WIDE void lstm_backward(const float* z, const float* before, const float* c, const float* dh,
+                           float* dc, float* dz, std::size_t n) {
+  lstm_backward_body(z, before, c, dh, dc, dz, n);
+}
+void lstm_backward(const double* z, const double* before, const double* c, const double* dh,
+                   double* dc, double* dz, std::size_t n) {
+  lstm_backward_body(z, before, c, dh, dc, dz, n);
+}
 
 GV_WIDE void add_to(const float* __restrict x, float* __restrict sum, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];

@@ -30,6 +30,19 @@ double exponentials(const double* x, double* y, std::size_t n);
 void softmax_backward(const float* p, float* d, std::size_t n);
 void softmax_backward(const double* p, double* d, std::size_t n);
 
+/// One position of n LSTM cells: c = f before + i g and h = o tanh(c). On entry `z` holds the sums
+/// of the gates i, f, g and o, n of each. On return it holds s(i), s(f), tanh(g) and s(o), where s
+/// is the logistic function.
+void lstm_forward(float* z, const float* before, float* c, float* h, std::size_t n);
+void lstm_forward(double* z, const double* before, double* c, double* h, std::size_t n);
+
+/// The gradient `dz` of the gates' sums, given what lstm_forward() left in `z` and the gradients of
+/// h and c. `dc` becomes the gradient of `before`.
+void lstm_backward(const float* z, const float* before, const float* c, const float* dh, float* dc,
+                   float* dz, std::size_t n);
+void lstm_backward(const double* z, const double* before, const double* c, const double* dh,
+                   double* dc, double* dz, std::size_t n);
+
 /// Added to a variance before dividing by its square root.
 constexpr double norm_epsilon = 1e-5;
 

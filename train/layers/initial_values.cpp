@@ -1,4 +1,5 @@
-// Draws weights, tables and centres at random; biases are zero, gains and counts are one.
+// Draws weights, tables and centres at random; biases are zero, gains and counts are one. The gates
+// of an LSTM begin open.
 #include "train/layers/initial_values.hpp"
 
 #include <algorithm>
@@ -36,6 +37,14 @@ void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
       const double bound =
           std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
       for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
+    } else if (slot.name.ends_with("_gates")) {
+      // Small enough that what a state says of itself neither grows nor is lost at once.
+      const double bound = 1 / std::sqrt(static_cast<double>(slot.shape[0]) / 4);
+      for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
+    } else if (slot.name.ends_with(".gate_biases")) {
+      // The second quarter is that of the forget gates (Gers 2000, Jozefowicz 2015).
+      std::ranges::fill(values, 0.0f);
+      std::ranges::fill(values.subspan(slot.size / 4, slot.size / 4), 1.0f);
     } else {
       const bool is_one = slot.name.ends_with(".gain") || slot.name.ends_with(".counts");
       std::ranges::fill(values, is_one ? 1.0f : 0.0f);

@@ -24,6 +24,8 @@ LayerFamily family_of(LayerKind kind) {
       return embedding_layers();
     case LayerKind::attention:
       return attention_layers();
+    case LayerKind::lstm:
+      return lstm_layers();
     case LayerKind::residual:
       return residual_layers();
     case LayerKind::stack:

@@ -67,6 +67,7 @@ LayerFamily dropout_layers();
 LayerFamily normalisation_layers();
 LayerFamily embedding_layers();
 LayerFamily attention_layers();
+LayerFamily lstm_layers();
 LayerFamily residual_layers();
 LayerFamily stack_layers();
 LayerFamily concat_layers();

@@ -30,6 +30,8 @@ std::string_view stem(LayerKind kind) {
       return "embedding";
     case LayerKind::attention:
       return "attention";
+    case LayerKind::lstm:
+      return "lstm";
     case LayerKind::clusters:
       return "clusters";
     default:
@@ -129,6 +131,8 @@ class Planner {
         return resolve_embedding(layer);
       case LayerKind::attention:
         return resolve_attention(layer);
+      case LayerKind::lstm:
+        return resolve_lstm(layer);
       case LayerKind::residual:
         return resolve_residual(layer);
       case LayerKind::stack:
@@ -242,6 +246,25 @@ class Planner {
     plan_.layout.add(name + ".qkv.bias", {3 * width});
     plan_.layout.add(name + ".out.weight", {width, width});
     plan_.layout.add(name + ".out.bias", {width});
+    return true;
+  }
+
+  bool resolve_lstm(LayerPlan& layer) {
+    const std::size_t units = layer.spec.units;
+    const std::size_t width = layer.in[2];
+    if (layer.in[1] != 1) {
+      return refuse("an lstm takes a sequence, not an input of " + text(layer.in),
+                    "begin the model with an embedding");
+    }
+    if (units == 0 || units > elements_max / (4 * (width + units))) {
+      return refuse("an lstm needs units: the numbers that it remembers", "set units to 128 or so");
+    }
+    layer.out = {layer.in[0], 1, units};
+    const std::string name = new_name(layer.spec.kind);
+    plan_.layout.add(name + ".input_gates", {4 * units, width});
+    plan_.layout.add(name + ".state_gates", {4 * units, units});
+    layer.bias = plan_.layout.size();
+    plan_.layout.add(name + ".gate_biases", {4 * units});
     return true;
   }
 

@@ -24,11 +24,12 @@ struct LayerPlan {
   std::size_t begin = 0;
   std::size_t end = 0;
   /// Offset of the weights: dense (out, in), conv2d (out, in, k, k), gains, embedding (tokens,
-  /// width), attention (3 width, width), sums of clusters (units, in). A tied layer has the
-  /// embedding's.
+  /// width), attention (3 width, width), lstm (4 units, width), sums of clusters (units, in). A
+  /// tied layer has the embedding's.
   std::size_t weight = 0;
   /// Offset of the biases (units, or one for each gain). For an embedding: of its positions
-  /// (positions, width). For clusters: of their counts (units).
+  /// (positions, width). For clusters: of their counts (units). For an lstm: of the biases of its
+  /// gates (4 units), before which its weights of the state (4 units, units) lie.
   std::size_t bias = 0;
   /// dense, layer_norm: number of rows in a sample, each an input of its own.
   std::size_t rows = 1;
