@@ -41,6 +41,8 @@ class Model {
 
   const Layout& layout() const { return plan_.layout; }
   std::size_t outputs() const { return plan_.outputs; }
+  /// The running statistics of batch norms, see statistics_of().
+  std::vector<Range> statistics() const { return statistics_of(plan_); }
   /// The weights of dense layers that are not inside another layer and do not share weights,
   /// ascending.
   std::vector<DenseWeights> dense_weights() const;

@@ -19,6 +19,9 @@ using Size = std::size_t;
 /// lamb: longer tensors count as having this length.
 constexpr double longest_weight = 10;
 
+/// The part of running statistics that one step forgets.
+constexpr float statistics_rate = 0.1F;
+
 GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float rate, float decay) {
   for (Size i = 0; i < n; ++i) x[i] -= rate * (g[i] + decay * x[i]);
 }
@@ -159,8 +162,10 @@ bool has_momentum(const OptimizerSpec& spec) {
          spec.kind == OptimizerKind::lars;
 }
 
-Optimizer::Optimizer(OptimizerSpec spec, const Layout& layout) : Optimizer(spec, layout.size()) {
+Optimizer::Optimizer(OptimizerSpec spec, const Layout& layout, std::vector<Range> statistics)
+    : Optimizer(spec, layout.size()) {
   parts_.clear();
+  statistics_ = std::move(statistics);
   for (const TensorSlot& slot : layout.slots()) {
     parts_.push_back({slot.offset, slot.size, slot.shape.size() > 1});
   }
@@ -211,6 +216,26 @@ void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const floa
 void Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
                      double learning_rate) {
   check(parameters.size() == gradient.size(), "one gradient for each parameter");
+  // One pass over the whole vector is quicker than one over each piece between statistics.
+  std::vector<float> followed;
+  for (const Range& range : statistics_) {
+    for (Size i = range.begin; i < range.end; ++i) {
+      followed.push_back(parameters[i] - statistics_rate * gradient[i]);
+    }
+  }
+  step_parameters(parameters, gradient, learning_rate);
+  Size at = 0;
+  for (const Range& range : statistics_) {
+    for (std::vector<float>* state : {&first_, &second_}) {
+      if (!state->empty()) std::fill_n(state->data() + range.begin, range.size(), 0.0F);
+    }
+    std::copy_n(followed.data() + at, range.size(), parameters.data() + range.begin);
+    at += range.size();
+  }
+}
+
+void Optimizer::step_parameters(std::span<float> parameters, std::span<const float> gradient,
+                                double learning_rate) {
   const Size n = parameters.size();
   float* x = parameters.data();
   const float* g = gradient.data();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/range.hpp"
 #include "train/learner/layout.hpp"
 #include "train/spec.hpp"
 
@@ -44,7 +45,9 @@ bool has_momentum(const OptimizerSpec& spec);
 /// contain the changes that gossip has mixed in between.
 class Optimizer {
  public:
-  Optimizer(OptimizerSpec spec, const Layout& layout);
+  /// `statistics` are ranges of running statistics in the flat vector, which see no learning rate,
+  /// momentum or decay: x -= 0.1 g, as in PyTorch's batch norm.
+  Optimizer(OptimizerSpec spec, const Layout& layout, std::vector<Range> statistics = {});
   /// An optimiser for a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
@@ -88,11 +91,15 @@ class Optimizer {
   };
 
   std::vector<std::string> names() const;
+  /// The step of the optimiser on all elements.
+  void step_parameters(std::span<float> parameters, std::span<const float> gradient,
+                       double learning_rate);
   void step_by_tensor(std::span<float> parameters, std::span<const float> gradient,
                       double learning_rate);
 
   OptimizerSpec spec_;
   std::vector<Part> parts_;
+  std::vector<Range> statistics_;
   std::vector<float> first_;   ///< Velocity, or the first moment.
   std::vector<float> second_;  ///< Sum or average of squares.
   std::uint64_t updates_ = 0;

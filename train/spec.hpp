@@ -27,6 +27,7 @@ enum class LayerKind {
   dropout,
   layer_norm,
   group_norm,
+  batch_norm,
   embedding,
   attention,
   lstm,
@@ -35,6 +36,10 @@ enum class LayerKind {
   concat,
   clusters
 };
+
+/// Whose running statistics a batch norm has: those of one peer's batches, or the mean of the
+/// statistics of all peers whose models are mixed.
+enum class Statistics : std::uint8_t { local, pooled };
 
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
@@ -52,8 +57,9 @@ struct LayerSpec {
   bool per_position = false;
   /// dense: use the embedding's table of tokens as weights; only the biases are its own.
   bool tied = false;
-  std::size_t vocabulary = 0;  ///< embedding: number of ids.
-  std::size_t heads = 0;       ///< attention: number of heads, a divisor of the width.
+  Statistics statistics = Statistics::local;  ///< batch_norm.
+  std::size_t vocabulary = 0;                 ///< embedding: number of ids.
+  std::size_t heads = 0;  ///< attention: number of heads, a divisor of the width.
   /// residual: y = x + layers(x). stack: y = layers(x). concat: the outputs of the layers, each of
   /// which takes x, joined along the channels.
   std::vector<LayerSpec> layers;

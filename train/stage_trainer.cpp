@@ -140,7 +140,8 @@ class StageTrainer final : public StageLearner {
     carried_[stage] = Carried{.newest = std::make_shared<std::vector<float>>(size),
                               .before = nullptr,
                               .version = 0,
-                              .optimizer = Optimizer(spec_.trainer.optimizer, layout(stage)),
+                              .optimizer = Optimizer(spec_.trainer.optimizer, layout(stage),
+                                                     statistics_of(plans_[stage])),
                               .flights = {},
                               .spare = {},
                               .gradient = std::vector<float>(size)};

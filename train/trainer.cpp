@@ -46,7 +46,7 @@ class Trainer final : public Learner, public Tunable {
       : spec_(std::move(spec)),
         model_(spec_.model, shard->shape, spec_.batch),
         sampler_(shard, spec_.seed, spec_.sampling_peer(), std::move(aside)),
-        optimizer_(spec_.optimizer, model_.layout()),
+        optimizer_(spec_.optimizer, model_.layout(), model_.statistics()),
         optimizer_after_(spec_.optimizer, 0),
         parameters_(model_.layout().size()),
         shard_(std::move(shard)),

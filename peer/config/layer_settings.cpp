@@ -19,8 +19,8 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   any.choice("kind", GV_FIELD(kind),
              named_choices(names_of<LayerKind>(
                  {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu",
-                  "dropout", "layer_norm", "group_norm", "embedding", "attention", "lstm",
-                  "residual", "stack", "concat", "clusters"})),
+                  "dropout", "layer_norm", "group_norm", "batch_norm", "embedding", "attention",
+                  "lstm", "residual", "stack", "concat", "clusters"})),
              "what the layer does; required");
   any.with("kind", {"dense", "conv2d", "embedding", "lstm", "clusters"})
       .add("units", GV_FIELD(units), {1, 1e6},
@@ -34,6 +34,11 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
            "zeros on each side, or for a pool places that are never the largest");
   any.with("kind", {"group_norm"})
       .add("groups", GV_FIELD(groups), {1, 65536}, "groups of channels");
+  any.with("kind", {"batch_norm"})
+      .choice("statistics", GV_FIELD(statistics),
+              named_choices(names_of<Statistics>({"local", "pooled"})),
+              "where models of peers are mixed: \"pooled\" mixes the running statistics as well, "
+              "\"local\" is refused");
   any.with("kind", {"dropout"})
       .add("rate", GV_FIELD(rate), {0, 0.999}, "probability that an activation is dropped");
   any.with("kind", {"dense", "layer_norm"})

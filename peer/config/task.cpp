@@ -12,6 +12,7 @@
 #include <numeric>
 #include <optional>
 
+#include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/load_data.hpp"
 #include "peer/config/stage_cut.hpp"
 #include "peer/node/hyperparameters.hpp"
@@ -76,6 +77,7 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
   Problems found = problems(model, data.shape, data.predictions);
   for (Problem& problem : found) problem.place = "model." + problem.place;
   std::ranges::move(problems_of_reconstruction(config, model), std::back_inserter(found));
+  std::ranges::move(batch_norm_problems(config, model.layers), std::back_inserter(found));
   const bool reconstructs = config.model.loss == LossKind::reconstruction;
   const bool classification = data.classes > 0;
   if (!reconstructs && classification != takes_labels(config.model.loss)) {

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "peer/config/buffer_problems.hpp"
 #include "peer/host/given_peer.hpp"
 #include "peer/host/peer_arguments.hpp"
 #include "peer/host/peer_socket.hpp"
-#include "peer/library/buffer_problems.hpp"
 #include "peer/library/joined_means.hpp"
 #include "peer/library/joined_peer.hpp"
 #include "peer/library/merged_config.hpp"

@@ -1,5 +1,6 @@
 // Every layer's gradient compared with finite differences, and oneDNN compared with the plain
 // layers.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <utility>
@@ -240,8 +241,9 @@ struct NamedModel {
   SampleShape in;
 };
 
-/// GoogLeNet's block (Szegedy 2015) with few channels.
-LayerSpec inception_block() {
+/// GoogLeNet's block (Szegedy 2015). Channels: of the first branch, two of the second, two of the
+/// third, and of the last.
+LayerSpec inception_block(const std::array<std::size_t, 6>& channels = {8, 4, 12, 2, 4, 4}) {
   using K = LayerKind;
   const auto convolution = [](std::size_t units, std::size_t kernel) {
     return LayerSpec{
@@ -253,10 +255,10 @@ LayerSpec inception_block() {
     return LayerSpec{.kind = K::stack, .layers = std::move(layers)};
   };
   return {.kind = K::concat,
-          .layers = {stack({convolution(8, 1), relu}),
-                     stack({convolution(4, 1), relu, convolution(12, 3), relu}),
-                     stack({convolution(2, 1), relu, convolution(4, 5), relu}),
-                     stack({pool, convolution(4, 1), relu})}};
+          .layers = {stack({convolution(channels[0], 1), relu}),
+                     stack({convolution(channels[1], 1), relu, convolution(channels[2], 3), relu}),
+                     stack({convolution(channels[3], 1), relu, convolution(channels[4], 5), relu}),
+                     stack({pool, convolution(channels[5], 1), relu})}};
 }
 
 std::vector<NamedModel> models_of_many_layers() {
@@ -310,6 +312,7 @@ std::vector<NamedModel> models_of_many_layers() {
                    {.kind = K::relu},
                    {.kind = K::max_pool, .kernel = 3, .stride = 2, .padding = 1},
                    inception_block(),
+                   {.kind = K::batch_norm},
                    {.kind = K::avg_pool, .kernel = 4},
                    {.kind = K::dense, .units = 5}}},
        {3, 8, 8}},
@@ -467,6 +470,44 @@ TEST_CASE("a concat whose layers give images of different sizes is a problem wit
   CHECK(reason_of({}).find("without layers") != std::string::npos);
   const LayerSpec padded{.kind = LayerKind::max_pool, .kernel = 3, .padding = 2};
   CHECK(problems({.layers = {padded}}, {1, 8, 8}).front().reason.find("half") != std::string::npos);
+}
+
+TEST_CASE("ResNet-18 and GoogLeNet's first block written as layers have their papers' sizes") {
+  using K = LayerKind;
+  const auto convolution = [](std::size_t units, std::size_t kernel, std::size_t stride) {
+    return LayerSpec{.kind = K::conv2d,
+                     .units = units,
+                     .kernel = kernel,
+                     .stride = stride,
+                     .padding = (kernel - 1) / 2};
+  };
+  const LayerSpec norm{.kind = K::batch_norm};
+  const LayerSpec relu{.kind = K::relu};
+  const LayerSpec pool{.kind = K::max_pool, .kernel = 3, .stride = 2, .padding = 1};
+  std::vector<LayerSpec> layers = {convolution(64, 7, 2), norm, relu, pool};
+  for (const std::size_t units : {64, 128, 256, 512}) {
+    const std::size_t stride = units == 64 ? 1 : 2;
+    LayerSpec first{
+        .kind = K::residual,
+        .layers = {convolution(units, 3, stride), norm, relu, convolution(units, 3, 1), norm}};
+    LayerSpec second = first;
+    second.layers.front().stride = 1;
+    if (stride == 2) first.shortcut = {convolution(units, 1, 2), norm};
+    layers.insert(layers.end(), {first, relu, second, relu});
+  }
+  layers.push_back({.kind = K::avg_pool, .kernel = 7});
+  layers.push_back({.kind = K::dense, .units = 1000});
+  Problems found;
+  const ModelPlan resnet = plan_model({.layers = layers}, {3, 224, 224}, found);
+  REQUIRE(found.empty());
+  // Its 11,689,512 parameters have no biases of convolutions; we have those of 4,800 channels, and
+  // two running statistics of each.
+  CHECK(resnet.layout.size() == 11689512 + 3 * 4800);
+  const LayerSpec first_block = inception_block({64, 96, 128, 16, 32, 32});
+  const ModelPlan block = plan_model({.layers = {first_block}}, {192, 28, 28}, found);
+  REQUIRE(found.empty());
+  CHECK(block.layers.front().out == SampleShape{256, 28, 28});
+  CHECK(block.layout.size() == 163328 + 368);  // Weights, and a bias for each channel.
 }
 
 TEST_CASE("a model that does not fit its input is a problem with the layer's number") {

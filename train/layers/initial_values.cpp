@@ -1,4 +1,5 @@
-// Draws weights, tables and centres at random; biases are zero, gains and counts are one. The gates
+// Draws weights, tables and centres at random; biases are zero, gains, counts
+// and mean squares are one. The gates
 // of an LSTM begin open.
 #include "train/layers/initial_values.hpp"
 
@@ -46,7 +47,8 @@ void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
       std::ranges::fill(values, 0.0f);
       std::ranges::fill(values.subspan(slot.size / 4, slot.size / 4), 1.0f);
     } else {
-      const bool is_one = slot.name.ends_with(".gain") || slot.name.ends_with(".counts");
+      const bool is_one = slot.name.ends_with(".gain") || slot.name.ends_with(".counts") ||
+                          slot.name.ends_with(".square");
       std::ranges::fill(values, is_one ? 1.0f : 0.0f);
     }
   }

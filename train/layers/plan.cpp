@@ -25,6 +25,7 @@ std::string_view stem(LayerKind kind) {
       return "conv";
     case LayerKind::layer_norm:
     case LayerKind::group_norm:
+    case LayerKind::batch_norm:
       return "norm";
     case LayerKind::embedding:
       return "embedding";
@@ -127,6 +128,9 @@ class Planner {
         }
         add(layer, ".gain", {shape[0]}, shape[0]);
         return true;
+      case LayerKind::batch_norm:
+        resolve_batch_norm(layer);
+        return true;
       case LayerKind::embedding:
         return resolve_embedding(layer);
       case LayerKind::attention:
@@ -210,6 +214,16 @@ class Planner {
     layer.weight = first->weight;
     plan_.layout.add(new_name(own.kind) + ".bias", {own.units});
     return true;
+  }
+
+  void resolve_batch_norm(LayerPlan& layer) {
+    const std::string name = new_name(layer.spec.kind);
+    const std::vector<std::size_t> channels{layer.in[0]};
+    plan_.layout.add(name + ".gain", channels);
+    layer.bias = plan_.layout.size();
+    plan_.layout.add(name + ".bias", channels);
+    plan_.layout.add(name + ".mean", channels);
+    plan_.layout.add(name + ".square", channels);
   }
 
   bool resolve_embedding(LayerPlan& layer) {
@@ -336,6 +350,15 @@ bool is_tied(const LayerPlan& layer) {
          std::ranges::any_of(layer.shortcut, is_tied);
 }
 
+void append_statistics(const LayerPlan& layer, std::vector<Range>& into) {
+  const std::size_t channels = layer.in[0];
+  if (layer.spec.kind == LayerKind::batch_norm) {
+    into.push_back({layer.bias + channels, layer.bias + 3 * channels});
+  }
+  for (const LayerPlan& inner : layer.layers) append_statistics(inner, into);
+  for (const LayerPlan& beside : layer.shortcut) append_statistics(beside, into);
+}
+
 /// The layer, including those inside it, with offsets counted from `begin`.
 LayerPlan shifted(LayerPlan layer, std::size_t begin) {
   for (std::size_t* offset : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
@@ -376,6 +399,12 @@ bool may_cut(const ModelPlan& plan, std::size_t at) {
   if (at == 0) return true;
   return std::none_of(plan.layers.begin() + static_cast<std::ptrdiff_t>(at), plan.layers.end(),
                       is_tied);
+}
+
+std::vector<Range> statistics_of(const ModelPlan& plan) {
+  std::vector<Range> found;
+  for (const LayerPlan& layer : plan.layers) append_statistics(layer, found);
+  return found;
 }
 
 ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last) {

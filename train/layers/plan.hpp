@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/problems.hpp"
+#include "base/range.hpp"
 #include "train/learner/layout.hpp"
 #include "train/spec.hpp"
 
@@ -29,7 +30,8 @@ struct LayerPlan {
   std::size_t weight = 0;
   /// Offset of the biases (units, or one for each gain). For an embedding: of its positions
   /// (positions, width). For clusters: of their counts (units). For an lstm: of the biases of its
-  /// gates (4 units), before which its weights of the state (4 units, units) lie.
+  /// gates (4 units), before which its weights of the state (4 units, units) lie. For a batch norm:
+  /// also of the means and the mean squares that follow them.
   std::size_t bias = 0;
   /// dense, layer_norm: number of rows in a sample, each an input of its own.
   std::size_t rows = 1;
@@ -69,6 +71,12 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
 /// True if a pipeline may be cut before layer `at`. It may not be cut between layers that share a
 /// table.
 bool may_cut(const ModelPlan& plan, std::size_t at);
+
+/// The running statistics of batch norms in the flat vector, ascending. They are no parameters: the
+/// layer writes in place of their gradient what they are, minus those of the batch, and the
+/// optimiser takes a tenth of that away. So means over micro-batches, gradients or models of
+/// several peers pool their statistics.
+std::vector<Range> statistics_of(const ModelPlan& plan);
 
 /// The layers [first, last) as a plan of their own: one stage of a pipeline. Its flat vector begins
 /// at 0 and is the piece of the whole vector that starts at layer `first`; its tensors keep their

@@ -1,5 +1,5 @@
 // Judges compression and momenta.
-#include "peer/library/buffer_problems.hpp"
+#include "peer/config/buffer_problems.hpp"
 
 #include <string>
 

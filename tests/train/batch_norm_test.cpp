@@ -1,0 +1,193 @@
+// Batch norm: known numbers, finite differences, and statistics that several peers share.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "tests/train/drawn.hpp"
+#include "tests/train/dyadic.hpp"
+#include "train/layers/layer.hpp"
+#include "train/layers/network.hpp"
+#include "train/model.hpp"
+#include "train/optimizer.hpp"
+
+namespace gv {
+namespace {
+
+using Doubles = std::vector<double>;
+
+const LayerSpec batch_norm{.kind = LayerKind::batch_norm};
+
+ModelPlan plan_of(const ModelSpec& spec, const SampleShape& in) {
+  Problems problems;
+  ModelPlan plan = plan_model(spec, in, problems);
+  REQUIRE(problems.empty());
+  return plan;
+}
+
+/// A batch norm of one channel, with its parameters: gain, bias, mean and mean square.
+struct OneChannel {
+  ModelPlan plan = plan_of({.layers = {batch_norm}}, {1, 1, 1});
+  std::unique_ptr<Layer<double>> layer = make_layer<double>(plan.layers[0]);
+  Doubles parameters = {1, 0, 0, 1};
+
+  Doubles forward(const Doubles& x, bool training) {
+    Doubles y(x.size());
+    Rng unused(0);
+    layer->forward(parameters.data(), x.data(), y.data(), x.size(), training, unused);
+    return y;
+  }
+
+  /// The gradient of the parameters, given that of the outputs.
+  Doubles gradient(const Doubles& x, const Doubles& d_y, Doubles* d_x = nullptr) {
+    const Doubles y = forward(x, true);
+    Doubles result(4, NAN);
+    layer->backward_input(parameters.data(), x.data(), y.data(), d_y.data(),
+                          d_x != nullptr ? d_x->data() : nullptr, x.size());
+    layer->backward_weight(parameters.data(), x.data(), y.data(), d_y.data(), result.data(),
+                           x.size());
+    return result;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a batch norm has the gradients of an independent computation") {
+  OneChannel norm;
+  const Doubles x = {1, 2, 0, 4, 5, -2, 3, 1};
+  Doubles d_x(8);
+  const Doubles gradient = norm.gradient(x, dyadic_dy.values<double>(8), &d_x);
+  CHECK(gradient[1] == Approx(1.5));
+  CHECK(gradient[0] == Approx(-3.8570360431763673).epsilon(1e-12));
+  CHECK(checksum(d_x) == Approx(2.017526545661484).epsilon(1e-12));
+  // In place of a gradient, statistics have what they differ by from the batch's.
+  CHECK(gradient[2] == Approx(0 - 1.75));
+  CHECK(gradient[3] == Approx(1 - (4.4375 + 1.75 * 1.75)));
+}
+
+TEST_CASE("a batch norm's backward pass agrees with finite differences") {
+  const ModelPlan plan = plan_of({.layers = {batch_norm}}, {3, 2, 2});
+  const auto layer = make_layer<double>(plan.layers[0]);
+  constexpr std::size_t batch = 4;
+  Rng rng(3);
+  Doubles parameters = normals<double>(plan.layout.size(), rng);
+  Doubles x = normals<double>(batch * 12, rng);
+  const Doubles weights = normals<double>(x.size(), rng);
+  Doubles y(x.size());
+  const auto projected = [&] {
+    layer->forward(parameters.data(), x.data(), y.data(), batch, true, rng);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
+    return sum;
+  };
+  projected();
+  Doubles d_x(x.size());
+  Doubles gradient(parameters.size());
+  layer->backward_input(parameters.data(), x.data(), y.data(), weights.data(), d_x.data(), batch);
+  layer->backward_weight(parameters.data(), x.data(), y.data(), weights.data(), gradient.data(),
+                         batch);
+  const auto compare = [&](double& value, double analytic) {
+    const double kept = value;
+    value = kept + 1e-5;
+    const double above = projected();
+    value = kept - 1e-5;
+    const double below = projected();
+    value = kept;
+    CHECK(analytic == Approx((above - below) / 2e-5).epsilon(1e-6).margin(1e-8));
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) compare(x[i], d_x[i]);
+  // The six gains and biases; in training no output depends on the statistics.
+  for (std::size_t i = 0; i < 6; ++i) compare(parameters[i], gradient[i]);
+}
+
+TEST_CASE("the mean gradient of peers pools their statistics by their samples") {
+  OneChannel norm;
+  const Doubles first = norm.gradient({1, 2}, {0, 0});
+  const Doubles second = norm.gradient({0, 4, 5, -2, 3, 1}, {0, 0, 0, 0, 0, 0});
+  // A whole step away from the running statistics are those of all eight samples.
+  const double mean = norm.parameters[2] - (2 * first[2] + 6 * second[2]) / 8;
+  const double square = norm.parameters[3] - (2 * first[3] + 6 * second[3]) / 8;
+  CHECK(mean == Approx(1.75));
+  CHECK(square - mean * mean == Approx(4.4375));
+}
+
+TEST_CASE("mixed statistics contain what the means of peers differ by") {
+  OneChannel norm;
+  // One peer has mean 0 and variance 1, another mean 2 and variance 1; the pool has variance 2.
+  norm.parameters = {1, 0, (0 + 2) / 2.0, (1 + 5) / 2.0};
+  const Doubles y = norm.forward({1, 3}, false);
+  CHECK(y[0] == Approx(0));
+  CHECK(y[1] == Approx(2 / std::sqrt(2 + 1e-5)));
+}
+
+TEST_CASE("a mean square below the square of the mean counts as no variance") {
+  OneChannel norm;
+  norm.parameters = {1, 0, 3, -7};
+  const Doubles y = norm.forward({3, 4}, false);
+  CHECK(y[0] == 0);
+  CHECK(y[1] == Approx(1 / std::sqrt(1e-5)));
+}
+
+TEST_CASE("optimisers move statistics by a tenth whatever their settings") {
+  const OptimizerKind kind =
+      GENERATE(OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
+               OptimizerKind::adagrad, OptimizerKind::rmsprop, OptimizerKind::adam,
+               OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb);
+  const ModelSpec spec{.layers = {{.kind = LayerKind::dense, .units = 3}, batch_norm}};
+  const ModelPlan plan = plan_of(spec, {2, 1, 1});
+  const std::vector<Range> statistics = statistics_of(plan);
+  REQUIRE(statistics == std::vector<Range>{{15, 21}});
+  Optimizer optimizer({.kind = kind, .weight_decay = 0.5}, plan.layout, statistics);
+  Optimizer without({.kind = kind, .weight_decay = 0.5}, plan.layout);
+  std::vector<float> x(plan.layout.size(), 2.0F);
+  std::vector<float> other = x;
+  const std::vector<float> gradient(x.size(), 1.0F);
+  for (int step = 1; step <= 3; ++step) {
+    optimizer.step(x, gradient, 0.01);
+    without.step(other, gradient, 0.01);
+    for (std::size_t i = 0; i < 15; ++i) CHECK(x[i] == other[i]);
+    for (std::size_t i = 15; i < 21; ++i) CHECK(x[i] == Approx(2.0F - 0.1F * step));
+  }
+  for (const auto& [name, values] : optimizer.vectors()) {
+    INFO(name);
+    CHECK(std::all_of(values.begin() + 15, values.end(), [](float value) { return value == 0; }));
+  }
+}
+
+TEST_CASE("running statistics come to be those of the data") {
+  const ModelSpec spec{.layers = {batch_norm, {.kind = LayerKind::dense, .units = 2}}};
+  Model model(spec, {3, 2, 2}, 50);
+  std::vector<float> parameters(model.layout().size());
+  model.initialise(parameters, Rng(2));
+  CHECK(parameters[6] == 0);  // The first mean.
+  CHECK(parameters[9] == 1);  // The first mean square.
+  Optimizer optimizer({.kind = OptimizerKind::sgd}, model.layout(), model.statistics());
+  Rng rng(3);
+  std::vector<float> inputs(50 * 12);
+  for (float& value : inputs) value = static_cast<float>(3 + 2 * rng.normal());
+  const std::vector<std::int32_t> labels(50, 1);
+  const Batch batch{.inputs = inputs, .labels = labels, .targets = {}, .size = 50};
+  std::vector<float> gradient(parameters.size());
+  for (int step = 0; step < 100; ++step) {
+    model.gradient(parameters, batch, gradient, rng);
+    optimizer.step(parameters, gradient, 0);
+  }
+  for (std::size_t c = 0; c < 3; ++c) {
+    // 200 values of deviation 2: the mean is known to 0.14 and the mean square to about 1.
+    CHECK(parameters[6 + c] == Approx(3).margin(0.6));
+    CHECK(parameters[9 + c] == Approx(13).margin(4));
+  }
+}
+
+TEST_CASE("statistics inside other layers are found and go with their stage") {
+  const LayerSpec pool{.kind = LayerKind::max_pool, .kernel = 1};
+  const ModelSpec spec{
+      .layers = {{.kind = LayerKind::conv2d, .units = 2, .kernel = 1},
+                 {.kind = LayerKind::residual, .layers = {batch_norm}, .shortcut = {batch_norm}},
+                 {.kind = LayerKind::concat, .layers = {batch_norm, pool}}}};
+  const ModelPlan plan = plan_of(spec, {1, 2, 2});
+  CHECK(statistics_of(plan) == std::vector<Range>{{8, 12}, {16, 20}, {24, 28}});
+  CHECK(statistics_of(slice(plan, 2, 3)) == std::vector<Range>{{4, 8}});
+}
+
+}  // namespace gv
