@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "peer/config/refusal.hpp"
@@ -11,6 +12,7 @@
 #include "peer/host/evaluate.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/evaluation.hpp"
+#include "train/formats/model_file.hpp"
 #include "train/model.hpp"
 
 namespace gv {
@@ -18,7 +20,8 @@ namespace {
 
 struct EvaluateOptions {
   std::string file;
-  std::string config;  ///< Empty means the settings stored in the checkpoint.
+  std::string config;   ///< Empty means the settings stored in the checkpoint.
+  std::string outputs;  ///< The file for the outputs; empty means none.
 };
 
 /// Evaluates the checkpoint and prints its loss, and its accuracy or R2. Returns the exit code.
@@ -33,6 +36,13 @@ int evaluate(const EvaluateOptions& options) {
     return fail(
         {{options.file, loaded.problem, "evaluate it with the config it was trained with"}});
   }
+  if (!options.outputs.empty()) {
+    const std::vector<float> outputs = outputs_on(model, loaded.parameters, *test.data);
+    const Problems problems = write_model_file(
+        options.outputs, {{"outputs", {test.data->size(), model.outputs()}, outputs}}, {},
+        NumberType::f32);
+    if (!problems.empty()) return fail(problems);
+  }
   fmt::print("{}\n", to_text(evaluate(model, loaded.parameters, *test.data), *test.data));
   return 0;
 }
@@ -46,6 +56,9 @@ void add_eval(CLI::App& app) {
       ->required();
   command->add_option("--config", options->config,
                       "Evaluate on this config's test data instead of the checkpoint's own");
+  command->add_option("--outputs", options->outputs,
+                      "Also write the model's outputs for each test sample into this file: .npy, "
+                      ".npz, .pt or .safetensors");
   command->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
   command->callback([options] { exit_with(evaluate(*options)); });
 }

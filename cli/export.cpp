@@ -13,6 +13,7 @@
 #include "peer/config/refusal.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/number_type.hpp"
+#include "train/formats/gpt2.hpp"
 #include "train/formats/model_file.hpp"
 
 namespace gv {
@@ -22,6 +23,7 @@ struct ExportOptions {
   std::string from;
   std::string to;
   std::string type = "f32";
+  std::string naming = "own";
 };
 
 /// The newest parameter file in a folder of checkpoints; empty if there is none.
@@ -52,8 +54,18 @@ int export_model(const ExportOptions& options) {
                   "name the folder of a run or of one of its peers, or a file; the stages of a "
                   "pipeline are put together by `grapevine merge`"}});
   }
-  const ModelContents model = read_model_file(file);
+  ModelContents model = read_model_file(file);
   if (!model.reason.empty()) return fail({{file.string(), model.reason, model.remedy}});
+  if (options.naming == "gpt2") {
+    RenamedTensors renamed = to_gpt2(std::move(model.tensors));
+    if (!renamed.reason.empty()) return fail({{file.string(), renamed.reason, renamed.remedy}});
+    model.tensors = std::move(renamed.tensors);
+    if (model.tensors.back().name == "lm_head.bias") {
+      fmt::print(
+          "GPT-2 has no biases at its outputs. This model's are in lm_head.bias; a reader that "
+          "passes them over has other outputs.\n");
+    }
+  }
   std::vector<TensorView> views;
   for (const Tensor& tensor : model.tensors) {
     views.push_back({tensor.name, tensor.shape, tensor.values});
@@ -84,6 +96,13 @@ void add_export(CLI::App& app) {
   command->add_option("--type", options->type, "The type of the numbers, rounded to nearest even")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  command
+      ->add_option(
+          "--naming", options->naming,
+          "\"gpt2\": the names and shapes of GPT2LMHeadModel in Hugging Face's transformers, "
+          "for a model of kind = \"transformer\"")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"own", "gpt2"}));
   command->footer("Example:\n  grapevine export runs/run-001 --to model.pt --type bf16");
   command->callback([options] { exit_with(export_model(*options)); });
 }

@@ -21,6 +21,7 @@
 #include "peer/host/run_format.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/evaluation.hpp"
+#include "train/formats/gpt2.hpp"
 #include "train/formats/layout_fit.hpp"
 #include "train/formats/model_file.hpp"
 #include "train/model.hpp"
@@ -122,8 +123,20 @@ Problems begin_peers(const ImportOptions& options, const Config& config,
   return {};
 }
 
+/// Renames the tensors of a GPT-2 of Hugging Face as those of the built-in transformer, and of this
+/// model if there is one. Other tensors stay as they are.
+Problems rename_gpt2(const ImportOptions& options, const Model* model, ModelContents& read) {
+  if (!is_gpt2(read.tensors)) return {};
+  RenamedTensors renamed =
+      from_gpt2(std::move(read.tensors), model != nullptr ? use_in(model->layout()) : Gpt2Use{});
+  if (!renamed.reason.empty()) return {{options.file, renamed.reason, renamed.remedy}};
+  read.tensors = std::move(renamed.tensors);
+  fmt::print("it is a GPT-2, and becomes a transformer of Grapevine\n");
+  return {};
+}
+
 /// Writes the tensors as the parameters of the config's model. Returns the exit code.
-int import_as_model(const ImportOptions& options, const ModelContents& read) {
+int import_as_model(const ImportOptions& options, ModelContents& read) {
   const ParsedConfig parsed = parse_config_file(options.config);
   if (!parsed.problems.empty()) return fail(parsed.problems);
   Problems problems = problems_of_start(options, parsed.config);
@@ -131,6 +144,8 @@ int import_as_model(const ImportOptions& options, const ModelContents& read) {
   const TestSet test = load_test_set(parsed.config);
   if (!test.problems.empty()) return fail(test.problems);
   const Model model(test.model, test.data->shape, evaluation_batch(*test.data));
+  problems = rename_gpt2(options, &model, read);
+  if (!problems.empty()) return fail(problems);
   const LayoutFit fit = fit_to(model.layout(), read.tensors);
   if (!fit.problem.empty()) {
     return fail({{options.file, fit.problem,
@@ -166,7 +181,8 @@ int import_file(const ImportOptions& options) {
   }
   describe(options.file, read);
   if (!options.config.empty()) return import_as_model(options, read);
-  Problems problems = problems_of_names(options.file, read.tensors);
+  Problems problems = rename_gpt2(options, nullptr, read);
+  if (problems.empty()) problems = problems_of_names(options.file, read.tensors);
   std::vector<TensorView> views;
   for (const Tensor& tensor : read.tensors) {
     views.push_back({tensor.name, tensor.shape, tensor.values});

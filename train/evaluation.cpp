@@ -16,8 +16,11 @@ std::size_t evaluation_batch(const DataSet& data) {
   return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
 }
 
-Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data) {
-  Score total;
+namespace {
+
+/// Calls visit(batch) for all samples, a batch at a time.
+template <class Visit>
+void each_batch(const DataSet& data, Visit visit) {
   const std::size_t batch_max = evaluation_batch(data);
   std::vector<float> inputs(batch_max * data.features());
   for (std::size_t begin = 0; begin < data.size(); begin += batch_max) {
@@ -36,10 +39,26 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
       batch.targets =
           std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
     }
-    const Score score = model.evaluate(parameters, batch);
-    total += score;
+    visit(batch);
   }
+}
+
+}  // namespace
+
+Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data) {
+  Score total;
+  each_batch(data, [&](const Batch& batch) { total += model.evaluate(parameters, batch); });
   return total;
+}
+
+std::vector<float> outputs_on(Model& model, std::span<const float> parameters,
+                              const DataSet& data) {
+  std::vector<float> outputs;
+  each_batch(data, [&](const Batch& batch) {
+    const std::span<const float> some = model.predict(parameters, batch);
+    outputs.insert(outputs.end(), some.begin(), some.end());
+  });
+  return outputs;
 }
 
 double determination(const Score& score, const DataSet& data) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "train/data_set.hpp"
 #include "train/model.hpp"
@@ -16,6 +17,9 @@ std::size_t evaluation_batch(const DataSet& data);
 
 /// The loss and accuracy of a model over a whole data set, computed in batches.
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
+
+/// The outputs of a model for each sample of a data set, (samples, outputs).
+std::vector<float> outputs_on(Model& model, std::span<const float> parameters, const DataSet& data);
 
 /// The coefficient of determination R2 = 1 - SS_res / SS_tot of a model whose score on all of
 /// `data` is given. The data must have targets t, or else the score must be of the inputs, which

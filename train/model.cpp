@@ -120,7 +120,7 @@ Score Model::gradient(std::span<const float> parameters, const Batch& batch,
   return score;
 }
 
-Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
+std::span<const float> Model::predict(std::span<const float> parameters, const Batch& batch) {
   check_shape(batch);
   check(batch.size <= batch_, "a batch to evaluate fits the model");
   std::span<const float> inputs = batch.inputs;
@@ -133,7 +133,11 @@ Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
   Rng unused(0);
   const std::span<const float> outputs =
       network_for(batch_).forward(parameters, inputs, false, unused);
-  return score_outputs(loss_, outputs.first(batch.size * plan_.outputs), batch, {});
+  return outputs.first(batch.size * plan_.outputs);
+}
+
+Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
+  return score_outputs(loss_, predict(parameters, batch), batch, {});
 }
 
 double perplexity(const Score& score) { return std::exp(score.mean_loss()); }

@@ -65,7 +65,11 @@ class Model {
                  std::span<const std::size_t> factored = {});
 
   /// Forward pass in inference mode: no dropout, no gradient. Takes at most the constructor's
-  /// `batch` samples; fewer take the same time.
+  /// `batch` samples; fewer take the same time. Returns the outputs, (samples, outputs), which are
+  /// valid until the next call.
+  std::span<const float> predict(std::span<const float> parameters, const Batch& batch);
+
+  /// The score of predict()'s outputs.
   Score evaluate(std::span<const float> parameters, const Batch& batch);
 
  private:

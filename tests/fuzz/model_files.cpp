@@ -10,6 +10,7 @@
 #include "base/check.hpp"
 #include "tests/fuzz/scratch.hpp"
 #include "tests/fuzz/target.hpp"
+#include "train/formats/gpt2.hpp"
 #include "train/formats/model_file.hpp"
 #include "train/formats/numpy_file.hpp"
 #include "train/formats/pickle.hpp"
@@ -25,6 +26,29 @@ std::vector<TensorView> some_tensors() {
   return {{"layer.weight", {2, 3}, values}, {"b", {}, std::span(values).first(1)}};
 }
 
+/// A GPT-2 of one block, with one position of one id and a width of one.
+std::vector<TensorView> gpt2_tensors() {
+  const std::span<const float> one = std::span(values).first(1);
+  const std::span<const float> three = std::span(values).first(3);
+  const std::span<const float> four = std::span(values).first(4);
+  return {{"wte.weight", {1, 1}, one},
+          {"wpe.weight", {1, 1}, one},
+          {"h.0.ln_1.weight", {1}, one},
+          {"h.0.ln_1.bias", {1}, one},
+          {"h.0.attn.c_attn.weight", {1, 3}, three},
+          {"h.0.attn.c_attn.bias", {3}, three},
+          {"h.0.attn.c_proj.weight", {1, 1}, one},
+          {"h.0.attn.c_proj.bias", {1}, one},
+          {"h.0.ln_2.weight", {1}, one},
+          {"h.0.ln_2.bias", {1}, one},
+          {"h.0.mlp.c_fc.weight", {1, 4}, four},
+          {"h.0.mlp.c_fc.bias", {4}, four},
+          {"h.0.mlp.c_proj.weight", {4, 1}, four},
+          {"h.0.mlp.c_proj.bias", {1}, one},
+          {"ln_f.weight", {1}, one},
+          {"ln_f.bias", {1}, one}};
+}
+
 /// The bytes of a file with that ending which holds some tensors.
 Bytes written(const std::string& ending, const std::vector<TensorView>& tensors, NumberType type) {
   std::string pattern = "/tmp/grapevine-fuzz-XXXXXX";
@@ -37,6 +61,15 @@ Bytes written(const std::string& ending, const std::vector<TensorView>& tensors,
   return bytes_of(text);
 }
 
+void check_tensors(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) {
+    std::size_t elements = 1;
+    for (const std::size_t side : tensor.shape) elements *= side;
+    check(elements == tensor.values.size(), "a tensor has as many values as its shape says");
+    for (const float value : tensor.values) check(std::isfinite(value), "values are finite");
+  }
+}
+
 /// Checks what every reader promises.
 void check_model(const ModelContents& model) {
   if (!model.reason.empty()) {
@@ -44,11 +77,11 @@ void check_model(const ModelContents& model) {
     return;
   }
   check(!model.tensors.empty(), "there are tensors, or a reason");
-  for (const Tensor& tensor : model.tensors) {
-    std::size_t elements = 1;
-    for (const std::size_t side : tensor.shape) elements *= side;
-    check(elements == tensor.values.size(), "a tensor has as many values as its shape says");
-    for (const float value : tensor.values) check(std::isfinite(value), "values are finite");
+  check_tensors(model.tensors);
+  for (const std::size_t positions : {0, 1}) {
+    const RenamedTensors ours = from_gpt2(model.tensors, {.positions = positions});
+    check_tensors(ours.tensors);
+    if (ours.reason.empty()) check(to_gpt2(ours.tensors).reason.empty(), "it can be written again");
   }
 }
 
@@ -114,7 +147,8 @@ void feed_archive(std::span<const std::byte> bytes) {
 std::vector<Bytes> archive_seeds() {
   return {written(".pt", some_tensors(), NumberType::f32),
           written(".pt", some_tensors(), NumberType::f16),
-          written(".npz", some_tensors(), NumberType::f32)};
+          written(".npz", some_tensors(), NumberType::f32),
+          written(".npz", gpt2_tensors(), NumberType::f32)};
 }
 
 }  // namespace
