@@ -24,6 +24,7 @@ peers = 1
 steps = 1
 [data]
 kind = "text"
+folder = "."
 train_files = ["text.bin"]
 test_files = ["text.bin"]
 context = {CONTEXT}
@@ -42,6 +43,7 @@ peers = 1
 steps = 1
 [data]
 kind = "idx"
+folder = "."
 train_files = ["images", "labels"]
 test_files = ["images", "labels"]
 mean = 0.5

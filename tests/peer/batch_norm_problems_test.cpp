@@ -39,6 +39,16 @@ TEST_CASE("local statistics are refused where models are mixed and the remedies 
   }
 }
 
+TEST_CASE("the statistics of a batch norm are read from a list of layers and written again") {
+  const std::string layers =
+      "[model]\nkind = \"layers\"\nlayers = [{ kind = \"batch_norm\", statistics = \"pooled\" }]\n";
+  const ParsedConfig parsed = parse_config_text(layers, "text");
+  REQUIRE(parsed.problems.empty());
+  REQUIRE(parsed.config.model.layers.size() == 1);
+  CHECK(parsed.config.model.layers.front().statistics == Statistics::pooled);
+  CHECK(to_toml(parsed.config).find("statistics = \"pooled\"") != std::string::npos);
+}
+
 TEST_CASE("statistics of batch norms are not compressed or scaled and need a batch") {
   Config config = in_mode(ModeKind::allreduce);
   const auto place_of_first = [&] {
