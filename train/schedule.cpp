@@ -1,4 +1,4 @@
-// Constant, step and cosine schedules with warm-up.
+// Schedules of the learning rate, with warm-up.
 #include "train/schedule.hpp"
 
 #include <algorithm>
@@ -27,6 +27,12 @@ double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64
     case ScheduleKind::step:
       for (const std::size_t at : spec.step_at) {
         if (position >= static_cast<double>(at)) rate *= spec.step_factor;
+      }
+      return rate;
+    case ScheduleKind::growing_batch:
+      for (std::size_t i = spec.batch_growths; i < spec.step_at.size(); ++i) {
+        if (position < static_cast<double>(spec.step_at[i])) break;
+        rate /= static_cast<double>(spec.batch_factor);
       }
       return rate;
     case ScheduleKind::cosine: {

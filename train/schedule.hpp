@@ -11,7 +11,8 @@ namespace gv {
 /// The learning rate of step `step` (from 0) of `steps_total`. The peak is learning_rate, times
 /// batch / reference_batch if the linear scaling rule (Goyal 2017) is on. Warm-up rises as (step +
 /// 1) / warmup_steps. The cosine (Loshchilov 2017) falls from the end of warm-up to final_fraction
-/// of the peak at the last step.
+/// of the peak at the last step. Where the batch grows instead (Smith 2018), the rate falls at the
+/// steps that the batch leaves to it.
 double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                      std::uint64_t steps_total);
 

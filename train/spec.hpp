@@ -125,16 +125,21 @@ struct OptimizerSpec {
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
-enum class ScheduleKind { constant, step, cosine };
+enum class ScheduleKind { constant, step, cosine, growing_batch };
 
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::constant;
-  double learning_rate = 0.02;       ///< The peak: the rate at the reference batch, after warm-up.
-  std::size_t warmup_steps = 0;      ///< Linear ramp up to the learning rate.
-  std::vector<std::size_t> step_at;  ///< step: multiply by `step_factor` at each of these steps.
+  double learning_rate = 0.02;   ///< The peak: the rate at the reference batch, after warm-up.
+  std::size_t warmup_steps = 0;  ///< Linear ramp up to the learning rate.
+  /// step: multiply by `step_factor` at each of these steps. growing_batch: see `batch_factor`.
+  std::vector<std::size_t> step_at;
   double step_factor = 0.1;
   double final_fraction = 0.0;      ///< cosine: rate at the last step as a fraction of the peak.
   std::size_t reference_batch = 0;  ///< Linear scaling rule: rate * batch / reference; 0 = off.
+  /// growing_batch: multiply the batch by this at the first `batch_growths` of these steps, and
+  /// divide the rate by it at the others.
+  std::size_t batch_factor = 2;
+  std::size_t batch_growths = 3;
 
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };

@@ -85,7 +85,7 @@ class Trainer final : public Learner, public Tunable {
   Score run_steps(std::uint64_t count, const Direct& direct) override {
     const std::uint64_t left = spec_.steps - std::min(spec_.steps, step_);
     const std::uint64_t made = spec_.follows_swarm ? count : std::min(count, left);
-    if (!hogwild_ || direct) return take_steps(made, spec_.batch, direct);
+    if (!hogwild_ || direct) return take_steps(made, spec_.batch * batch_growth_, direct);
     std::uint64_t position = position_;
     ScheduleSpec schedule = spec_.schedule;
     schedule.learning_rate *= factor_;
@@ -228,6 +228,7 @@ class Trainer final : public Learner, public Tunable {
     if (spec_.is_leased && (drawn_ > 0 || position_after_)) return;
     const std::uint64_t next = position_after_.value_or(sampler_.after(position_, drawn_));
     sampler_.prefetch(next, batch_size_);
+  void set_batch_growth(std::uint64_t growth) override { batch_growth_ = growth; }
   }
 
  private:
@@ -306,13 +307,14 @@ class Trainer final : public Learner, public Tunable {
   std::shared_ptr<const DataSet> shard_;
   std::optional<Hogwild> hogwild_;  ///< Set if several threads make the steps of run_steps().
   std::uint64_t step_ = 0;
-  std::uint64_t position_ = 0;     ///< Position in the sampler's order.
-  std::size_t drawn_ = 0;          ///< Number of samples in the last gradient, until its update.
-  std::size_t batch_size_;         ///< Number of samples in the last gradient.
-  std::size_t whole_batch_;        ///< Number of samples in the last update.
-  double factor_ = 1;              ///< Factor on every update.
-  double progress_ = 0;            ///< Of the swarm, when we were last told.
-  std::uint64_t progress_at_ = 0;  ///< Our step then.
+  std::uint64_t position_ = 0;      ///< Position in the sampler's order.
+  std::size_t drawn_ = 0;           ///< Number of samples in the last gradient, until its update.
+  std::size_t batch_size_;          ///< Number of samples in the last gradient.
+  std::size_t whole_batch_;         ///< Number of samples in the last update.
+  double factor_ = 1;               ///< Factor on every update.
+  std::uint64_t batch_growth_ = 1;  ///< Factor on the batch of run_steps().
+  double progress_ = 0;             ///< Of the swarm, when we were last told.
+  std::uint64_t progress_at_ = 0;   ///< Our step then.
   std::optional<Evaluation> validation_;
   std::optional<Evaluation> test_;
 };

@@ -380,6 +380,20 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
     // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
     const bool is_copied =
         config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
+BatchGrowth batch_growth(const Config& config) {
+  const ScheduleSpec& schedule = config.train.schedule;
+  if (schedule.kind != ScheduleKind::growing_batch) return {};
+  constexpr double samples_max = 1e18;  // No budget has more.
+  const auto together = static_cast<double>(config.train.batch * config.run.peers);
+  BatchGrowth growth{.at = {}, .factor = schedule.batch_factor};
+  for (const std::size_t step : schedule.step_at) {
+    if (growth.at.size() == schedule.batch_growths) break;
+    const double samples = std::min(samples_max, static_cast<double>(step) * together);
+    growth.at.push_back(static_cast<std::uint64_t>(samples));
+  }
+  return growth;
+}
+
     // Peers that share a budget must know the same one. With steps it is a number of batches.
     const bool of_budget =
         has_swarm_budget(config) &&

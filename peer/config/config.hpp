@@ -26,6 +26,7 @@
 #include "peer/modes/mode_kind.hpp"
 #include "peer/modes/stage_consensus.hpp"
 #include "train/spec.hpp"
+#include "train/learner/batch_growth.hpp"
 
 namespace gv {
 
@@ -337,3 +338,5 @@ std::size_t lockstep_batch_max(const Config& config);
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 }  // namespace gv
+/// How the batch of each peer grows; not at all with another schedule.
+BatchGrowth batch_growth(const Config& config);

@@ -31,11 +31,54 @@ void check_effects(ConfigReading& reading) {
 }
 
 void check_steps(ConfigReading& reading) {
-  const std::vector<std::size_t>& at = reading.parsed.config.train.schedule.step_at;
-  if (reading.parsed.config.train.schedule.kind != ScheduleKind::step) return;
+/// A batch grows by the samples of all peers, and each peer computes the larger batches at once.
+void check_growth(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const ScheduleSpec& schedule = config.train.schedule;
+  if (schedule.kind != ScheduleKind::growing_batch) return;
+  const std::string path = "train.schedule";
+  if (!has_swarm_budget(config) && reading.is_sound("run.budget") && reading.is_sound("run.mode")) {
+    reading.report(path,
+                   "a batch grows by the samples that all peers have trained on, which are "
+                   "counted only where they share a budget, outside of pipelines and populations",
+                   "write schedule = \"step\", or budget = \"swarm\" below [run]");
+  }
+  if (config.data.partition.kind == PartitionKind::leased && reading.is_sound("data.partition")) {
+    reading.report(path, "leases of data are of batches that stay as they are",
+                   "write schedule = \"step\", or another partition below [data]");
+  }
+  if (config.train.threads > 1 && reading.is_sound("train.threads")) {
+    reading.report(path, "the threads of one peer keep their batches",
+                   "write threads = 1, or schedule = \"step\"");
+  }
+  if (schedule.reference_batch > 0 && reading.is_sound("train.reference_batch")) {
+    reading.report("train.reference_batch",
+                   "the rate would grow with the batch, which then would change nothing",
+                   "leave it out, or write schedule = \"step\"");
+  }
+  constexpr std::size_t batch_max = 65536;
+  std::size_t largest = config.train.batch;
+  const std::size_t growths = std::min(schedule.batch_growths, schedule.step_at.size());
+  for (std::size_t i = 0; i < growths && largest <= batch_max; ++i) {
+    largest *= schedule.batch_factor;
+  }
+  if (largest > batch_max && reading.is_sound("train.batch_factor")) {
+    reading.report("train.batch_growths",
+                   fmt::format("the batch grows to {} samples; a peer computes at most {} at once",
+                               largest, batch_max),
+                   "let it grow less often, or by a smaller factor");
+  }
+}
+
+  const ScheduleSpec& schedule = reading.parsed.config.train.schedule;
+  const std::vector<std::size_t>& at = schedule.step_at;
+  const bool grows = schedule.kind == ScheduleKind::growing_batch;
+  if (schedule.kind != ScheduleKind::step && !grows) return;
   if (at.empty() && reading.is_sound("train.step_at")) {
-    reading.report("train.schedule", "\"step\" needs the steps to change at",
-                   "add step_at = [1000, 2000]");
+    reading.report(
+        "train.schedule",
+        fmt::format("\"{}\" needs the steps to change at", grows ? "growing_batch" : "step"),
+        "add step_at = [1000, 2000]");
   }
   if (!std::is_sorted(at.begin(), at.end(), std::less_equal<>())) {
     reading.report("train.step_at", "not rising", "sort the list");
@@ -429,3 +472,4 @@ void check_together(ConfigReading& reading) {
 }
 
 }  // namespace gv
+  check_growth(reading);

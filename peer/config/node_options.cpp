@@ -56,6 +56,7 @@ SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
       config.run.mode == ModeKind::gossip && config.gossip.weighs_by_data && !is_leased;
   return {.budget = common_budget(config, peer),
           .batch = config.train.batch,
+          .growth = batch_growth(config),
           .data = peer.data,
           .all_data = peer.all_data,
           .has_own_files = config.data.partition.kind == PartitionKind::shared,

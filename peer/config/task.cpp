@@ -187,7 +187,9 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.trainer.steps = steps_of(config, samples);
   task.trainer.follows_swarm = has_swarm_budget(config);
   task.trainer.is_leased = config.data.partition.kind == PartitionKind::leased;
-  if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
+  if (lockstep) {
+    task.trainer.batch_max = lockstep_batch_max(config) * batch_growth(config).most();
+  }
   task.local = config.allreduce.local;
   task.rule = mixing_rule(config);
 }
@@ -332,6 +334,10 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
   if (config.train.threads > 1) {
     task.problems.push_back({"train.threads",
                              "only the built-in learner can be run by several threads",
+  if (config.train.schedule.kind == ScheduleKind::growing_batch) {
+    task.problems.push_back({"train.schedule", "a user's loop takes batches of its own size",
+                             "write another schedule"});
+  }
                              "write threads = 1"});
   }
   return task;

@@ -129,16 +129,25 @@ void append_schedule(Settings& all) {
   const Keys train{all, "train"};
   train.add("learning_rate", GV_FIELD(train.schedule.learning_rate), {0, 100, true},
             "size of a step, after warm-up");
-  train.choice("schedule", GV_FIELD(train.schedule.kind),
-               named_choices(names_of<ScheduleKind>({"constant", "step", "cosine"})),
-               "how the learning rate changes over the run");
+  train.choice(
+      "schedule", GV_FIELD(train.schedule.kind),
+      named_choices(names_of<ScheduleKind>({"constant", "step", "cosine", "growing_batch"})),
+      "how the learning rate changes over the run; growing_batch: the batch grows instead");
   train.add("warmup_steps", GV_FIELD(train.schedule.warmup_steps), {0, 1e9},
             "steps of a linear ramp up to the learning rate");
-  const Keys stepped = train.with("schedule", {"step"});
-  stepped.add("step_at", GV_FIELD(train.schedule.step_at), {1, 1e12},
-              "steps at which the rate is multiplied, rising");
-  stepped.add("step_factor", GV_FIELD(train.schedule.step_factor), {0, 1, true},
-              "what it is multiplied by");
+  train.with("schedule", {"step", "growing_batch"})
+      .add("step_at", GV_FIELD(train.schedule.step_at), {1, 1e12},
+           "steps at which the rate is multiplied, or the batch, rising; where the batch grows, "
+           "steps of the first batch");
+  const Keys growing = train.with("schedule", {"growing_batch"});
+  growing.add("batch_factor", GV_FIELD(train.schedule.batch_factor), {2, 1024},
+              "what the batch is multiplied by");
+  growing.add(
+      "batch_growths", GV_FIELD(train.schedule.batch_growths), {1, 16},
+      "how many of these steps the batch takes; the others divide the rate by batch_factor");
+  train.with("schedule", {"step"})
+      .add("step_factor", GV_FIELD(train.schedule.step_factor), {0, 1, true},
+           "what it is multiplied by");
   train.with("schedule", {"cosine"})
       .add("final_fraction", GV_FIELD(train.schedule.final_fraction), {0, 1},
            "the rate at the last step as a fraction of the highest");

@@ -24,6 +24,7 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
   const auto compressor = options.compressor(course.elements);
   return {.batch = options.batch,
           .batch_max = std::max(options.batch, options.batch_max),
+          .growth_max = course.work.growth.most(),
           .elements = options.averages_arrays ? usual_array : compressor->longest(),
           .algorithm = compressor->wire().is_plain() ? options.algorithm : ReduceAlgorithm::ring,
           .names_senders = options.norm_cap > 0};
@@ -233,7 +234,9 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
   settled_at_ =
       now + std::clamp(from_seconds(generations_.operation_seconds() / 2), settle_min, settle_max);
   operation_.set_quiet(now < quiet_until(), out);
-  operation_.begin(step(), options_.local.steps_at(step(), course_.steps()), out);
+  const std::uint64_t growth =
+      course_.options().work.growth.after(generations_.agreement().version().samples);
+  operation_.begin(step(), options_.local.steps_at(step(), course_.steps()), growth, out);
 }
 
 void AllReduceMode::finish_operations(Time now, Effects& out) {

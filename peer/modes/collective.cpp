@@ -98,8 +98,10 @@ void Collective::leave(std::uint64_t next_key) {
   held_.keep_only(next_key);
 }
 
-void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
+void Collective::begin(std::uint64_t step, std::uint64_t steps, std::uint64_t growth,
+                       Effects& out) {
   steps_ = steps;
+  growth_ = growth;
   has_unlike_ = false;
   sum_.step = step;
   sum_.local = options_.local.is_local(step);
@@ -109,12 +111,12 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   // made by local steps is used again unaltered, because the share is only its weight. With leased
   // data, samples that were another's part may be ours now.
   const bool has_other_samples =
-      options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share_);
-  const bool is_another = sum_.local ? gradient_.steps != steps_ : gradient_.samples != share_;
+      options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share());
+  const bool is_another = sum_.local ? gradient_.steps != steps_ : gradient_.samples != share();
   if (!gradient_.valid || has_other_samples || is_another) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),
-                 .samples = share_,
+                 .samples = share(),
                  .steps = steps_,
                  .first = first_sample(),
                  .begin = std::numeric_limits<std::size_t>::max(),

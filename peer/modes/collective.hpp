@@ -36,9 +36,9 @@ class Collective {
   /// Gives up the sum under way. Keeps early blocks of the generation with that key.
   void leave(std::uint64_t next_key);
 
-  /// Begins the collective named by its first step, of `steps` steps. Uses the gradient computed
-  /// for it if there is one, and asks for one otherwise.
-  void begin(std::uint64_t step, std::uint64_t steps, Effects& out);
+  /// Begins the collective named by its first step, of `steps` steps, whose batch is `growth` times
+  /// the first. Uses the gradient computed for it if there is one, and asks for one otherwise.
+  void begin(std::uint64_t step, std::uint64_t steps, std::uint64_t growth, Effects& out);
   /// While quiet, none of our values enter a sum.
   void set_quiet(bool quiet, Effects& out);
   bool is_quiet() const { return quiet_; }
@@ -88,12 +88,12 @@ class Collective {
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
   /// Steps of the newest collective, and samples of all peers in all these steps.
   std::uint64_t steps() const { return steps_; }
-  std::uint64_t samples() const { return steps_ * samples_; }
-  /// Samples of all peers in one step of the newest generation, and our share of them.
-  std::uint64_t samples_of_step() const { return samples_; }
-  std::uint32_t share() const { return share_; }
+  std::uint64_t samples() const { return steps_ * samples_of_step(); }
+  /// Samples of all peers in one step of the newest collective, and our share of them.
+  std::uint64_t samples_of_step() const { return growth_ * samples_; }
+  std::uint64_t share() const { return growth_ * share_; }
   /// With leased data: our first sample, counted from the first of the newest collective.
-  std::uint64_t first_sample() const { return steps_ * before_; }
+  std::uint64_t first_sample() const { return steps_ * growth_ * before_; }
   /// True if the collective sums local steps and not gradients.
   bool is_local() const { return sum_.local; }
   /// The form in which values travel in the newest collective.
@@ -105,7 +105,7 @@ class Collective {
   /// The gradient (or the change by local steps) for the next collective, maybe not finished yet.
   struct Gradient {
     Vector values;
-    std::uint32_t samples = 0;
+    std::uint64_t samples = 0;
     std::uint64_t steps = 0;  ///< Local steps in it.
     std::uint64_t first = 0;  ///< As first_sample().
     std::size_t begin = 0;    ///< Values are final from this element on.
@@ -127,8 +127,9 @@ class Collective {
   AllReduceShape shape_;
   GradientSum sum_;  ///< The newest collective, for the compressor.
   CompressionPlan plan_;
-  std::uint32_t share_ = 0;
+  std::uint32_t share_ = 0;   ///< Before the batch grows, and so are the next two.
   std::uint64_t before_ = 0;  ///< Samples of the ranks below ours in one step.
+  std::uint64_t growth_ = 1;  ///< Factor on all shares.
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Samples of all peers in one step.
   std::uint64_t steps_ = 1;

@@ -9,6 +9,7 @@
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
 #include "peer/node/job.hpp"
+#include "train/learner/batch_growth.hpp"
 
 namespace gv {
 
@@ -24,7 +25,8 @@ struct TargetOptions {
 /// A budget that all peers of a run work off together.
 struct SwarmWorkOptions {
   std::uint64_t budget = 0;    ///< Samples that all peers train on together; 0: each has its own.
-  std::uint64_t batch = 1;     ///< Samples of one of our steps.
+  std::uint64_t batch = 1;     ///< Samples of one of our steps, before it grows.
+  BatchGrowth growth;          ///< Of the batch.
   std::uint64_t data = 0;      ///< Samples of our shard.
   std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
   /// Each peer has files of its own, of any size, and `all_data` counts ours alone.

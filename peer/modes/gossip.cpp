@@ -227,7 +227,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
   const bool has_trained = steps != nullptr && !steps->rests;
   if (finale_.is_on()) {
-    finale_.work().count(now, has_trained ? done.steps_run : 0);
+    finale_.work().count(now, has_trained ? done.steps_run : 0, batch_growth(done.job));
     Ledger* ledger = finale_.work().ledger();
     if (ledger != nullptr && has_trained) {
       ledger->made(now, done.steps_run, step_);
@@ -453,8 +453,10 @@ void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
   if (finale_.is_on()) {
     SwarmWork& work = finale_.work();
     const Ledger* ledger = work.ledger();
-    const std::uint64_t samples = steps * work.options().batch;
-    job.add(task::FollowSwarm{work.progress(now), work.factor(), work.note(samples)});
+    const double progress = work.progress(now);
+    const std::uint64_t growth = work.batch_growth();
+    const std::uint64_t samples = steps * work.options().batch * growth;
+    job.add(task::FollowSwarm{progress, work.factor(), work.note(samples), growth});
     if (ledger != nullptr) take.from = ledger->under_way()->first_step * work.options().batch;
   }
   job.add(take);

@@ -35,6 +35,7 @@ CourseOptions without_ledger(CourseOptions course) {
 ReplicaPlanner::Options planner_options(const CourseOptions& course, const MixingOptions& options) {
   return {.batch = options.batch,
           .batch_max = options.batch,
+          .growth_max = course.work.growth.most(),
           .elements = course.elements,
           .own_models_within = options.catch_up_rounds * options.period,
           .revision_problem = problem_of_revision(options)};
@@ -108,7 +109,9 @@ void MixingMode::follow_budget(Time now) {
 /// Samples of all peers of the generation in one step.
 std::uint64_t MixingMode::samples_together() const {
   const bool has_resting = finale_.is_on() && options_.rule.centre_rests && order_.size() > 1;
-  return options_.batch * (order_.size() - (has_resting ? 1 : 0));
+  const std::uint64_t growth =
+      course_.options().work.growth.after(generations_.agreement().version().samples);
+  return growth * options_.batch * (order_.size() - (has_resting ? 1 : 0));
 }
 
 void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -475,7 +478,7 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
   bool has_news = finale_.is_on() && finale_.work().learn_from(done, out);
   if (finale_.is_on() && steps != nullptr && !steps->rests) {
-    finale_.work().count(now, steps->count);
+    finale_.work().count(now, steps->count, batch_growth(done.job));
     has_news |= !is_in_step(options_.rule) && finale_.work().is_news();
   }
   if (has_news) {
@@ -484,7 +487,8 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
-    const auto samples = static_cast<double>(done.steps_run * options_.batch);
+    const auto samples =
+        static_cast<double>(done.steps_run * options_.batch * batch_growth(done.job));
     const bool is_pure = first_of<result::Measured>(done.results) == nullptr;
     if (busy > 0 && is_pure) generations_.agreement().set_speed(samples / busy);
     course_.learn_from(done.score);
@@ -571,8 +575,11 @@ void MixingMode::begin_round(Time now, Job& job) {
   job.add(task::BeginRound{round_});
   if (finale_.is_on()) {
     SwarmWork& work = finale_.work();
-    const std::uint64_t each = is_in_step(options_.rule) ? samples_together() : options_.batch;
-    job.add(task::FollowSwarm{work.progress(now), 1, work.note(steps.count * each)});
+    const double progress = work.progress(now);
+    const std::uint64_t growth = work.batch_growth();
+    const std::uint64_t each =
+        is_in_step(options_.rule) ? samples_together() : growth * options_.batch;
+    job.add(task::FollowSwarm{progress, 1, work.note(steps.count * each), growth});
   }
   if (options_.rule.order == MixOrder::combine_then_adapt) {
     job.add(messages);

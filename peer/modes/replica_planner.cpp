@@ -130,7 +130,8 @@ std::optional<Generation> ReplicaPlanner::plan(const Answers& answers,
 }
 
 std::uint64_t ReplicaPlanner::samples_max() const {
-  return std::uint64_t{std::max(options_.batch, options_.batch_max)} * peers_max;
+  const std::uint64_t largest = std::max(options_.batch, options_.batch_max);
+  return largest * options_.growth_max * peers_max;
 }
 
 std::string ReplicaPlanner::problem(const Generation& generation) const {

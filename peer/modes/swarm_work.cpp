@@ -355,8 +355,13 @@ double SwarmWork::progress(Time now) {
 
 std::uint64_t SwarmWork::steps_left(Time now) {
   const double samples = (1 - progress(now)) * static_cast<double>(options_.budget);
-  return std::max<std::uint64_t>(
-      1, static_cast<std::uint64_t>(std::ceil(samples / static_cast<double>(options_.batch))));
+  const auto batch = static_cast<double>(options_.batch * batch_growth());
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(samples / batch)));
+}
+
+std::uint64_t SwarmWork::batch_growth() const {
+  const double samples = progress_ * static_cast<double>(options_.budget);
+  return options_.growth.after(agreed_.value_or(static_cast<std::uint64_t>(samples)));
 }
 
 std::uint64_t SwarmWork::steps_left_of(std::uint64_t samples) const {

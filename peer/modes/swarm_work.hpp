@@ -69,8 +69,10 @@ class SwarmWork {
   void follow_clock(Time now, bool trains, const Membership& members);
   /// Follows what judges say, where that ends the run. Called while we train.
   void follow_target(Time now, const Membership& members, Effects& out);
-  /// We have made this many more steps, of a batch each.
-  void count(Time now, std::uint64_t steps) { count_samples(now, steps * options_.batch); }
+  /// We have made this many more steps, with a batch that has grown by `growth`.
+  void count(Time now, std::uint64_t steps, std::uint64_t growth = 1) {
+    count_samples(now, steps * options_.batch * growth);
+  }
   void count_samples(Time now, std::uint64_t samples);
   /// Takes over the number of samples that all peers have agreed on.
   void agree_on(Time now, std::uint64_t samples);
@@ -102,6 +104,9 @@ class SwarmWork {
   /// The fraction of the budget that is probably used up: in [0, 1], and it never falls. If peers
   /// have agreed, it is exact.
   double progress(Time now);
+  /// The factor on our batch at the progress that was asked for last. If peers have agreed on that,
+  /// all have the same.
+  std::uint64_t batch_growth() const;
   /// Steps of ours until the budget is used up, as far as we know: at least 1.
   std::uint64_t steps_left(Time now);
   /// Steps until it is used up if all peers together take `samples` in each: 0 once it is.

@@ -100,6 +100,12 @@ void SwarmWork::add_work(ModeReport& report) const {
     section.figures.emplace_back("oldest_report_s", seconds(*oldest));
     text += fmt::format(", oldest report {:.1f} s old", seconds(*oldest));
   }
+  if (!options_.growth.at.empty()) {
+    const std::uint64_t batch = options_.batch * batch_growth();
+    report.samples_per_step = static_cast<double>(batch);
+    section.figures.emplace_back("batch", batch);
+    text += fmt::format(", in batches of {}", batch);
+  }
   section.figures.emplace_back("text", text);
   report.sections.push_back(std::move(section));
   report.metrics.push_back(

@@ -18,4 +18,9 @@ void Job::add(Task task) {
 
 bool Job::saves() const { return first_of<task::Save>(tasks) != nullptr; }
 
+std::uint64_t batch_growth(const Job& job) {
+  const auto* follows = first_of<task::FollowSwarm>(job.tasks);
+  return follows != nullptr ? follows->batch_growth : 1;
+}
+
 }  // namespace gv

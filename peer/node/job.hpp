@@ -118,11 +118,12 @@ struct AddForces {
   std::vector<Force> forces;
 };
 
-/// Take note of the swarm's progress, and of the factor on our own updates.
+/// Take note of the swarm's progress, and of the factors on our own updates and batches.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;
   SwarmNote note;
+  std::uint64_t batch_growth = 1;  ///< Of the steps that the job takes.
 };
 
 /// Take optimiser steps; where a replica mixes, those of the round that it has begun.
@@ -388,3 +389,6 @@ auto first_of(Alternatives& all) -> decltype(std::get_if<T>(&all.front())) {
 }
 
 }  // namespace gv
+/// The factor on the first batch by which the job takes steps.
+std::uint64_t batch_growth(const Job& job);
+

@@ -396,6 +396,13 @@ JobDone WholeReplica::run(Job job) {
   std::uint64_t begin = learner_->step();
   Overloaded carry_out{
       [&](const task::AdoptModel& task) {
+void WholeReplica::follow(const task::FollowSwarm& task) {
+  learner_->set_progress(task.progress);
+  learner_->set_update_factor(task.factor);
+  learner_->set_batch_growth(task.batch_growth);
+  swarm_note_ = task.note;
+}
+
         adopt(task.model);
         begin = learner_->step();
       },
@@ -415,11 +422,7 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::AddForces& task) {
         for (const Force& force : task.forces) add(force);
       },
-      [&](const task::FollowSwarm& task) {
-        learner_->set_progress(task.progress);
-        learner_->set_update_factor(task.factor);
-        swarm_note_ = task.note;
-      },
+      [&](const task::FollowSwarm& task) { follow(task); },
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
       [&](const task::ComputeGradient& task) {
         result::Gradient gradient{.samples = task.all_samples()};

@@ -66,6 +66,7 @@ class WholeReplica final : public Replica {
   void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
   Score take_steps(const task::TakeSteps& task);
   void enter(const task::EnterGeneration& task);
+  void follow(const task::FollowSwarm& task);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   Mixer<float>& mixer();
   std::span<float> live() { return learner_->live_parameters(); }

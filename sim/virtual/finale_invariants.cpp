@@ -75,7 +75,7 @@ void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job
 void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
   if (work_of(world, peer) == nullptr) return;
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
-  if (steps != nullptr) trained_ += done.steps_run;
+  if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job);
   if (steps != nullptr && steps->from) {
     const std::uint64_t first = *steps->from / work_of(world, peer)->options().batch;
     if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);

@@ -34,7 +34,8 @@ double Simulator::World::steps_in(const Job& job) const {
   double steps = 0;
   const Overloaded add{
       [&](const task::TakeSteps& task) {
-        steps += task.rests ? 0 : static_cast<double>(task.count);
+        const std::uint64_t batches = task.count * batch_growth(job);
+        steps += task.rests ? 0 : static_cast<double>(batches);
       },
       [&](const task::ComputeGradient& task) {
         if (task.of_model) return;

@@ -169,6 +169,35 @@ TEST_CASE("a slow peer does not delay the end, and all end with one model", "[si
   CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps());
 }
 
+TEST_CASE("a batch that grows works off the budget in fewer steps, and all end with one model",
+          "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  Simulator::Options options = world_of(4, 400, way);
+  SwarmWorkOptions& work = options.node.course.work;
+  // Half of the samples come in batches of 64, a quarter in 128, and a quarter in 256.
+  work.growth = {.at = {work.budget / 2, 3 * work.budget / 4}, .factor = 2};
+  INFO("way " << static_cast<int>(way));
+  Ending end(options);
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(end.done.size() == 4);
+  // Of 400 steps 200 + 50 + 25 are left. Where peers do not work in step, each hears of the
+  // progress of the others by a hundredth of the budget late, and a period of up to 16 steps is
+  // made with one batch.
+  const double wanted = 4 * 275.0;
+  CHECK(static_cast<double>(end.trained) >= 0.97 * wanted);
+  CHECK(static_cast<double>(end.trained) <= 1.12 * wanted);
+}
+
+TEST_CASE("in lockstep a batch grows for all at the same step, also past a death", "[sim]") {
+  Simulator::Options options = world_of(4, 200, Way::lockstep);
+  SwarmWorkOptions& work = options.node.course.work;
+  work.growth = {.at = {work.budget / 4}, .factor = 3};
+  Ending end(with(options, fault(FaultKind::kill, 2s, just(1))));
+  end.run();
+  CHECK(end.models({0, 2, 3}) == 1);
+}
+
 TEST_CASE("a peer that is killed at any moment of the end leaves the others with one model",
           "[sim]") {
   const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);

@@ -178,6 +178,9 @@ class Learner {
   /// From now on every update is multiplied by `factor`, which is 1 at first.
   virtual void set_update_factor(double factor) = 0;
 
+  /// From now on steps of run_steps() take this many times the first batch.
+  virtual void set_batch_growth(std::uint64_t /*growth*/) {}
+
   /// The fraction of the swarm's budget that is used up. A learner may use it for its learning
   /// rate.
   virtual void set_progress(double /*fraction*/) {}
