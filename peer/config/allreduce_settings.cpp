@@ -87,6 +87,11 @@ void append_allreduce(Settings& all) {
   const Keys allreduce = Keys{all, "allreduce"}.with("run.mode", {"allreduce"}).agreed();
   append_sums(allreduce);
   append_local_steps(allreduce);
+  Keys{all, "allreduce"}
+      .with("run.mode", {"allreduce"})
+      .add("noise_scale", GV_FIELD(allreduce.noise_scale),
+           "status shows the gradient noise scale: the batch of all peers beyond which a larger "
+           "one saves few steps; needs gradients that travel whole, in every step");
 }
 
 }  // namespace gv::settings

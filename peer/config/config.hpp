@@ -186,6 +186,7 @@ struct AllReduceConfig {
 struct MixingConfig {
   MixRule rule;
   std::uint64_t period_steps = 1;
+  bool noise_scale = false;  ///< Estimate the gradient noise scale.
   std::uint64_t catch_up_rounds = 64;
 
   friend bool operator==(const MixingConfig&, const MixingConfig&) = default;

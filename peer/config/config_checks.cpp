@@ -361,6 +361,12 @@ void check_mixing(ConfigReading& reading) {
   if (in_stages) return;
   const MixTraits traits = traits_of(*rule);
   const std::string correction(to_string(rule->correction));
+  const bool is_whole = allreduce.compression == CompressorOptions{};
+  if (allreduce.noise_scale && (is_local || !is_whole)) {
+    reading.report("allreduce.noise_scale",
+                   "it is estimated from the lengths of whole gradients, and here others travel",
+                   "leave it out, or write period = 1 and leave out what makes gradients shorter");
+  }
   if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
       reading.is_sound("train.optimizer")) {
     reading.report("train.optimizer",

@@ -141,6 +141,7 @@ AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model
                            .bucket_elements = allreduce.bucket_elements,
                            .is_leased = config.data.partition.kind == PartitionKind::leased,
                            .batch = static_cast<std::uint32_t>(config.train.batch),
+                           .measures_noise = allreduce.noise_scale,
                            .batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config)),
                            .processors = peer.processors,
                            .memory = peer.memory};

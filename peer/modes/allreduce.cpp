@@ -398,6 +398,8 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     }
     course_.learn_from(done.score);
   }
+  const auto* squares = first_of<result::GradientSquares>(done.results);
+  if (squares != nullptr) noise_.add(*squares);
   if (course_.is_last_job_asked()) return;
   if (const auto source = generations_.reject_state(now, done, out)) {
     auditing_.reset();

@@ -15,6 +15,7 @@
 #include "peer/modes/collective.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/mode.hpp"
+#include "peer/modes/noise_scale.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/state_transfer.hpp"
 #include "peer/modes/swarm_work.hpp"
@@ -163,6 +164,7 @@ class AllReduceMode final : public Mode {
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// The audit whose fingerprint the job under way computes.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
+  NoiseScale noise_;
   AllReduceCounts counts_;
 };
 

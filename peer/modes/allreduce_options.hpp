@@ -32,6 +32,7 @@ struct AllReduceOptions {
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   CompressorOptions compression;
   GradientPlaces places;                  ///< For compressors that need them: see gradient_places.
+  bool measures_noise = false;            ///< Estimate the gradient noise scale.
   std::size_t bucket_elements = 1 << 20;  ///< Gradients are summed in pieces of this size.
   /// Floats of one block on a lane.
   std::size_t segment_elements = block_bytes_usual / sizeof(float);

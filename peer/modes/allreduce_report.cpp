@@ -52,6 +52,7 @@ ModeReport AllReduceMode::report(const Membership& members) const {
           order.empty() ? "that is being agreed on" : fmt::format("{}", fmt::join(order, " ")))}};
   generations_.add_to(report.metrics);
   if (work_.is_on()) work_.add_to(members, report);
+  noise_.add_to(report);
   // The link that sums wait for, once it is measured.
   if (generation != nullptr && generation->slowest.bytes_per_second > 0) {
     const std::string from = name_of(generation->slowest_from, members);

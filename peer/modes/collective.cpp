@@ -169,6 +169,7 @@ std::optional<task::ComputeGradient> Collective::order(std::uint64_t job) {
   task::ComputeGradient order{.samples = gradient_.samples,
                               .local_steps = sum_.local ? steps_ : 0,
                               .of_model = options_.averages_models,
+                              .measures_square = options_.measures_noise,
                               .compressor = compressor_,
                               .plan = plan_,
                               .values = gradient_.values,

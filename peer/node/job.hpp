@@ -141,6 +141,7 @@ struct ComputeGradient {
   std::optional<std::uint64_t> from;  ///< As in TakeSteps.
   std::uint64_t local_steps = 0;      ///< 0: compute a gradient.
   bool of_model = false;              ///< Contribute the parameters, and compute nothing.
+  bool measures_square = false;       ///< Also measure how long the gradient and then the mean are.
   /// The replica compresses with an instance of its own. Null: the values travel whole.
   std::shared_ptr<const GradientCompressor> compressor;
   CompressionPlan plan;  ///< The form in which the values travel.
@@ -295,6 +296,15 @@ struct Gradient {
   std::size_t array = 0;  ///< Floats of the array to average; 0: there is none.
 };
 
+/// Of an ApplyUpdate after a ComputeGradient that measures squares: the squared lengths of our own
+/// gradient and of the mean, and the number of samples in each.
+struct GradientSquares {
+  double own = 0;
+  double mean = 0;
+  std::size_t own_samples = 0;
+  std::size_t samples = 0;
+};
+
 /// Of Validate.
 struct Validation {
   double loss = 0;
@@ -366,8 +376,8 @@ struct Job {
 /// A job that is done.
 struct JobDone {
   using Result = std::variant<result::Fingerprint, result::StateRefused, result::ModelHeld,
-                              result::Gradient, result::Validation, result::Measured,
-                              result::Mixing, result::StagePart, result::Saved>;
+                              result::Gradient, result::GradientSquares, result::Validation,
+                              result::Measured, result::Mixing, result::StagePart, result::Saved>;
 
   /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;
@@ -388,7 +398,7 @@ auto first_of(Alternatives& all) -> decltype(std::get_if<T>(&all.front())) {
   return nullptr;
 }
 
-}  // namespace gv
 /// The factor on the first batch by which the job takes steps.
 std::uint64_t batch_growth(const Job& job);
 
+}  // namespace gv

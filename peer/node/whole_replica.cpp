@@ -208,6 +208,11 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
                           ? learner_->local_steps(task.local_steps, task.samples, values)
                           : learner_->gradient(task.samples, values,
                                                plan.piecewise ? tell : ReadyRange(), plan.factored);
+  squares_.reset();
+  if (task.measures_square && task.local_steps == 0) {
+    const double length = norm_of(values);
+    squares_ = {.own = length * length, .own_samples = task.samples};
+  }
   encode_from(0);
   return score;
 }
@@ -305,7 +310,7 @@ void WholeReplica::export_state(std::span<float> state) const {
   std::ranges::copy(outer_.momentum(), state.subspan(elements + optimizer).begin());
 }
 
-void WholeReplica::update(const task::ApplyUpdate& update) {
+void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
   if (ArraySource* arrays = learner_->arrays(); arrays != nullptr) {
     const std::size_t length = update.plan.elements;
     arrays->write(std::span(*update.values).first(length), (*update.values)[length],
@@ -320,6 +325,12 @@ void WholeReplica::update(const task::ApplyUpdate& update) {
     learner_->adopt_model(mean, *update.becomes_model_at);
   } else if (update.local_steps == 0) {
     learner_->update(mean, update.samples);
+    if (auto squares = std::exchange(squares_, std::nullopt)) {
+      const double length = norm_of(mean);
+      squares->mean = length * length;
+      squares->samples = update.samples;
+      done.results.emplace_back(*squares);
+    }
   } else {
     const auto parameters = learner_->parameters();
     std::vector<float> model(parameters.begin(), parameters.end());
@@ -385,6 +396,13 @@ void WholeReplica::enter(const task::EnterGeneration& task) {
   mixer().begin_generation(place.rank, place.order, place.key, live(), place.hosts);
 }
 
+void WholeReplica::follow(const task::FollowSwarm& task) {
+  learner_->set_progress(task.progress);
+  learner_->set_update_factor(task.factor);
+  learner_->set_batch_growth(task.batch_growth);
+  swarm_note_ = task.note;
+}
+
 Mixer<float>& WholeReplica::mixer() {
   check(mixer_.has_value(), "only a replica that mixes by a rule is asked to mix");
   return *mixer_;
@@ -396,13 +414,6 @@ JobDone WholeReplica::run(Job job) {
   std::uint64_t begin = learner_->step();
   Overloaded carry_out{
       [&](const task::AdoptModel& task) {
-void WholeReplica::follow(const task::FollowSwarm& task) {
-  learner_->set_progress(task.progress);
-  learner_->set_update_factor(task.factor);
-  learner_->set_batch_growth(task.batch_growth);
-  swarm_note_ = task.note;
-}
-
         adopt(task.model);
         begin = learner_->step();
       },
@@ -412,7 +423,7 @@ void WholeReplica::follow(const task::FollowSwarm& task) {
       },
       [&](const task::ApplyUpdate& task) {
         const std::uint64_t before = learner_->held();
-        update(task);
+        update(task, done);
         if (learner_->held() > before) done.results.emplace_back(result::ModelHeld{});
       },
       [&](const task::TakeFingerprint&) {

@@ -58,7 +58,7 @@ class WholeReplica final : public Replica {
   void refuse_state(JobDone& done) const;
   void load_state(const task::LoadState& state);
   void export_state(std::span<float> state) const;
-  void update(const task::ApplyUpdate& update);
+  void update(const task::ApplyUpdate& update, JobDone& done);
   void add(const Force& force);
   void fill(const task::TakeSnapshot& task) const;
   Score compute(const task::ComputeGradient& task, std::uint64_t job, result::Gradient& found);
@@ -78,6 +78,8 @@ class WholeReplica final : public Replica {
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
   SwarmNote swarm_note_;
+  /// Of our newest gradient, until the mean that contains it is applied.
+  std::optional<result::GradientSquares> squares_;
   std::shared_ptr<const GradientCompressor> asked_for_;  ///< The newest that a gradient named.
   std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of `asked_for_`.
   GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until `asked_for_` is known.
