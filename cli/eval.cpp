@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,7 @@
 #include "train/evaluation.hpp"
 #include "train/formats/model_file.hpp"
 #include "train/model.hpp"
+#include "train/sharpness.hpp"
 
 namespace gv {
 namespace {
@@ -22,7 +26,26 @@ struct EvaluateOptions {
   std::string file;
   std::string config;   ///< Empty means the settings stored in the checkpoint.
   std::string outputs;  ///< The file for the outputs; empty means none.
+  bool sharpness = false;
+  std::size_t samples = 1000;  ///< Test samples of which the sharpness is.
 };
+
+/// Prints the largest eigenvalue of the Hessian at the model.
+void print_sharpness(const EvaluateOptions& options, const TestSet& test,
+                     std::span<const float> parameters) {
+  Model model(without_dropout(test.model), test.data->shape, evaluation_batch(*test.data));
+  const std::optional<Sharpness> found = sharpness(gradient_on(model, *test.data, options.samples),
+                                                   parameters, Rng(1).fork("sharpness"));
+  if (!found) {
+    fmt::print("sharpness unknown: gradients are too coarse here to tell how they change\n");
+    return;
+  }
+  const std::size_t samples = std::min(options.samples, test.data->size());
+  fmt::print(
+      "sharpness {:.4g}, residual {:.2g}, after {} products with the Hessian{}, on {} test {}\n",
+      found->eigenvalue, found->residual, found->iterations,
+      found->has_settled ? "" : " (not settled)", samples, samples == 1 ? "sample" : "samples");
+}
 
 /// Evaluates the checkpoint and prints its loss, and its accuracy or R2. Returns the exit code.
 int evaluate(const EvaluateOptions& options) {
@@ -44,6 +67,7 @@ int evaluate(const EvaluateOptions& options) {
     if (!problems.empty()) return fail(problems);
   }
   fmt::print("{}\n", to_text(evaluate(model, loaded.parameters, *test.data), *test.data));
+  if (options.sharpness) print_sharpness(options, test, loaded.parameters);
   return 0;
 }
 
@@ -59,6 +83,14 @@ void add_eval(CLI::App& app) {
   command->add_option("--outputs", options->outputs,
                       "Also write the model's outputs for each test sample into this file: .npy, "
                       ".npz, .pt or .safetensors");
+  auto* sharp = command->add_flag(
+      "--sharpness", options->sharpness,
+      "Print the largest eigenvalue of the Hessian of the test loss, by power iteration");
+  command
+      ->add_option("--samples", options->samples,
+                   "How many test samples the sharpness is of (default 1000)")
+      ->check(CLI::PositiveNumber)
+      ->needs(sharp);
   command->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
   command->callback([options] { exit_with(evaluate(*options)); });
 }

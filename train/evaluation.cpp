@@ -16,6 +16,23 @@ std::size_t evaluation_batch(const DataSet& data) {
   return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
 }
 
+Batch read_batch(const DataSet& data, std::size_t begin, std::size_t count,
+                 std::span<float> inputs) {
+  for (std::size_t i = 0; i < count; ++i) {
+    data.read(begin + i, inputs.subspan(i * data.features(), data.features()));
+  }
+  Batch batch{
+      .inputs = inputs.first(count * data.features()), .labels = {}, .targets = {}, .size = count};
+  if (data.classes > 0) {
+    batch.labels =
+        std::span(data.labels).subspan(begin * data.predictions, count * data.predictions);
+  } else {
+    batch.targets =
+        std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
+  }
+  return batch;
+}
+
 namespace {
 
 /// Calls visit(batch) for all samples, a batch at a time.
@@ -25,21 +42,7 @@ void each_batch(const DataSet& data, Visit visit) {
   std::vector<float> inputs(batch_max * data.features());
   for (std::size_t begin = 0; begin < data.size(); begin += batch_max) {
     const std::size_t count = std::min(batch_max, data.size() - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      data.read(begin + i, std::span(inputs).subspan(i * data.features(), data.features()));
-    }
-    Batch batch{.inputs = std::span(inputs).first(count * data.features()),
-                .labels = {},
-                .targets = {},
-                .size = count};
-    if (data.classes > 0) {
-      batch.labels =
-          std::span(data.labels).subspan(begin * data.predictions, count * data.predictions);
-    } else {
-      batch.targets =
-          std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
-    }
-    visit(batch);
+    visit(read_batch(data, begin, count, inputs));
   }
 }
 

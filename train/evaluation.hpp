@@ -15,6 +15,11 @@ namespace gv {
 /// given to evaluate() must be made for this batch size.
 std::size_t evaluation_batch(const DataSet& data);
 
+/// The samples from `begin` on as one batch. `inputs` has room for their features, and must outlive
+/// the batch, as `data` must.
+Batch read_batch(const DataSet& data, std::size_t begin, std::size_t count,
+                 std::span<float> inputs);
+
 /// The loss and accuracy of a model over a whole data set, computed in batches.
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
 

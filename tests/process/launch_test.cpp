@@ -104,9 +104,10 @@ TEST_CASE("a regression shows its loss and R2 and nowhere an accuracy", "[proces
   }
   std::string evaluation;
   const auto mean = (regression.run() / "mean.safetensors").string();
-  REQUIRE(run_grapevine({"eval", mean}, evaluation).exit_code == 0);
+  REQUIRE(run_grapevine({"eval", mean, "--sharpness"}, evaluation).exit_code == 0);
   CHECK(evaluation.starts_with("R2 0.99"));
   CHECK(evaluation.find("  loss 0.0") != std::string::npos);
+  CHECK(evaluation.find("\nsharpness ") != std::string::npos);
 
   std::string simulated;
   const auto folder = (data.path() / "sim").string();
