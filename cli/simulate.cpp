@@ -18,6 +18,7 @@
 #include "cli/virtual_work.hpp"
 #include "peer/config/refusal.hpp"
 #include "sim/mean.hpp"
+#include "sim/model_paths.hpp"
 #include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
 #include "sim/virtual/curves.hpp"
@@ -70,7 +71,7 @@ class Run {
   double wall_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
   void print_summary(const Simulator& world, const CurvePoint& last,
                      std::span<const PeerSummary> peers);
-  std::vector<std::span<const float>> models(const Simulator& world) const;
+  std::map<std::size_t, std::span<const float>> models(const Simulator& world) const;
 
   SimulateOptions options_;
   Config config_;
@@ -91,12 +92,12 @@ class Run {
   std::size_t stages_ = 0;  ///< Number of stages in a pipeline; 0 in other modes.
 };
 
-/// The models of honest peers. Those of hostile peers do not count.
-std::vector<std::span<const float>> Run::models(const Simulator& world) const {
-  std::vector<std::span<const float>> models;
+/// The models of honest peers, by number. Those of hostile peers do not count.
+std::map<std::size_t, std::span<const float>> Run::models(const Simulator& world) const {
+  std::map<std::size_t, std::span<const float>> models;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
-    if (peer.work && !hostile_.contains(number)) models.push_back(peer.work->parameters());
+    if (peer.work && !hostile_.contains(number)) models[number] = peer.work->parameters();
   }
   return models;
 }
@@ -124,7 +125,8 @@ std::vector<float> Run::assembled(const Simulator& world) const {
 }
 
 CurvePoint Run::look(const Simulator& world, bool quickly) {
-  auto all = models(world);
+  std::vector<std::span<const float>> all;
+  for (const auto& [number, model] : models(world)) all.push_back(model);
   std::vector<float> whole;
   if (stages_ > 0) {
     whole = assembled(world);
@@ -237,10 +239,12 @@ int Run::run() {
                folder.string());
   }
   std::vector<CurvePoint> points;
+  ModelPaths paths;
   const Time end(scenario_.until);
   for (Time at{}; at < end; at += every) {
     world.run(std::min(at, end));
     points.push_back(look(world, true));
+    if (stages_ == 0) paths.look(points.back().time_s, models(world));
     show_progress(points.back());
     if (world.all_ended()) break;
   }
@@ -251,6 +255,10 @@ int Run::run() {
   std::ofstream(folder / "curves.csv") << curves_csv(points);
   std::ofstream(folder / "curves.svg")
       << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
+  if (paths.can_be_drawn()) {
+    std::ofstream(folder / "models.svg") << paths.svg(
+        fmt::format("{} peers, seed {}", world.size(), options_.seed), "virtual seconds");
+  }
   const std::vector<PeerSummary> peers = peers_of(world);
   std::ofstream(folder / "summary.json")
       << virtual_summary(world, tally_, hostile_tally_, last, peers, wall_s());

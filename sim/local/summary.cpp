@@ -16,6 +16,7 @@
 #include "peer/host/peer_json.hpp"
 #include "peer/node/facts.hpp"
 #include "sim/local/mode_columns.hpp"
+#include "sim/local/model_history.hpp"
 #include "sim/local/whole_model.hpp"
 #include "train/evaluation.hpp"
 #include "train/model.hpp"
@@ -329,6 +330,19 @@ Json summary_json(const Result& result, bool in_stages) {
   return summary;
 }
 
+/// Draws how the peers' models have moved, if they have left several checkpoints each.
+void draw_models(const Config& config, const std::filesystem::path& folder,
+                 const std::vector<PeerOutcome>& outcomes, const Layout& layout) {
+  if (config.run.mode == ModeKind::pipeline || config.checkpoint.every_steps == 0) return;
+  std::vector<std::filesystem::path> folders;
+  for (const PeerOutcome& outcome : outcomes) folders.push_back(outcome.folder);
+  const ModelPaths paths = read_model_history(folders, layout, config.checkpoint.every_steps);
+  if (!paths.can_be_drawn()) return;
+  const std::filesystem::path file = folder / "models.svg";
+  std::ofstream(file) << paths.svg(fmt::format("{} peers", outcomes.size()), "steps of a peer");
+  fmt::print("picture      {}\n", file.string());
+}
+
 }  // namespace
 
 bool print_summary(const Config& config, const std::string& config_text,
@@ -381,6 +395,7 @@ bool print_summary(const Config& config, const std::string& config_text,
   print_figures(result, *test.data, !stages.empty());
   if (faults) print(*faults, lockstep);
   fmt::print("model        {}\n", (folder / "mean.safetensors").string());
+  draw_models(config, folder, outcomes, model.layout());
 
   Json summary = summary_json(result, !stages.empty());
   if (faults) summary["faults"] = to_json(*faults);

@@ -64,6 +64,7 @@ TEST_CASE("virtual peers train and equal seeds leave equal traces and curves", "
   CHECK(trace_hash(first) != trace_hash(other));
   CHECK(csv.starts_with("time_s,accuracy,loss,spread"));
   CHECK(content(folder.path() / "curves" / "curves.svg").starts_with("<svg"));
+  CHECK(content(folder.path() / "curves" / "models.svg").starts_with("<svg"));
   // The built-in task is easy, so all peers have learned it, including the killed one.
   std::smatch worst;
   REQUIRE(std::regex_search(first, worst, std::regex("worst peer +([0-9.]+) %")));
