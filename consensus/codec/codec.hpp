@@ -90,6 +90,12 @@ inline constexpr std::span<const NamedCodec> fixed_width_codecs() {
   return std::span(summable_codecs).first(3);
 }
 
+/// The codecs of pair exchanges. Those after the ones of fixed width need a memory of the pair.
+inline constexpr std::array exchange_codecs = {
+    NamedCodec{"identity", Codec::identity}, NamedCodec{"fp16", Codec::fp16},
+    NamedCodec{"bf16", Codec::bf16}, NamedCodec{"qsgd8", Codec::qsgd8},
+    NamedCodec{"top_k", Codec{.kind = CodecKind::top_k}}};
+
 /// Lists everything that is wrong with the parameters. The functions below need valid parameters.
 Problems problems_of(const Codec& codec);
 

@@ -2,7 +2,6 @@
 #include "consensus/gossip/pair_exchange.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <variant>
 
@@ -78,31 +77,17 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   // After a sleep of ours blocks may come before the tick that asks for them. The sleep is no
   // measure of how fast models travel.
   if (mine->accepted && now >= mine->deadline) mine->asked_at = now;
+  if (state.needs_memory() && !state.begin_code(now, block, out)) return;
   const std::uint64_t begin = mine->blocks.received();
-  const BlockFit fit = mine->blocks.take(block);
+  const BlockFit fit =
+      state.needs_memory() ? mine->blocks.take(block, mine->code) : mine->blocks.take(block);
   if (fit == BlockFit::bad_length) {
     state.blame(now, from, Reason::bad_length, out);
     state.abort(Reason::bad_length, true, out);
   }
   // Missing bytes are requested at the deadline.
   if (fit != BlockFit::next) return;
-  const std::size_t width = bytes_per_element(state.options.codec);
-  if (!mine->difference.values) mine->difference.values = state.blank_difference();
-  const std::span<float> difference(*mine->difference.values);
-  std::array<float, 4096> their_scratch;
-  std::array<float, 4096> our_scratch;
-  const std::size_t count = block.bytes.size() / width;
-  const auto own_bytes = mine->payload.bytes.subspan(begin, block.bytes.size());
-  for (std::size_t at = 0; at < count; at += their_scratch.size()) {
-    const std::size_t part = std::min(their_scratch.size(), count - at);
-    const auto piece = [&](std::span<const std::byte> bytes) {
-      return bytes.subspan(at * width, part * width);
-    };
-    mine->comparison.add(decoded(state.options.codec, piece(block.bytes), their_scratch),
-                         decoded(state.options.codec, piece(own_bytes), our_scratch),
-                         difference.subspan(begin / width + at, part));
-  }
-  mine->difference.come = begin / width + count;
+  if (!state.needs_memory()) state.take_values(block, begin);
   if (mine->accepted) mine->deadline = now + state.options.progress_deadline;
   if (mine->accepted && mine->blocks.is_whole()) state.whole(now, out);
 }
@@ -171,7 +156,8 @@ const PairExchange::Counts& PairExchange::counts() const { return state_->counts
 std::size_t PairExchange::held() const {
   const State& state = *state_;
   return state.committed.size() + state.settled.size() + state.conduct.size() +
-         state.patience.size() + state.distances.size() + state.times.held();
+         state.patience.size() + state.distances.size() + state.times.held() +
+         state.memories.held();
 }
 
 }  // namespace gv

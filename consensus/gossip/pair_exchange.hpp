@@ -30,7 +30,8 @@ class PairExchange {
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
-    Codec codec;             ///< Of fixed width, so that an exchange can resume at any value.
+    /// One of exchange_codecs. Those that are not of fixed width need a memory: see PairMemories.
+    Codec codec;
     float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0: off.
     float norm_cap = 10;     ///< Refuse a model whose norm is above this many times ours; 0: off.
@@ -116,7 +117,7 @@ class PairExchange {
   bool in_flight() const;
   const Counts& counts() const;
 
-  /// Number of entries kept about other peers and past exchanges: at most 5 for each peer ever met,
+  /// Number of entries kept about other peers and past exchanges: at most 6 for each peer ever met,
   /// and 30. Forces that no snapshot contains yet are not counted.
   std::size_t held() const;
 

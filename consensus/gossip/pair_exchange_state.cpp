@@ -2,6 +2,7 @@
 #include "consensus/gossip/pair_exchange_state.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -58,9 +59,16 @@ std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
   return difference;
 }
 
-Payload PairExchange::State::encoded() const {
+Payload PairExchange::State::encoded(PeerId partner, const TransferId& id) const {
   if (options.codec == Codec::identity) {
     return {snapshot, std::as_bytes(std::span(snapshot->values))};
+  }
+  if (needs_memory()) {
+    const Rng draws =
+        Rng(id.number).fork(id.session).fork(static_cast<std::uint64_t>(self)).fork("rounding");
+    auto code = std::make_shared<std::vector<std::byte>>(
+        memories.encode(options.codec, partner, snapshot->values, draws));
+    return {code, std::span<const std::byte>(*code)};
   }
   auto bytes = std::make_shared<std::vector<std::byte>>(payload_bytes());
   encode_each(options.codec, snapshot->values, *bytes);
@@ -75,10 +83,12 @@ auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool
       .partner = partner,
       .initiator = initiator,
       .snapshot = snapshot,
-      .payload = encoded(),
+      .payload = encoded(partner, id),
       .alpha = alpha,
       .clip_radius = radius(),
-      .blocks = Reassembly(payload_bytes(), bytes_per_element(options.codec), options.block_least),
+      .blocks =
+          Reassembly(payload_bytes(), std::max<std::size_t>(1, bytes_per_element(options.codec)),
+                     options.block_least),
       .began = now});
   return *flight;
 }
@@ -149,6 +159,7 @@ void PairExchange::State::abort(Reason reason, bool tell, Effects& out) {
 
 void PairExchange::State::drop_undecided(Reason reason, Effects& out) {
   ++counts.undecided;
+  memories.forget(flight->partner);
   out.tell(ExchangeUndecided{.peer = flight->partner, .reason = reason});
   end(out);
 }
@@ -270,6 +281,8 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
   if (mine->stage == Stage::awaiting_word && word.reason == Reason::unknown_transfer) {
     drop_undecided(word.reason, out);
   } else {
+    // The partner may have found that we remember different things.
+    if (word.reason == Reason::stale) memories.forget(from);
     abort(word.reason, false, out);
   }
 }
@@ -291,10 +304,80 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
   stream(out, request.offset);
 }
 
+/// The first block of a code says how long the code is. False if no code has begun yet.
+bool PairExchange::State::begin_code(Time now, const Block& block, Effects& out) {
+  Flight& mine = *flight;
+  if (mine.their_key) return true;
+  if (block.offset != 0) return false;
+  if (block.bytes.size() < PairMemories::key_bytes) {
+    blame(now, mine.partner, Reason::bad_length, out);
+    abort(Reason::bad_length, true, out);
+    return false;
+  }
+  mine.their_key = PairMemories::key_in(block.bytes);
+  mine.blocks.end_at(PairMemories::code_bytes(options.codec, *mine.their_key, options.elements));
+  mine.code.resize(mine.blocks.total());
+  return true;
+}
+
+/// Takes values that travel one by one, from byte `begin` on.
+void PairExchange::State::take_values(const Block& block, std::uint64_t begin) {
+  Flight& mine = *flight;
+  const std::size_t width = bytes_per_element(options.codec);
+  if (!mine.difference.values) mine.difference.values = blank_difference();
+  const std::span<float> difference(*mine.difference.values);
+  std::array<float, 4096> their_scratch;
+  std::array<float, 4096> our_scratch;
+  const std::size_t count = block.bytes.size() / width;
+  const auto own_bytes = mine.payload.bytes.subspan(begin, block.bytes.size());
+  for (std::size_t at = 0; at < count; at += their_scratch.size()) {
+    const std::size_t part = std::min(their_scratch.size(), count - at);
+    const auto piece = [&](std::span<const std::byte> bytes) {
+      return bytes.subspan(at * width, part * width);
+    };
+    mine.comparison.add(decoded(options.codec, piece(block.bytes), their_scratch),
+                        decoded(options.codec, piece(own_bytes), our_scratch),
+                        difference.subspan(begin / width + at, part));
+  }
+  mine.difference.come = begin / width + count;
+}
+
+/// Both codes are here: finds the difference and the mean of both models as both decode them. The
+/// mean of two floats does not depend on their order, so both get the same bits. False if that
+/// ended the exchange.
+bool PairExchange::State::decode_models(Time now, Effects& out) {
+  Flight& mine = *flight;
+  if (mine.their_key != memories.key_of(mine.partner)) {
+    // One of us has lost what we knew, or made an exchange that the other has not.
+    memories.forget(mine.partner);
+    abort(Reason::stale, true, out);
+    return false;
+  }
+  std::vector<float> theirs(options.elements);
+  std::vector<float> ours(options.elements);
+  if (!memories.decode(options.codec, mine.partner, mine.payload.bytes, ours)) {
+    // Ours is not finite, and the partner has done nothing wrong.
+    abort(Reason::not_finite, true, out);
+    return false;
+  }
+  if (!memories.decode(options.codec, mine.partner, mine.code, theirs)) {
+    offend(now, Reason::not_finite, out);
+    return false;
+  }
+  mine.difference.values = blank_difference();
+  mine.comparison.add(theirs, ours, *mine.difference.values);
+  mine.difference.come = options.elements;
+  mine.middle.resize(options.elements);
+  std::ranges::transform(theirs, ours, mine.middle.begin(),
+                         [](float a, float b) { return 0.5F * a + 0.5F * b; });
+  return true;
+}
+
 /// The partner's whole snapshot has arrived: judge it, then send Ready or commit.
 void PairExchange::State::whole(Time now, Effects& out) {
   Flight& mine = *flight;
   check(mine.accepted, "an exchange is whole after it was accepted");
+  if (needs_memory() && options.elements > 0 && !decode_models(now, out)) return;
   const double norm = mine.comparison.their_norm();
   // Two finite models may be so far apart that their difference is infinite. If ours is not finite,
   // the partner has done nothing wrong, and refuses us.
@@ -361,6 +444,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
   }
   if (snapshot) since.push_back(force);
   forces.push_back(std::move(force));
+  if (needs_memory()) memories.keep(mine.partner, mine.id, std::move(mine.middle));
   distances.push_back(distance);
   if (distances.size() > distances_max) distances.pop_front();
   ++counts.committed;

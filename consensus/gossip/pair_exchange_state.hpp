@@ -14,6 +14,7 @@
 #include "base/own_copy.hpp"
 #include "base/reuse.hpp"
 #include "consensus/gossip/pair_exchange.hpp"
+#include "consensus/gossip/pair_memories.hpp"
 #include "consensus/gossip/partner_times.hpp"
 #include "consensus/transfer/reassembly.hpp"
 
@@ -45,7 +46,7 @@ struct PairExchange::State {
 
   /// The exchange under way.
   struct Flight {
-    static constexpr std::size_t field_count = 21;
+    static constexpr std::size_t field_count = 24;
 
     TransferId id;
     PeerId partner{};
@@ -59,7 +60,10 @@ struct PairExchange::State {
     std::uint64_t partner_step = 0;
     Reassembly blocks;  ///< Of the partner's snapshot, which is consumed as a stream.
     Difference difference;
-    Comparison comparison;  ///< Of the partner's model with ours, as far as received.
+    Comparison comparison;        ///< Of the partner's model with ours, as far as received.
+    std::vector<std::byte> code;  ///< Of the partner's model, where a memory is needed.
+    std::optional<std::uint64_t> their_key;  ///< Of the partner's memory, once its code begins.
+    std::vector<float> middle;  ///< The mean of both models as both decode them, once whole.
     bool accepted = false;
     bool ready = false;  ///< Initiator: the responder sent Ready.
     /// The offset at which the partner last asked us to resume.
@@ -82,7 +86,7 @@ struct PairExchange::State {
     Time quarantined_until{};
   };
 
-  static constexpr std::size_t field_count = 18;
+  static constexpr std::size_t field_count = 19;
 
   PeerId self{};
   TransferNumbers numbers;
@@ -99,18 +103,23 @@ struct PairExchange::State {
   std::map<PeerId, Conduct> conduct;
   std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may go unanswered.
   PartnerTimes times;
+  PairMemories memories;  ///< Empty where codes need none.
   std::deque<double> distances;
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};
 
+  /// True if values do not travel one by one, but as a code of the difference to what both know.
+  bool needs_memory() const { return bytes_per_element(options.codec) == 0; }
+  /// The most bytes of a model.
   std::uint64_t payload_bytes() const {
-    return options.elements * bytes_per_element(options.codec);
+    return needs_memory() ? PairMemories::code_bytes(options.codec, 0, options.elements)
+                          : options.elements * bytes_per_element(options.codec);
   }
   bool is_quarantined(Time now, PeerId peer) const;
   float radius() const;
   void freshen_snapshot();
   std::shared_ptr<std::vector<float>> blank_difference();
-  Payload encoded() const;
+  Payload encoded(PeerId partner, const TransferId& id) const;
   Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
   Flight* matching(PeerId from, const TransferId& id);
   void withdraw_unanswered(Time now, Effects& out);
@@ -127,6 +136,9 @@ struct PairExchange::State {
   }
   void abort(Reason reason, bool tell, Effects& out);
   void drop_undecided(Reason reason, Effects& out);
+  bool begin_code(Time now, const Block& block, Effects& out);
+  void take_values(const Block& block, std::uint64_t begin);
+  bool decode_models(Time now, Effects& out);
   void whole(Time now, Effects& out);
   void offend(Time now, Reason reason, Effects& out);
   void blame(Time now, PeerId peer, Reason reason, Effects& out);

@@ -148,7 +148,8 @@ struct GossipConfig {
   bool centre_rests = false;   ///< The first peer of a star only answers exchanges.
   double weigh_max = 4;        ///< The largest factor on a peer's updates.
   Codec codec = Codec::identity;
-  double clip_radius = 0;  ///< 0 means that `clip_factor` determines the radius.
+  double codec_fraction = 0.01;  ///< top_k: the part of the numbers that travels.
+  double clip_radius = 0;        ///< 0 means that `clip_factor` determines the radius.
   double clip_factor = 10;
   double norm_cap = 10;
   Duration answer_deadline = std::chrono::seconds(2);
@@ -185,8 +186,8 @@ struct AllReduceConfig {
 /// [mixing]: rounds with neighbours. A pipeline whose replicas mix also uses part of the rule.
 struct MixingConfig {
   MixRule rule;
-  std::uint64_t period_steps = 1;
   bool noise_scale = false;  ///< Estimate the gradient noise scale.
+  std::uint64_t period_steps = 1;
   std::uint64_t catch_up_rounds = 64;
 
   friend bool operator==(const MixingConfig&, const MixingConfig&) = default;

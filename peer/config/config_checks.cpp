@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consensus/compression/compressors.hpp"
+#include "consensus/gossip/pair_memories.hpp"
 #include "consensus/mixing/stability.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
@@ -30,7 +31,6 @@ void check_effects(ConfigReading& reading) {
   }
 }
 
-void check_steps(ConfigReading& reading) {
 /// A batch grows by the samples of all peers, and each peer computes the larger batches at once.
 void check_growth(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
@@ -70,6 +70,7 @@ void check_growth(ConfigReading& reading) {
   }
 }
 
+void check_steps(ConfigReading& reading) {
   const ScheduleSpec& schedule = reading.parsed.config.train.schedule;
   const std::vector<std::size_t>& at = schedule.step_at;
   const bool grows = schedule.kind == ScheduleKind::growing_batch;
@@ -150,6 +151,30 @@ void check_trigger(ConfigReading& reading) {
   if (gossip.trigger == TriggerKind::spread && gossip.target_spread == 0) {
     reading.report("gossip.trigger", "no spread to aim at",
                    "add target_spread, such as the spread that status shows of a run by steps");
+  }
+}
+
+/// A pair whose code is of a difference must remember what it has sent.
+void check_pair_memories(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const GossipConfig& gossip = config.gossip;
+  const bool needs_memory = bytes_per_element(gossip.codec) == 0;
+  if (config.run.mode != ModeKind::gossip || !needs_memory) return;
+  if (gossip.alpha > 0.5 && reading.is_sound("gossip.alpha")) {
+    reading.report("gossip.alpha",
+                   fmt::format("with this codec models move by {} times what partners remember "
+                               "wrongly, and run apart above 0.5",
+                               gossip.alpha),
+                   "write alpha = 0.5 or less, or codec = \"fp16\"");
+  }
+  const std::size_t partners = config.run.peers - 1;
+  const bool can_meet_all = gossip.topology.kind == TopologyKind::complete;
+  if (can_meet_all && partners > PairMemories::partners_max && reading.is_sound("run.peers") &&
+      reading.is_sound("gossip.topology")) {
+    reading.report("gossip.codec",
+                   fmt::format("each peer would meet {} others, and remembers a model for {}",
+                               partners, PairMemories::partners_max),
+                   "write topology = \"exponential\", or codec = \"fp16\"");
   }
 }
 
@@ -332,6 +357,12 @@ void check_pipeline(ConfigReading& reading) {
                      "its parameters have versions, which only fixed chains agree on",
                      "write router = \"fixed\", or schedule = \"1f1b\""});
   }
+  const bool is_whole = allreduce.compression == CompressorOptions{};
+  if (allreduce.noise_scale && (is_local || !is_whole)) {
+    reading.report("allreduce.noise_scale",
+                   "it is estimated from the lengths of whole gradients, and here others travel",
+                   "leave it out, or write period = 1 and leave out what makes gradients shorter");
+  }
   for (Problem& problem : found) {
     reading.report("pipeline.schedule", problem.place + ": " + problem.reason,
                    std::move(problem.remedy));
@@ -361,12 +392,6 @@ void check_mixing(ConfigReading& reading) {
   if (in_stages) return;
   const MixTraits traits = traits_of(*rule);
   const std::string correction(to_string(rule->correction));
-  const bool is_whole = allreduce.compression == CompressorOptions{};
-  if (allreduce.noise_scale && (is_local || !is_whole)) {
-    reading.report("allreduce.noise_scale",
-                   "it is estimated from the lengths of whole gradients, and here others travel",
-                   "leave it out, or write period = 1 and leave out what makes gradients shorter");
-  }
   if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
       reading.is_sound("train.optimizer")) {
     reading.report("train.optimizer",
@@ -479,3 +504,4 @@ void check_together(ConfigReading& reading) {
 
 }  // namespace gv
   check_growth(reading);
+  check_pair_memories(reading);

@@ -27,8 +27,13 @@ void append_gossip(Settings& all) {
   gossip.choice("alpha_schedule", GV_FIELD(gossip.alpha_with_learning_rate),
                 {{"constant", false}, {"with_learning_rate", true}},
                 "whether the force falls with the learning rate");
-  gossip.choice("codec", GV_FIELD(gossip.codec), named_codecs(fixed_width_codecs()),
-                "how numbers travel: 4, 2 or 2 bytes each");
+  gossip.choice("codec", GV_FIELD(gossip.codec), named_codecs(exchange_codecs),
+                "how numbers travel: 4, 2 or 2 bytes each; qsgd8 and top_k send about 1 byte each "
+                "or the largest alone, of the difference to what both partners remember: one model "
+                "for each partner");
+  gossip.with("codec", {"top_k"})
+      .add("codec_fraction", GV_FIELD(gossip.codec_fraction), {0, 1, true},
+           "the part of the numbers that travels");
   own.add("clip_radius", GV_FIELD(gossip.clip_radius), {0, 1e9},
           "longest difference an exchange believes, longer ones are cut; 0 = any");
   own.add("clip_factor", GV_FIELD(gossip.clip_factor), {0, 1e9},

@@ -98,6 +98,8 @@ AllReduceOptions mean_options(const Config& config, const ModelFacts& model,
 
 GossipOptions gossip_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
   const GossipConfig& gossip = config.gossip;
+  Codec codec = gossip.codec;
+  codec.fraction = gossip.codec_fraction;
   return {.period_steps = gossip.period_steps,
           .trigger = gossip.trigger,
           .target_spread = gossip.target_spread,
@@ -108,7 +110,7 @@ GossipOptions gossip_options(const Config& config, const ModelFacts& model, cons
           .centre_rests = gossip.centre_rests,
           .peak_learning_rate = config.train.schedule.learning_rate,
           .catch_up_periods = gossip.catch_up_periods,
-          .exchange = {.codec = gossip.codec,
+          .exchange = {.codec = codec,
                        .clip_radius = static_cast<float>(gossip.clip_radius),
                        .clip_factor = static_cast<float>(gossip.clip_factor),
                        .norm_cap = static_cast<float>(gossip.norm_cap),
@@ -139,9 +141,9 @@ AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model
                            .compression = allreduce.compression,
                            .places = {matrix_places(model.layout), model.dense},
                            .bucket_elements = allreduce.bucket_elements,
+                           .measures_noise = allreduce.noise_scale,
                            .is_leased = config.data.partition.kind == PartitionKind::leased,
                            .batch = static_cast<std::uint32_t>(config.train.batch),
-                           .measures_noise = allreduce.noise_scale,
                            .batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config)),
                            .processors = peer.processors,
                            .memory = peer.memory};

@@ -56,6 +56,52 @@ TEST_CASE("steps of a schedule must rise", "[unit]") {
   CHECK(only_problem("[train]\nschedule = \"step\"\n").remedy.find("step_at") == 4);
 }
 
+TEST_CASE("a batch grows only where all samples are counted and the rate does not follow it",
+          "[unit]") {
+  const std::string grows =
+      "[train]\nbatch = 32\nschedule = \"growing_batch\"\nstep_at = [100, 200, 300]\n"
+      "batch_factor = 4\nbatch_growths = 2\n";
+  const Config config = sound("[run]\nsteps = 400\npeers = 3\n" + grows);
+  const BatchGrowth growth = batch_growth(config);
+  CHECK(growth.at == std::vector<std::uint64_t>{100 * 32 * 3, 200 * 32 * 3});
+  CHECK(growth.after(100 * 32 * 3 - 1) == 1);
+  CHECK(growth.after(100 * 32 * 3) == 4);
+  CHECK(growth.most() == 16);
+  CHECK(only_problem("[run]\nbudget = \"peer\"\n" + grows).remedy.find("budget") !=
+        std::string::npos);
+  CHECK(only_problem(grows + "reference_batch = 64\n").place == "a.toml:7: train.reference_batch");
+  CHECK(only_problem(grows + "[data]\npartition = \"leased\"\n").place ==
+        "a.toml:3: train.schedule");
+  CHECK(only_problem("[train]\nbatch = 4096\nschedule = \"growing_batch\"\nstep_at = [1]\n"
+                     "batch_factor = 17\n")
+            .reason.find("69632") != std::string::npos);
+  CHECK(only_problem("[train]\nschedule = \"growing_batch\"\n").remedy.find("step_at") == 4);
+  CHECK(only_problem("[train]\nbatch_factor = 4\n").reason == "has no effect here");
+  // Every remedy is sound.
+  sound("[run]\nbudget = \"peer\"\n[train]\nschedule = \"step\"\nstep_at = [100]\n");
+}
+
+TEST_CASE("the noise scale is refused where gradients do not travel whole", "[unit]") {
+  const std::string run = "[run]\nmode = \"allreduce\"\n[allreduce]\nnoise_scale = true\n";
+  CHECK(sound(run).allreduce.noise_scale);
+  for (const std::string other : {"period = 4\n", "codec = \"fp16\"\n", "top_k_per_512 = 8\n"}) {
+    CHECK(only_problem(run + other).place == "a.toml:4: allreduce.noise_scale");
+  }
+}
+
+TEST_CASE("codes that a pair remembers need alpha up to a half and few partners", "[unit]") {
+  for (const std::string codec : {"codec = \"qsgd8\"\n", "codec = \"top_k\"\n"}) {
+    const std::string gossip = "[gossip]\n" + codec;
+    CHECK(sound(gossip).gossip.codec_fraction == 0.01);
+    CHECK(only_problem(gossip + "alpha = 0.6\n").place == "a.toml:3: gossip.alpha");
+    const std::string many = "[run]\npeers = 66\n" + gossip;
+    CHECK(only_problem(many).place == "a.toml:4: gossip.codec");
+    sound(many + "topology = \"exponential\"\n");
+    sound("[run]\npeers = 65\n" + gossip);
+  }
+  CHECK(only_problem("[gossip]\ncodec_fraction = 0.1\n").reason == "has no effect here");
+}
+
 TEST_CASE("a number in quotes with its unit is told what is wrong", "[unit]") {
   const Problem problem = only_problem("[network]\nbudget_mib = \"64 MiB\"\n");
   CHECK(problem.reason.starts_with("wrong type or unit"));
