@@ -79,8 +79,9 @@ class Optimizer {
   void reset();
 
   const OptimizerSpec& spec() const { return spec_; }
-  /// Sets the momentum of later steps. The accumulated state does not change.
+  /// Set the momentum and the weight decay of later steps. The accumulated state does not change.
   void set_momentum(double momentum) { spec_.momentum = momentum; }
+  void set_weight_decay(double weight_decay) { spec_.weight_decay = weight_decay; }
 
  private:
   /// A tensor of a layout. Scalars and vectors do not adapt.

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "train/learner/hyperparameters.hpp"
+
 namespace gv {
 
 /// Shape of one sample: channels, height, width. Flat inputs are {features, 1, 1}. A sequence is
@@ -134,12 +136,12 @@ struct ScheduleSpec {
   /// step: multiply by `step_factor` at each of these steps. growing_batch: see `batch_factor`.
   std::vector<std::size_t> step_at;
   double step_factor = 0.1;
-  double final_fraction = 0.0;      ///< cosine: rate at the last step as a fraction of the peak.
-  std::size_t reference_batch = 0;  ///< Linear scaling rule: rate * batch / reference; 0 = off.
   /// growing_batch: multiply the batch by this at the first `batch_growths` of these steps, and
   /// divide the rate by it at the others.
   std::size_t batch_factor = 2;
   std::size_t batch_growths = 3;
+  double final_fraction = 0.0;      ///< cosine: rate at the last step as a fraction of the peak.
+  std::size_t reference_batch = 0;  ///< Linear scaling rule: rate * batch / reference; 0 = off.
 
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
@@ -168,6 +170,9 @@ struct TrainerSpec {
   bool follows_swarm = false;
   /// Samples are read where read_from() says, in the order that all peers share.
   bool is_leased = false;
+  /// In a population: what it differs in beside learning rate and momentum, which are not used
+  /// here.
+  Hyperparameters varied;
   std::uint64_t seed = 1;  ///< Seed of the run. Every peer gets the same initial model.
   /// This replica's number. It determines its own order of samples and dropout.
   std::uint64_t peer = 0;

@@ -19,6 +19,9 @@
 namespace gv {
 namespace {
 
+/// Hyperparameters from a file take no larger batch than a config does.
+constexpr double largest_batch = 65536;
+
 /// The number of outputs that the last layer's settings give; 0 if they give none.
 std::size_t outputs_of(const ModelSpec& spec) {
   const bool says = !spec.layers.empty() && spec.layers.back().kind != LayerKind::clusters;
@@ -197,12 +200,23 @@ class Trainer final : public Learner, public Tunable {
 
   /// The hyperparameters of schedule and optimiser. At first they are the spec's.
   Hyperparameters hyperparameters() const override {
-    return {spec_.schedule.learning_rate, optimizer_.spec().momentum};
+    Hyperparameters own = spec_.varied;
+    own.learning_rate = spec_.schedule.learning_rate;
+    own.momentum = optimizer_.spec().momentum;
+    return own;
   }
 
+  /// Values that are 0 there stay as they are.
   void set_hyperparameters(const Hyperparameters& hyperparameters) override {
+    spec_.varied = hyperparameters;
     spec_.schedule.learning_rate = hyperparameters.learning_rate;
     optimizer_.set_momentum(hyperparameters.momentum);
+    if (hyperparameters.weight_decay > 0) {
+      optimizer_.set_weight_decay(hyperparameters.weight_decay);
+    }
+    if (hyperparameters.batch >= 1) {
+      spec_.batch = static_cast<std::size_t>(std::min(hyperparameters.batch, largest_batch));
+    }
   }
 
   double validation_loss() override {
@@ -215,6 +229,7 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void set_update_factor(double factor) override { factor_ = factor; }
+  void set_batch_growth(std::uint64_t growth) override { batch_growth_ = growth; }
   void set_progress(double fraction) override {
     progress_ = fraction;
     progress_at_ = step_;
@@ -228,7 +243,6 @@ class Trainer final : public Learner, public Tunable {
     if (spec_.is_leased && (drawn_ > 0 || position_after_)) return;
     const std::uint64_t next = position_after_.value_or(sampler_.after(position_, drawn_));
     sampler_.prefetch(next, batch_size_);
-  void set_batch_growth(std::uint64_t growth) override { batch_growth_ = growth; }
   }
 
  private:

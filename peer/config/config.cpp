@@ -358,6 +358,17 @@ bool has_common_end(const Config& config) {
 
 bool has_target(const Config& config) { return has_swarm_budget(config) && config.run.target > 0; }
 
+Hyperparameters config_hyperparameters(const Config& config) {
+  const PopulationConfig& population = config.population;
+  const TrainConfig& train = config.train;
+  return {.learning_rate = train.schedule.learning_rate,
+          .momentum = train.optimizer.momentum,
+          .weight_decay = population.vary_weight_decay ? train.optimizer.weight_decay : 0,
+          .batch = population.vary_batch ? static_cast<double>(train.batch) : 0,
+          .alpha = population.vary_alpha ? config.gossip.alpha : 0,
+          .period = population.vary_period ? static_cast<double>(config.gossip.period_steps) : 0};
+}
+
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
   if (config.run.steps != 0) return config.run.steps;
   const double steps = config.run.epochs * static_cast<double>(shard_samples) /
@@ -369,17 +380,6 @@ std::size_t lockstep_batch_max(const Config& config) {
   return (config.allreduce.shares_by_speed ? 4 : 1) * config.train.batch;
 }
 
-std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
-  std::vector<std::pair<std::string, std::string>> fields;
-  for (const Setting<Config>& setting : config_settings()) {
-    // In mode `allreduce` all peers must make the same steps, and the same number of them.
-    const bool of_steps =
-        setting.section == "train" ||
-        (setting.section == "run" &&
-         (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
-    // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
-    const bool is_copied =
-        config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
 BatchGrowth batch_growth(const Config& config) {
   const ScheduleSpec& schedule = config.train.schedule;
   if (schedule.kind != ScheduleKind::growing_batch) return {};
@@ -394,6 +394,17 @@ BatchGrowth batch_growth(const Config& config) {
   return growth;
 }
 
+std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const Setting<Config>& setting : config_settings()) {
+    // In mode `allreduce` all peers must make the same steps, and the same number of them.
+    const bool of_steps =
+        setting.section == "train" ||
+        (setting.section == "run" &&
+         (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
+    // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
+    const bool is_copied =
+        config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
     // Peers that share a budget must know the same one. With steps it is a number of batches.
     const bool of_budget =
         has_swarm_budget(config) &&

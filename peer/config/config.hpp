@@ -24,9 +24,10 @@
 #include "peer/config/config_places.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode_kind.hpp"
+#include "peer/modes/selection.hpp"
 #include "peer/modes/stage_consensus.hpp"
-#include "train/spec.hpp"
 #include "train/learner/batch_growth.hpp"
+#include "train/spec.hpp"
 
 namespace gv {
 
@@ -166,6 +167,12 @@ struct PopulationConfig {
   std::uint64_t every_steps = 0;  ///< Steps between two validations; 0 means no population.
   double held_out = 0.1;          ///< Fraction of a peer's own samples that is used for validation.
   double spread = 1;  ///< Initial hyperparameters differ from [train] by up to this factor.
+  Selection select = Selection::truncation;  ///< Which settings live on.
+  /// What peers differ in, beside learning rate and momentum.
+  bool vary_weight_decay = false;
+  bool vary_batch = false;
+  bool vary_alpha = false;
+  bool vary_period = false;
 
   bool is_on() const { return every_steps > 0; }
   friend bool operator==(const PopulationConfig&, const PopulationConfig&) = default;
@@ -179,6 +186,7 @@ struct AllReduceConfig {
   bool shares_by_speed = true;
   std::size_t bucket_elements = 1 << 20;
   LocalSteps local;
+  bool noise_scale = false;  ///< Estimate the gradient noise scale.
 
   friend bool operator==(const AllReduceConfig&, const AllReduceConfig&) = default;
 };
@@ -186,7 +194,6 @@ struct AllReduceConfig {
 /// [mixing]: rounds with neighbours. A pipeline whose replicas mix also uses part of the rule.
 struct MixingConfig {
   MixRule rule;
-  bool noise_scale = false;  ///< Estimate the gradient noise scale.
   std::uint64_t period_steps = 1;
   std::uint64_t catch_up_rounds = 64;
 
@@ -324,6 +331,8 @@ bool has_common_end(const Config& config);
 
 /// True if the run may end because peers have measured a target accuracy.
 bool has_target(const Config& config);
+/// The values from which the members of a population begin; 0 where they do not differ.
+Hyperparameters config_hyperparameters(const Config& config);
 
 /// Local steps of a peer with `shard_samples` samples: `steps`, or the steps of `epochs`, rounded
 /// to the nearest number and at least 1.
@@ -332,6 +341,8 @@ std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 /// The most samples that one peer takes in a step of mode `allreduce`. Where shares follow speeds,
 /// a fast peer does the work of up to four.
 std::size_t lockstep_batch_max(const Config& config);
+/// How the batch of each peer grows; not at all with another schedule.
+BatchGrowth batch_growth(const Config& config);
 
 /// Every setting that peers of a run must have in common, as (key, value), in a fixed order: the
 /// model, the meaning of its inputs, the seed, pairing and mixing; in mode `allreduce` also
@@ -340,5 +351,3 @@ std::size_t lockstep_batch_max(const Config& config);
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 }  // namespace gv
-/// How the batch of each peer grows; not at all with another schedule.
-BatchGrowth batch_growth(const Config& config);

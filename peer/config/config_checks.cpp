@@ -202,6 +202,35 @@ void check_topology(ConfigReading& reading) {
   }
 }
 
+/// What the peers of a population may differ in depends on other settings.
+void check_varied(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const PopulationConfig& population = config.population;
+  if (population.vary_weight_decay && config.train.optimizer.weight_decay == 0 &&
+      reading.is_sound("train.weight_decay")) {
+    reading.report("population.vary_weight_decay", "no factor changes a weight decay of 0",
+                   "write weight_decay = 0.0001 or so below [train]");
+  }
+  if (population.vary_batch && config.train.threads > 1 && reading.is_sound("train.threads")) {
+    reading.report("population.vary_batch", "the threads of one peer keep their batches",
+                   "write threads = 1");
+  }
+  const bool has_force = config.gossip.alpha > 0 && config.gossip.alpha <= 0.5;
+  if (population.vary_alpha && !has_force && reading.is_sound("gossip.alpha")) {
+    reading.report("population.vary_alpha",
+                   fmt::format("no factor makes an alpha of 0 larger, and above 0.5 models can run "
+                               "apart; it is {}",
+                               config.gossip.alpha),
+                   "write alpha = 0.25 or so below [gossip]");
+  }
+  const bool counts_rounds = config.gossip.pairing != PairingKind::uniform;
+  if (population.vary_period && counts_rounds && reading.is_sound("gossip.pairing")) {
+    reading.report("population.vary_period",
+                   "drawn pairs meet in rounds, which all peers must count alike",
+                   "write pairing = \"uniform\" below [gossip]");
+  }
+}
+
 /// In a population every peer has its own learning rate, so only gossip can work.
 void check_population(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
@@ -215,6 +244,13 @@ void check_population(ConfigReading& reading) {
                                      : "a round mixes models by one rule that goes by one "
                                        "learning rate";
     reading.report(path, reason, "write mode = \"gossip\" below [run], or leave it out");
+  }
+  check_varied(reading);
+  if (config.population.select != Selection::truncation && config.population.spread == 1 &&
+      reading.is_sound("population.spread")) {
+    reading.report("population.spread",
+                   "all peers would begin with the same settings, and none varies them",
+                   "write spread = 8 or so, or select = \"truncation\"");
   }
   if (config.run.budget == BudgetKind::swarm && reading.is_given("run.budget") &&
       reading.is_sound("run.budget")) {
@@ -321,6 +357,12 @@ void check_ring(ConfigReading& reading) {
     }
   }
   const bool is_local = allreduce.local.period > 1;
+  const bool is_whole = allreduce.compression == CompressorOptions{};
+  if (allreduce.noise_scale && (is_local || !is_whole)) {
+    reading.report("allreduce.noise_scale",
+                   "it is estimated from the lengths of whole gradients, and here others travel",
+                   "leave it out, or write period = 1 and leave out what makes gradients shorter");
+  }
   for (Problem& problem : problems_of(allreduce.compression, is_local)) {
     const std::string setting = "allreduce." + problem.place;
     reading.report(setting, std::move(problem.reason), std::move(problem.remedy));
@@ -356,12 +398,6 @@ void check_pipeline(ConfigReading& reading) {
     found.push_back({std::string(to_string(pipeline.schedule)),
                      "its parameters have versions, which only fixed chains agree on",
                      "write router = \"fixed\", or schedule = \"1f1b\""});
-  }
-  const bool is_whole = allreduce.compression == CompressorOptions{};
-  if (allreduce.noise_scale && (is_local || !is_whole)) {
-    reading.report("allreduce.noise_scale",
-                   "it is estimated from the lengths of whole gradients, and here others travel",
-                   "leave it out, or write period = 1 and leave out what makes gradients shorter");
   }
   for (Problem& problem : found) {
     reading.report("pipeline.schedule", problem.place + ": " + problem.reason,
@@ -485,11 +521,13 @@ void check_network(ConfigReading& reading) {
 void check_together(ConfigReading& reading) {
   check_effects(reading);
   check_steps(reading);
+  check_growth(reading);
   check_model(reading);
   check_text(reading);
   check_membership(reading);
   check_topology(reading);
   check_trigger(reading);
+  check_pair_memories(reading);
   check_population(reading);
   check_leases(reading);
   check_data_in_files(reading);
@@ -503,5 +541,3 @@ void check_together(ConfigReading& reading) {
 }
 
 }  // namespace gv
-  check_growth(reading);
-  check_pair_memories(reading);

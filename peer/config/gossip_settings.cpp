@@ -79,6 +79,19 @@ void append_population(Settings& all) {
   on.add("spread", GV_FIELD(population.spread), {1, 1000},
          "learning rates begin up to this many times above or below train.learning_rate, drawn "
          "for each peer; so does 1 - momentum");
+  const Keys agreed = on.agreed();
+  agreed.add("vary_weight_decay", GV_FIELD(population.vary_weight_decay),
+             "peers also differ in the weight decay, which must be above 0");
+  agreed.add("vary_batch", GV_FIELD(population.vary_batch),
+             "peers also differ in the batch; the budget is in steps, whatever their batch is");
+  agreed.add("vary_alpha", GV_FIELD(population.vary_alpha),
+             "peers also differ in gossip.alpha; of two that meet the smaller counts");
+  agreed.add("vary_period", GV_FIELD(population.vary_period),
+             "peers also differ in gossip.period_steps; only with pairing = \"uniform\"");
+  on.choice("select", GV_FIELD(population.select), named_choices(selection_names),
+            "which settings live on: one of the worst fifth copies one of the best and varies its "
+            "settings; one of the worse half copies one of the better as it is; or each peer keeps "
+            "its own, and the best is found at the end");
 }
 
 }  // namespace gv::settings

@@ -173,17 +173,20 @@ void join_population(const Config& config, std::size_t shard, Task& task) {
   task.shard = std::make_shared<const DataSet>(task.shard->subset(all.first(kept)));
   OptimizerSpec& optimizer = task.trainer.optimizer;
   double& learning_rate = task.trainer.schedule.learning_rate;
-  const Hyperparameters first = first_hyperparameters({learning_rate, optimizer.momentum},
-                                                      population.spread, config.run.seed, shard);
+  task.trainer.varied = first_hyperparameters(config_hyperparameters(config), population.spread,
+                                              config.run.seed, shard);
+  const Hyperparameters& first = task.trainer.varied;
   learning_rate = first.learning_rate;
   optimizer.momentum = has_momentum(optimizer) ? first.momentum : 0;
+  if (first.weight_decay > 0) optimizer.weight_decay = first.weight_decay;
 }
 
 /// Fills in what does not depend on the model: how to work with other peers, and the budget of a
 /// learner with `samples` samples.
 void fill_in(const Config& config, std::size_t samples, Task& task) {
   const bool lockstep = config.run.mode == ModeKind::allreduce;
-  task.trainer.batch = config.train.batch;
+  const double own_batch = task.trainer.varied.batch;
+  task.trainer.batch = own_batch > 0 ? static_cast<std::size_t>(own_batch) : config.train.batch;
   task.trainer.steps = steps_of(config, samples);
   task.trainer.follows_swarm = has_swarm_budget(config);
   task.trainer.is_leased = config.data.partition.kind == PartitionKind::leased;
@@ -331,13 +334,13 @@ Task task_of(const Config& config, const Learner& learner, std::uint64_t all_sam
     task.problems.push_back({"allreduce.shares", "a user's loop takes batches of its own size",
                              "write shares = \"equal\", at all peers of the run"});
   }
-  if (config.train.threads > 1) {
-    task.problems.push_back({"train.threads",
-                             "only the built-in learner can be run by several threads",
   if (config.train.schedule.kind == ScheduleKind::growing_batch) {
     task.problems.push_back({"train.schedule", "a user's loop takes batches of its own size",
                              "write another schedule"});
   }
+  if (config.train.threads > 1) {
+    task.problems.push_back({"train.threads",
+                             "only the built-in learner can be run by several threads",
                              "write threads = 1"});
   }
   return task;

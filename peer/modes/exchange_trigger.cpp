@@ -64,6 +64,12 @@ bool ExchangeTrigger::fires(std::uint64_t step, bool busy) {
   return !busy || options_.kind != TriggerKind::idle;
 }
 
+void ExchangeTrigger::set_period(std::uint64_t period) {
+  check(period > 0, "a gossip period has at least one step");
+  options_.period = period;
+  offset_ %= period;
+}
+
 void ExchangeTrigger::learn(double distance) {
   if (options_.kind != TriggerKind::spread) return;
   const double factor = distance > 0 ? options_.spread / distance : factor_max;

@@ -51,6 +51,9 @@ class ExchangeTrigger {
   /// True if an exchange is due at `step`, and plans the next one. `busy`: one is under way.
   bool fires(std::uint64_t step, bool busy);
 
+  /// From the next exchange on this is the period; at least 1.
+  void set_period(std::uint64_t period);
+
   /// Notes the distance of the two models in an exchange.
   void learn(double distance);
 

@@ -252,6 +252,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   if (const auto* validation = first_of<result::Validation>(done.results)) {
     population_.learn_from(*validation);
+    if (population_.own().period > 0) trigger_.set_period(period());
   }
   population_.tell(out);
   if (course_.is_last_job_asked()) return;
@@ -278,7 +279,14 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
 }
 
+std::uint64_t GossipMode::period() const {
+  const double own = std::min(population_.own().period, period_max);
+  return own >= 1 ? static_cast<std::uint64_t>(own) : options_.period_steps;
+}
+
 float GossipMode::alpha() const {
+  const double own = std::min(population_.own().alpha, alpha_max);
+  if (own > 0) return static_cast<float>(own);
   if (!options_.alpha_with_learning_rate || options_.peak_learning_rate <= 0) {
     return static_cast<float>(options_.alpha);
   }
@@ -534,7 +542,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
 std::uint64_t GossipMode::job_steps(Time now) {
   const std::uint64_t to_trigger = std::max(trigger_.next(), step_ + 1) - step_;
   // Two jobs a period, so that a force is in the model before the next snapshot is taken of it.
-  std::uint64_t steps = std::max<std::uint64_t>(1, options_.period_steps / 2);
+  std::uint64_t steps = std::max<std::uint64_t>(1, period() / 2);
   if (steps_per_second_ > 0) {
     const double affordable = steps_per_second_ * seconds(options_.job_max);
     steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));

@@ -141,6 +141,7 @@ class GossipMode final : public Mode {
   bool should_fetch(const Membership& members) const;
   void begin_fetch(Time now, Membership& members, Effects& out);
   float alpha() const;
+  std::uint64_t period() const;
   std::uint64_t job_steps(Time now);
 
   PeerId self_;

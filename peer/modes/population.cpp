@@ -12,13 +12,16 @@
 
 namespace gv {
 
-std::size_t fifth_of(std::size_t peers) { return std::max<std::size_t>(1, peers / 5); }
+std::size_t selected_of(Selection selection, std::size_t peers) {
+  if (selection == Selection::none) return 0;
+  return std::max<std::size_t>(1, peers / (selection == Selection::halving ? 2 : 5));
+}
 
-bool is_worth_copying(std::span<const float> losses, float own, float other) {
-  const auto fifth = static_cast<std::ptrdiff_t>(fifth_of(losses.size()));
+bool is_worth_copying(std::span<const float> losses, float own, float other, Selection selection) {
+  const auto part = static_cast<std::ptrdiff_t>(selected_of(selection, losses.size()));
   const auto worse = std::ranges::count_if(losses, [&](float loss) { return loss > own; });
   const auto better = std::ranges::count_if(losses, [&](float loss) { return loss < other; });
-  return other < own && worse < fifth && better < fifth;
+  return other < own && worse < part && better < part;
 }
 
 Population::Population(const PopulationOptions& options, const Rng& rng)
@@ -30,6 +33,7 @@ std::uint64_t Population::steps_to_trial(std::uint64_t step) const {
 
 void Population::learn_from(const result::Validation& validation) {
   const auto loss = static_cast<float>(validation.loss);
+  own_ = validation.hyperparameters;
   trial_ = {.learning_rate = static_cast<float>(validation.hyperparameters.learning_rate),
             .momentum = static_cast<float>(validation.hyperparameters.momentum),
             .validation_loss = std::isfinite(loss) ? loss : std::numeric_limits<float>::max()};
@@ -50,7 +54,7 @@ bool Population::is_worth_copying(PeerId other, const Membership& members,
     losses.push_back(member->progress.trial->validation_loss);
     if (peer == other && member->state == MemberState::alive) others = losses.back();
   }
-  return others && gv::is_worth_copying(losses, trial_->validation_loss, *others);
+  return others && gv::is_worth_copying(losses, trial_->validation_loss, *others, options_.select);
 }
 
 bool Population::take_over(DownloadedModel& model, std::uint64_t step) {
@@ -62,7 +66,9 @@ bool Population::take_over(DownloadedModel& model, std::uint64_t step) {
               .step = step,
               .source_hyperparameters = tail->hyperparameters,
               .loss_before = trial_ ? trial_->validation_loss : 0};
-  tail->hyperparameters = explored(tail->hyperparameters, options_.has_momentum, rng_);
+  if (options_.select == Selection::truncation) {
+    tail->hyperparameters = explored(tail->hyperparameters, options_.has_momentum, rng_);
+  }
   set_tail(*tail, model.values);
   // The model is another peer's; the budget and our position in our samples stay ours.
   model.step = step;
@@ -105,6 +111,16 @@ void Population::add_to(ModeReport& report) const {
     report.line += fmt::format("  rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}",
                                rate, momentum, loss, copies_);
   }
+  const auto also = [&](std::string_view name, double value) {
+    if (value == 0) return;
+    section.figures.emplace_back(name, value);
+    cells.push_back({name, fmt::format("{:.3g}", value)});
+  };
+  also("weight_decay", own_.weight_decay);
+  also("batch", own_.batch);
+  also("alpha", own_.alpha);
+  also("period", own_.period);
+  if (own_.batch > 0) report.samples_per_step = own_.batch;
   section.figures.emplace_back("copies", copies_);
   cells.push_back({"copies", std::to_string(copies_)});
   report.details.push_back(fmt::format("in a population: copied others {} times", copies_));

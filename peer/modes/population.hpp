@@ -10,6 +10,7 @@
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
 #include "peer/modes/mode_report.hpp"
+#include "peer/modes/selection.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/job.hpp"
 
@@ -18,6 +19,7 @@ namespace gv {
 struct PopulationOptions {
   std::uint64_t every_steps = 0;  ///< Local steps between two validations; 0 = no population.
   double held_out = 0.1;          ///< Part of a peer's own samples used for validation.
+  Selection select = Selection::truncation;
   /// Hyper-parameters begin up to this factor above or below the config's.
   double spread = 1;
   bool has_momentum = false;           ///< Momentum is varied, too.
@@ -30,20 +32,20 @@ struct PopulationOptions {
   }
 };
 
-/// One fifth of `peers`, at least 1: the number of the best, and of the worst.
-std::size_t fifth_of(std::size_t peers);
+/// The number of the best of `peers`, and of the worst: at least 1, or 0 if none is copied.
+std::size_t selected_of(Selection selection, std::size_t peers);
 
-/// True if a peer of loss `own` copies one of loss `other` (truncation selection: Jaderberg 2017):
-/// `own` is in the worst fifth of `losses`, `other` in the best, and `other` is smaller. `losses`
-/// contains both. Equal losses never copy.
-bool is_worth_copying(std::span<const float> losses, float own, float other);
+/// True if a peer of loss `own` copies one of loss `other`: `own` is in the worst part of `losses`,
+/// `other` in the best, and `other` is smaller. `losses` contains both. Equal losses never copy.
+bool is_worth_copying(std::span<const float> losses, float own, float other,
+                      Selection selection = Selection::truncation);
 
 /// One peer's part in a population. Pure: it tells its caller, which asks for jobs and downloads,
 /// what to do.
 ///
 /// Every `every_steps` steps: validate, draw a partner, and download its replica if that is worth
-/// copying. Once the download is complete: take it over, with slightly different hyper-parameters.
-/// If the partner is lost before that, nothing changes.
+/// copying. Once the download is complete: take it over, with slightly different hyper-parameters,
+/// or in halving with the same. If the partner is lost before that, nothing changes.
 class Population {
  public:
   Population(const PopulationOptions& options, const Rng& rng);
@@ -55,6 +57,8 @@ class Population {
 
   /// Takes the result of a validation.
   void learn_from(const result::Validation& validation);
+  /// The values of ours that the newest validation has told: 0 if they are not varied.
+  const Hyperparameters& own() const { return own_; }
   /// Our newest validation, which other peers may know; empty before the first.
   const std::optional<Trial>& trial() const { return trial_; }
 
@@ -89,6 +93,7 @@ class Population {
   PopulationOptions options_;
   Rng rng_;
   std::optional<Trial> trial_;
+  Hyperparameters own_;
   bool copying_ = false;
   std::optional<Lineage> lineage_;
   std::uint64_t copies_ = 0;

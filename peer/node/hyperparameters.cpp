@@ -8,17 +8,52 @@
 namespace gv {
 namespace {
 
-/// Lower bound of the learning rate, so that factors can raise it again.
+/// Lower bound of values that may be any fraction, so that factors can raise them again.
 constexpr double least = 1e-9;
 
+/// Multiplies a value that is not 0.
+double times(double value, double factor, double most) {
+  return value == 0 ? 0 : std::clamp(value * factor, least, most);
+}
+
+/// The same for a whole number, which changes by 1 at least if the factor is not 1.
+double times_whole(double value, double factor, double most) {
+  if (value == 0) return 0;
+  const double wanted = value * factor;
+  const double rounded = factor > 1 ? std::ceil(wanted) : std::floor(wanted);
+  return std::clamp(factor == 1 ? value : rounded, 1.0, most);
+}
+
+/// Varies what peers may differ in beside learning rate and momentum.
+template <class Factor>
+void vary_rest(Hyperparameters& values, Factor factor) {
+  if (values.weight_decay != 0) {
+    values.weight_decay = times(values.weight_decay, factor(), weight_decay_max);
+  }
+  if (values.batch != 0) values.batch = times_whole(values.batch, factor(), batch_max);
+  if (values.alpha != 0) values.alpha = times(values.alpha, factor(), alpha_max);
+  if (values.period != 0) values.period = times_whole(values.period, factor(), period_max);
+}
+
 Hyperparameters varied(const Hyperparameters& from, double rate_factor, double momentum_factor) {
-  return {std::clamp(from.learning_rate * rate_factor, least, learning_rate_max),
-          std::clamp(1 - (1 - from.momentum) * momentum_factor, 0.0, momentum_max)};
+  Hyperparameters next = from;
+  next.learning_rate = std::clamp(from.learning_rate * rate_factor, least, learning_rate_max);
+  next.momentum = std::clamp(1 - (1 - from.momentum) * momentum_factor, 0.0, momentum_max);
+  return next;
 }
 
 std::array<float, replica_tail_elements> as_floats(const ReplicaTail& tail) {
-  return {static_cast<float>(tail.hyperparameters.learning_rate),
-          static_cast<float>(tail.hyperparameters.momentum), static_cast<float>(tail.updates)};
+  const Hyperparameters& own = tail.hyperparameters;
+  return {static_cast<float>(own.learning_rate), static_cast<float>(own.momentum),
+          static_cast<float>(tail.updates),      static_cast<float>(own.weight_decay),
+          static_cast<float>(own.batch),         static_cast<float>(own.alpha),
+          static_cast<float>(own.period)};
+}
+
+/// True if the value is 0, or one that can be trained with. False for NaN.
+bool is_sound(float value, double most) { return value >= 0 && value <= static_cast<float>(most); }
+bool is_whole(float value, double most) {
+  return is_sound(value, most) && value == std::floor(value);
 }
 
 }  // namespace
@@ -27,8 +62,11 @@ Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread
                                       std::uint64_t run_seed, std::uint64_t peer) {
   if (spread == 1) return from;  // Exactly, to the bit.
   Rng rng = Rng(run_seed).fork("hyperparameters").fork(peer);
-  const double rate_factor = std::pow(spread, 2 * rng.uniform() - 1);
-  return varied(from, rate_factor, std::pow(spread, 2 * rng.uniform() - 1));
+  const auto factor = [&] { return std::pow(spread, 2 * rng.uniform() - 1); };
+  const double rate_factor = factor();
+  Hyperparameters first = varied(from, rate_factor, factor());
+  vary_rest(first, factor);
+  return first;
 }
 
 Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rng) {
@@ -36,6 +74,7 @@ Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rn
   const double rate_factor = factor();
   Hyperparameters next = varied(from, rate_factor, has_momentum ? factor() : 1);
   if (!has_momentum) next.momentum = from.momentum;
+  vary_rest(next, factor);
   return next;
 }
 
@@ -49,9 +88,17 @@ std::optional<ReplicaTail> tail_of(std::span<const float> values) {
   const auto tail = values.last(replica_tail_elements);
   // Also false for NaN.
   const bool sound = tail[0] > 0 && tail[0] <= static_cast<float>(learning_rate_max) &&
-                     tail[1] >= 0 && tail[1] < 1 && tail[2] >= 0 && std::isfinite(tail[2]);
+                     tail[1] >= 0 && tail[1] < 1 && tail[2] >= 0 && std::isfinite(tail[2]) &&
+                     is_sound(tail[3], weight_decay_max) && is_whole(tail[4], batch_max) &&
+                     is_sound(tail[5], alpha_max) && is_whole(tail[6], period_max);
   if (!sound) return std::nullopt;
-  return ReplicaTail{{tail[0], tail[1]}, static_cast<std::uint64_t>(std::min(tail[2], 1e18F))};
+  return ReplicaTail{{.learning_rate = tail[0],
+                      .momentum = tail[1],
+                      .weight_decay = tail[3],
+                      .batch = tail[4],
+                      .alpha = tail[5],
+                      .period = tail[6]},
+                     static_cast<std::uint64_t>(std::min(tail[2], 1e18F))};
 }
 
 void set_tail(const ReplicaTail& tail, std::span<float> values) {

@@ -30,9 +30,9 @@ auto options_of_pairs(const NodeOptions& node) {
       exchange.clip_radius, exchange.clip_factor, exchange.norm_cap, exchange.answer_deadline,
       exchange.progress_deadline, exchange.quarantine, exchange.offences_max,
       node.course.work.weigh_max, gossip.population.every_steps, gossip.population.held_out,
-      gossip.population.spread, membership.probe_period, membership.probe_timeout,
-      membership.indirect_probes, membership.suspicion_min, membership.suspicion_max_factor,
-      membership.push_pull_period, membership.forget_dead_after);
+      gossip.population.spread, gossip.population.select, membership.probe_period,
+      membership.probe_timeout, membership.indirect_probes, membership.suspicion_min,
+      membership.suspicion_max_factor, membership.push_pull_period, membership.forget_dead_after);
 }
 
 auto options_of_generations(const NodeOptions& node) {

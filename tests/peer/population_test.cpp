@@ -50,6 +50,38 @@ TEST_CASE("of a population one of the worst fifth copies one of the best fifth")
   }
 }
 
+TEST_CASE("in halving the worse half copies the better half, and in a random search none copies") {
+  const std::vector<float> ten = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const std::vector<float> three = {0.5F, 0.3F, 0.4F};
+  for (const float own : ten) {
+    for (const float other : ten) {
+      INFO(own << " and " << other);
+      CHECK(is_worth_copying(ten, own, other, Selection::halving) == (own >= 6 && other <= 5));
+      CHECK_FALSE(is_worth_copying(ten, own, other, Selection::none));
+    }
+  }
+  CHECK(is_worth_copying(three, 0.5F, 0.3F, Selection::halving));
+  CHECK_FALSE(is_worth_copying(three, 0.4F, 0.3F, Selection::halving));
+}
+
+TEST_CASE("settings that halving copies stay as they are, and those of a population vary") {
+  for (const Selection selection : {Selection::truncation, Selection::halving}) {
+    Population population({.every_steps = 10, .select = selection, .has_momentum = true}, Rng(1));
+    DownloadedModel model{.source = PeerId{2}, .values = {1, 2, 3}, .step = 50};
+    append({{0.25, 0.5}, 7}, model.values);
+    REQUIRE(population.take_over(model, 40));
+    const bool is_same = tail_of(model.values)->hyperparameters == Hyperparameters{0.25, 0.5};
+    CHECK(is_same == (selection == Selection::halving));
+  }
+}
+
+TEST_CASE("a search without variation needs a spread") {
+  const std::string text = "[population]\nevery_steps = 100\n";
+  CHECK(problem_with(text + "select = \"none\"\n").find("population.spread") != std::string::npos);
+  CHECK(problem_with(text + "select = \"halving\"\nspread = 8.0\n").empty());
+  CHECK(problem_with(text).empty());
+}
+
 TEST_CASE("in a small population the worst copies the best alone") {
   const std::vector<float> three = {0.5F, 0.3F, 0.4F};
   CHECK(is_worth_copying(three, 0.5F, 0.3F));
@@ -102,6 +134,85 @@ TEST_CASE("hyper-parameters begin where the config says or as far from it as the
     rates.insert(first.learning_rate);
   }
   CHECK(rates.size() == 50);
+}
+
+TEST_CASE("peers also differ in what the config says, and not in the rest") {
+  const Hyperparameters config{.learning_rate = 0.02,
+                               .momentum = 0.9,
+                               .weight_decay = 0.001,
+                               .batch = 32,
+                               .alpha = 0.25,
+                               .period = 16};
+  std::set<double> batches;
+  for (std::uint64_t peer = 0; peer < 50; ++peer) {
+    const Hyperparameters first = first_hyperparameters(config, 4, 7, peer);
+    // The draws of learning rate and momentum come first, so these are the same without the rest.
+    const Hyperparameters fewer = first_hyperparameters({0.02, 0.9}, 4, 7, peer);
+    CHECK(first.learning_rate == fewer.learning_rate);
+    CHECK(first.momentum == fewer.momentum);
+    CHECK(fewer == Hyperparameters{fewer.learning_rate, fewer.momentum});
+    CHECK(first.weight_decay >= 0.001 / 4);
+    CHECK(first.weight_decay <= 0.001 * 4);
+    CHECK(first.batch >= 8);
+    CHECK(first.batch <= 128);
+    CHECK(first.batch == std::round(first.batch));
+    CHECK(first.alpha >= 0.25 / 4);
+    CHECK(first.alpha <= alpha_max);
+    CHECK(first.period == std::round(first.period));
+    batches.insert(first.batch);
+  }
+  CHECK(batches.size() > 25);
+  Rng rng(3);
+  std::set<double> next;
+  for (int i = 0; i < 50; ++i) next.insert(explored(config, true, rng).batch);
+  CHECK(next == std::set<double>{25, 39});
+  // Whole numbers change even where a fifth is less than one.
+  Hyperparameters small{.learning_rate = 1, .momentum = 0.5, .batch = 2, .period = 1};
+  std::set<double> seen;
+  for (int i = 0; i < 50; ++i) seen.insert(explored(small, true, rng).batch);
+  CHECK(seen == std::set<double>{1, 3});
+}
+
+TEST_CASE("a batch and a weight decay that a copy took over are those of its next steps") {
+  WholeReplica replica = member(1, {0.1, 0.5});
+  Tunable& tunable = *replica.learner().tunable();
+  CHECK(tunable.hyperparameters().batch == 0);
+  CHECK(replica.run({.tasks = {task::TakeSteps{2}}}).score.samples == 20);
+  const Hyperparameters own{.learning_rate = 0.125,
+                            .momentum = 0.5,
+                            .weight_decay = 0.25,
+                            .batch = 3,
+                            .alpha = 0.125,
+                            .period = 7};
+  tunable.set_hyperparameters(own);
+  CHECK(replica.run({.tasks = {task::TakeSteps{2}}}).score.samples == 6);
+  CHECK(tunable.hyperparameters() == own);
+  std::vector<float> tail;
+  append({own, 7}, tail);
+  REQUIRE(tail_of(tail));
+  CHECK(tail_of(tail)->hyperparameters == own);
+  for (const auto& [place, value] :
+       {std::pair{3, -1.0F}, {3, 2.0F}, {4, 2.5F}, {4, 1e9F}, {5, 0.75F}, {6, 1.5F}, {6, -1.0F}}) {
+    std::vector<float> other = tail;
+    other[static_cast<std::size_t>(place)] = value;
+    CHECK_FALSE(tail_of(other));
+  }
+}
+
+TEST_CASE("what peers may differ in depends on the other settings") {
+  const std::string text = "[population]\nevery_steps = 100\n";
+  CHECK(problem_with(text + "vary_batch = true\nvary_alpha = true\n").empty());
+  CHECK(problem_with(text + "vary_weight_decay = true\n").find("weight_decay = 0.0001") !=
+        std::string::npos);
+  CHECK(problem_with(text + "vary_weight_decay = true\n[train]\nweight_decay = 0.001\n").empty());
+  CHECK(problem_with(text + "vary_period = true\n").find("uniform") != std::string::npos);
+  CHECK(problem_with(text + "vary_period = true\n[gossip]\npairing = \"uniform\"\n").empty());
+  CHECK(problem_with(text + "vary_alpha = true\n[gossip]\nalpha = 0.0\n").find("alpha = 0.25") !=
+        std::string::npos);
+  const Config config =
+      parse_config_text(text + "vary_batch = true\n[train]\nbatch = 48\n", "a.toml").config;
+  CHECK(config_hyperparameters(config).batch == 48);
+  CHECK(config_hyperparameters(config).period == 0);
 }
 
 TEST_CASE("hyper-parameters that nobody can train with are not taken from a download") {

@@ -95,6 +95,11 @@ std::string load_pair(const std::filesystem::path& file, const Layout& layout,
   Hyperparameters own;
   if (read_real(state.metadata, "learning_rate", own.learning_rate) &&
       read_real(state.metadata, "momentum", own.momentum)) {
+    // Files have these only if the peers of the population differed in them.
+    read_real(state.metadata, "weight_decay", own.weight_decay);
+    read_real(state.metadata, "batch", own.batch);
+    read_real(state.metadata, "alpha", own.alpha);
+    read_real(state.metadata, "period", own.period);
     checkpoint.optimizer.hyperparameters = own;
   }
   for (Tensor& tensor : state.tensors) {
@@ -134,6 +139,10 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   if (const auto& own = optimizer.hyperparameters) {
     place["learning_rate"] = exact(own->learning_rate);
     place["momentum"] = exact(own->momentum);
+    if (own->weight_decay > 0) place["weight_decay"] = exact(own->weight_decay);
+    if (own->batch > 0) place["batch"] = exact(own->batch);
+    if (own->alpha > 0) place["alpha"] = exact(own->alpha);
+    if (own->period > 0) place["period"] = exact(own->period);
   }
   std::string problem = write_safetensors(optimizer_file(file), state, place);
   if (!problem.empty()) return problem;
