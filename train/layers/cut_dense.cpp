@@ -106,6 +106,7 @@ void CutPair<T>::backward_input(const Parameters<const T>& parameters, const T* 
   second_.backward_input(parameters.second_weights, d_out, d_after.data(), rows);
   activation_->backward_input(nullptr, before_.data(), after_.data(), d_after.data(),
                               d_before_.data(), rows);
+  if (d_in == nullptr) return;
   first_.backward_input(parameters.first_weights, d_before_.data(), d_in, rows);
 }
 

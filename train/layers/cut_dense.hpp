@@ -101,7 +101,8 @@ class CutPair {
 
   /// `out` (rows, outputs) is to be summed, and then gets second().add_biases().
   void forward(const Parameters<const T>& parameters, const T* in, T* out, std::size_t rows);
-  /// `d_in` (rows, inputs) is to be summed. `d_out` is the gradient of the summed outputs.
+  /// `d_in` (rows, inputs) is to be summed; it may be null. `d_out` is the gradient of the summed
+  /// outputs.
   void backward_input(const Parameters<const T>& parameters, const T* d_out, T* d_in,
                       std::size_t rows);
   /// Call it after backward_input(), with the arrays of both passes.

@@ -1,0 +1,213 @@
+// Stages that groups compute, against the same layers on one peer.
+#include "train/layers/group_network.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "tests/train/drawn.hpp"
+#include "tests/train/dyadic.hpp"
+#include "train/layers/network.hpp"
+
+namespace gv {
+namespace {
+
+using Doubles = std::vector<double>;
+
+LayerSpec dense(std::size_t units, bool per_position = false) {
+  return {.kind = LayerKind::dense, .units = units, .per_position = per_position};
+}
+
+/// A block of a transformer: every kind of unit inside residual layers, and layers between them
+/// that all members compute.
+ModelSpec block() {
+  ModelSpec spec;
+  spec.layers = {{.kind = LayerKind::residual,
+                  .layers = {{.kind = LayerKind::layer_norm, .per_position = true},
+                             {.kind = LayerKind::attention, .heads = 4}}},
+                 {.kind = LayerKind::residual,
+                  .layers = {{.kind = LayerKind::layer_norm, .per_position = true},
+                             dense(48, true),
+                             {.kind = LayerKind::gelu},
+                             dense(32, true)}},
+                 {.kind = LayerKind::dropout, .rate = 0.3},
+                 {.kind = LayerKind::layer_norm, .per_position = true},
+                 dense(5, true)};
+  return spec;
+}
+
+struct Work {
+  ModelPlan plan;
+  std::size_t batch = 3;
+  bool wants_d_inputs = true;
+  Doubles parameters, x, dy;
+
+  Work(const ModelSpec& spec, SampleShape in) {
+    Problems problems;
+    plan = plan_model(spec, in, problems);
+    REQUIRE(problems.empty());
+  }
+
+  static Work drawn(const ModelSpec& spec, SampleShape in) {
+    Work work(spec, in);
+    Rng rng(5);
+    work.parameters = normals<double>(work.plan.layout.size(), rng);
+    work.x = normals<double>(work.batch * elements(in), rng);
+    work.dy = normals<double>(work.batch * work.plan.outputs, rng);
+    return work;
+  }
+
+  static Work dyadic(const ModelSpec& spec, SampleShape in) {
+    Work work(spec, in);
+    work.parameters = dyadic_w.values<double>(work.plan.layout.size());
+    work.x = dyadic_x.values<double>(work.batch * elements(in));
+    work.dy = dyadic_dy.values<double>(work.batch * work.plan.outputs);
+    return work;
+  }
+};
+
+struct Passes {
+  Doubles y, dx, gradient;
+
+  friend bool operator==(const Passes&, const Passes&) = default;
+};
+
+Passes alone(const Work& work) {
+  const auto network = make_plain_network<double>(work.plan, work.batch);
+  Rng rng(7);
+  Passes passes;
+  const auto y = network->forward(work.parameters, work.x, true, rng);
+  passes.y.assign(y.begin(), y.end());
+  passes.gradient.resize(work.parameters.size());
+  const auto dx =
+      network->backward(work.parameters, work.dy, passes.gradient, {}, work.wants_d_inputs);
+  passes.dx.assign(dx.begin(), dx.end());
+  return passes;
+}
+
+/// Members in lockstep: each sum is over what all of them have returned.
+class Group {
+ public:
+  Group(const Work& work, const std::vector<double>& speeds) : work_(work) {
+    for (std::size_t m = 0; m < speeds.size(); ++m) {
+      members_.emplace_back(work.plan, work.batch, GroupPlace{speeds, m}, work.wants_d_inputs);
+    }
+    for (const auto& member : members_) own_.push_back(member.own_parameters(work.parameters));
+  }
+
+  Passes run() {
+    Passes passes;
+    passes.y = pass(
+        false,
+        [&](std::size_t m) {
+          return members_[m].begin(work_.parameters, own_[m], work_.x, Rng(7));
+        },
+        [&](std::size_t m, const Doubles& sum) { return members_[m].go_on(sum); });
+    passes.dx = pass(
+        true, [&](std::size_t m) { return members_[m].begin_back(work_.dy); },
+        [&](std::size_t m, const Doubles& sum) { return members_[m].go_on_back(sum); });
+    passes.gradient.resize(work_.parameters.size());
+    for (auto& member : members_) {
+      Doubles scratch(work_.parameters.size());
+      member.add_gradient(scratch, passes.gradient);
+    }
+    return passes;
+  }
+
+ private:
+  template <class Begin, class GoOn>
+  Doubles pass(bool backward, Begin begin, GoOn go_on) {
+    std::vector<Doubles> results;
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      const auto result = begin(m);
+      results.emplace_back(result.begin(), result.end());
+    }
+    for (const std::size_t sum : group_sums(work_.plan, backward, work_.wants_d_inputs)) {
+      REQUIRE(results.front().size() == work_.batch * sum);
+      Doubles total(results.front().size());
+      for (const Doubles& summand : results) {
+        for (std::size_t i = 0; i < total.size(); ++i) total[i] += summand[i];
+      }
+      for (std::size_t m = 0; m < members_.size(); ++m) {
+        const auto result = go_on(m, total);
+        results[m].assign(result.begin(), result.end());
+      }
+    }
+    for (const Doubles& result : results) CHECK(result == results.front());
+    return results.front();
+  }
+
+  const Work& work_;
+  std::vector<GroupNetwork<double>> members_;
+  std::vector<GroupNetwork<double>::Own> own_;
+};
+
+bool are_near(const Doubles& a, const Doubles& b) {
+  double largest = 1;
+  for (const double value : a) largest = std::max(largest, std::abs(value));
+  return std::ranges::equal(a, b,
+                            [&](double x, double y) { return std::abs(x - y) <= 1e-12 * largest; });
+}
+
+const std::vector<std::vector<double>> groups_of_speeds = {
+    {1}, {1, 1}, {3, 1}, {8, 8, 4, 2}, {1, 2, 3, 1, 2}, {1, 1, 1, 1, 1, 1, 1, 1}};
+
+ModelSpec pair_and_single(std::size_t hidden, std::size_t outputs) {
+  ModelSpec spec;
+  spec.layers = {dense(hidden),
+                 {.kind = LayerKind::relu},
+                 dense(40),
+                 {.kind = LayerKind::relu},
+                 dense(outputs)};
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("members of a group get grains in proportion to their speeds") {
+  using Ranges = std::vector<Range>;
+  CHECK(grain_ranges(std::vector<double>{8, 8, 4, 2}, 1024) ==
+        Ranges{{0, 373}, {373, 745}, {745, 931}, {931, 1024}});
+  CHECK(grain_ranges(std::vector<double>{8, 8, 4, 2}, 10) ==
+        Ranges{{0, 4}, {4, 8}, {8, 9}, {9, 10}});
+  CHECK(grain_ranges(std::vector<double>{1, 1, 1}, 2) == Ranges{{0, 1}, {1, 2}, {2, 2}});
+}
+
+TEST_CASE("a group computes on dyadic data the bits of one peer") {
+  // The last layer is cut by its inputs in the first model, and by its outputs in the second.
+  for (const std::size_t outputs : {26, 64}) {
+    for (const bool wants_d_inputs : {true, false}) {
+      Work work = Work::dyadic(pair_and_single(48, outputs), {1, 5, 6});
+      work.wants_d_inputs = wants_d_inputs;
+      const Passes serial = alone(work);
+      CHECK(group_sums(work.plan, true, wants_d_inputs).size() == (wants_d_inputs ? 2 : 1));
+      for (const std::vector<double>& speeds : groups_of_speeds) {
+        INFO(speeds.size() << " members, " << outputs << " outputs");
+        CHECK(Group(work, speeds).run() == serial);
+      }
+    }
+  }
+}
+
+TEST_CASE("a group computes a block of a transformer as one peer does") {
+  const Work work = Work::drawn(block(), {6, 1, 32});
+  const Passes serial = alone(work);
+  CHECK(group_sums(work.plan, false, true) == std::vector<std::size_t>{6 * 32, 6 * 32});
+  for (const std::vector<double>& speeds : groups_of_speeds) {
+    INFO(speeds.size() << " members");
+    const Passes passes = Group(work, speeds).run();
+    CHECK(are_near(serial.y, passes.y));
+    CHECK(are_near(serial.dx, passes.dx));
+    CHECK(are_near(serial.gradient, passes.gradient));
+  }
+}
+
+TEST_CASE("layers whose sum would take longer than they do are computed by every member") {
+  Problems problems;
+  const ModelPlan plan = plan_model(pair_and_single(8, 8), {1, 5, 6}, problems);
+  CHECK(group_sums(plan, false, true).empty());
+  for (const GroupStep& step : group_steps(plan)) CHECK(step.kind == GroupStep::Kind::whole);
+}
+
+}  // namespace gv

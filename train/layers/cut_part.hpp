@@ -1,0 +1,47 @@
+// The layers that a group can share, and one member's part of them as a layer of its own.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/range.hpp"
+#include "train/layers/layer.hpp"
+
+namespace gv {
+
+/// Dense and attention layers with fewer weights are computed by every member: a sum takes longer.
+inline constexpr std::size_t cut_weights_min = 1024;
+
+/// The number of layers from `layers[first]` on that members share as one unit: 3 for two dense
+/// layers with an activation between them, 1 for a single dense layer or one of attention, and 0 if
+/// every member computes the layer. The unit does not depend on the group.
+std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first);
+
+/// Grains of a unit: hidden units of a pair, heads of attention, and the outputs or inputs of a
+/// single dense layer, whichever are more.
+std::size_t grains(std::span<const LayerPlan> unit);
+
+/// The grains of each member, in proportion to the speeds. Members that come first get at least
+/// one; if there are more members than grains, the last ones get none.
+std::vector<Range> grain_ranges(std::span<const double> speeds, std::size_t grains);
+
+/// A member's part of a unit.
+template <class T>
+struct CutPart {
+  /// Works on a vector with the part's own parameters. Its outputs are summands of the unit's, and
+  /// so is the gradient of its inputs. Null if the member has no grains.
+  std::unique_ptr<Layer<T>> layer;
+  /// Where the part's own parameters lie in the flat vector of the stage, in their order.
+  std::vector<Range> ranges;
+  /// The biases in the stage's vector that every member adds once to the sum of outputs; empty if
+  /// they are in the summands. Every member computes their whole gradient. They are the last of
+  /// `ranges`.
+  Range biases;
+};
+
+template <class T>
+CutPart<T> make_cut_part(std::span<const LayerPlan> unit, const Range& grains);
+
+}  // namespace gv

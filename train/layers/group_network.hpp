@@ -1,0 +1,93 @@
+// The layers of a stage as one member of a group computes them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "train/layers/cut_part.hpp"
+#include "train/learner/group_place.hpp"
+
+namespace gv {
+
+/// One step through a stage. A residual layer with units inside becomes a fork, its layers, and a
+/// join, so that its units are steps as well.
+struct GroupStep {
+  enum class Kind {
+    whole,  ///< A layer that every member computes.
+    unit,   ///< Layers that members share (layers_to_cut).
+    fork,   ///< Hands its input to the join too.
+    join    ///< Adds the input of the fork.
+  };
+  Kind kind = Kind::whole;
+  std::vector<LayerPlan> layers;  ///< whole, unit.
+  std::size_t in = 0;             ///< Floats of one sample.
+  std::size_t out = 0;
+  std::size_t other = 0;  ///< fork, join: the number of the step at the other end.
+};
+std::vector<GroupStep> group_steps(const ModelPlan& plan);
+
+/// Floats that members sum after each part but the last of a pass, for one sample. They do not
+/// depend on the group. `wants_d_inputs`: the gradient of the stage's inputs is needed.
+std::vector<std::size_t> group_sums(const ModelPlan& plan, bool backward, bool wants_d_inputs);
+
+/// Forward and backward pass through a stage for batches of one size. A pass has one part more than
+/// there are sums: it ends with a summand wherever members have to sum, and goes on with the sum,
+/// which the caller finds. Members then hold equal values at every step. Each adds the gradients of
+/// its own grains; those of layers that all compute are added by the first member only, so that the
+/// sum over all members is the gradient of the stage. T is float or double.
+template <class T>
+class GroupNetwork {
+ public:
+  GroupNetwork(const ModelPlan& plan, std::size_t batch, const GroupPlace& place,
+               bool wants_d_inputs);
+
+  /// The parameters of our own grains, by unit.
+  using Own = std::vector<std::vector<T>>;
+  Own own_parameters(std::span<const T> parameters) const;
+
+  /// The next part of the forward pass. The first begins it with `values` as the inputs, and the
+  /// others go on with the sum. All arguments but `values` of a later part must stay valid until
+  /// backward is over. Returns the summand or, at the end, the outputs; valid until the next call.
+  std::span<const T> begin(std::span<const T> parameters, const Own& own, std::span<const T> inputs,
+                           const Rng& rng);
+  std::span<const T> go_on(std::span<const T> sum);
+
+  /// The same for the gradient of the inputs, from that of the outputs. Returns an empty span at
+  /// the end if the gradient of the inputs is not wanted.
+  std::span<const T> begin_back(std::span<const T> d_outputs);
+  std::span<const T> go_on_back(std::span<const T> sum);
+
+  /// Adds our part of the parameters' gradient. `scratch` and `gradient` are as long as the layout.
+  void add_gradient(std::span<T> scratch, std::span<T> gradient);
+
+ private:
+  std::span<const T> forward_from(std::size_t step);
+  std::span<const T> backward_from(std::size_t end);
+  const T* input(std::size_t i) const { return i == 0 ? inputs_.data() : outputs_[i - 1].data(); }
+  void add_biases(std::size_t i);
+  void back_through_join_or_fork(std::size_t i);
+  void add_unit(std::size_t i, std::span<T> gradient);
+
+  std::size_t batch_;
+  bool is_first_;  ///< Of the group.
+  bool wants_d_inputs_;
+  std::vector<GroupStep> steps_;
+  std::size_t first_trained_ = 0;  ///< The steps before this one have no parameters.
+  std::vector<std::unique_ptr<Layer<T>>> layers_;  ///< By step; null where it is no whole layer.
+  std::vector<CutPart<T>> parts_;                  ///< By unit.
+  std::vector<std::size_t> unit_of_;               ///< By step.
+  std::vector<std::vector<T>> outputs_;
+  /// Gradients of each step's inputs; the last is that of the outputs.
+  std::vector<std::vector<T>> gradients_;
+  std::vector<T> summand_;
+  std::size_t at_ = 0;  ///< The step whose sum is awaited.
+  std::span<const T> parameters_;
+  const Own* own_ = nullptr;
+  std::span<const T> inputs_;
+  Rng rng_;
+};
+
+}  // namespace gv
