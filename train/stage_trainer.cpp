@@ -11,6 +11,7 @@
 #include "base/wide.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
+#include "train/layers/group_network.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/plan.hpp"
@@ -35,8 +36,11 @@ using Parameters = std::shared_ptr<std::vector<float>>;
 
 /// A micro-batch between its forward pass in a stage and the end of its backward pass.
 struct Flight {
-  /// Null while the activations still have to be recomputed.
+  /// Null while the activations still have to be recomputed, and in a group.
   std::unique_ptr<Network<float>> network;
+  std::unique_ptr<GroupNetwork<float>> group;                      ///< Null if we are alone.
+  std::shared_ptr<const GroupNetwork<float>::Own> own_parameters;  ///< Of our grains.
+  std::vector<float> truth;
   std::vector<float> inputs;
   std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
   Parameters parameters;         ///< The version used in the forward pass.
@@ -82,6 +86,10 @@ struct Carried {
   std::optional<Optimizer> optimizer_begin;  ///< The optimiser at the time of `at_begin`.
   std::map<std::uint32_t, Flight> flights;
   std::vector<std::unique_ptr<Network<float>>> spare;
+  GroupPlace place;  ///< The place that these are for.
+  std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups;
+  /// Of our grains; null before the first pass of a run.
+  std::shared_ptr<const GroupNetwork<float>::Own> own_parameters;
   std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
   std::optional<ParameterBound> bound = std::nullopt;
 };
@@ -100,6 +108,8 @@ class StageTrainer final : public StageLearner {
     std::size_t first = 0;
     for (const std::size_t end : spec_.ends) {
       plans_.push_back(slice(whole_, first, end));
+      forward_sums_.push_back(sums_of(first == 0, false));
+      backward_sums_.push_back(sums_of(first == 0, true));
       first = end;
     }
     carried_.resize(plans_.size());
@@ -144,6 +154,8 @@ class StageTrainer final : public StageLearner {
                                                      statistics_of(plans_[stage])),
                               .flights = {},
                               .spare = {},
+                              .place = {},
+                              .spare_groups = {},
                               .gradient = std::vector<float>(size)};
     initialise(whole_, spec_.trainer.model.initial_deviation, layout(stage),
                *carried_[stage]->newest, Rng(spec_.trainer.seed).fork("model"));
@@ -220,32 +232,17 @@ class StageTrainer final : public StageLearner {
           "a version of the parameters is there while it is asked for");
     flight.parameters = version == own.version ? own.newest : own.before;
     flight.network = network_for(stage);
-    std::vector<float> truth(truth_size());
+    std::vector<float> drawn;
     if (stage == 0) {
-      const std::size_t size = spec_.trainer.batch;
-      std::uint64_t position = position_;
-      for (std::size_t i = 0; i < draw; ++i) position = sampler_.after(position, size);
-      const Batch batch = sampler_.batch(position, size);
-      flight.inputs.assign(batch.inputs.begin(), batch.inputs.end());
-      write_truth(batch, truth);
-    } else {
-      const BoundarySize size = boundary(stage);
-      check(in.size() == size.forward(), "a stage gets what passes its boundary");
-      flight.inputs.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size.activations));
-      std::ranges::copy(in.subspan(size.activations), truth.begin());
+      drawn.resize(input_size(0) + truth_size());
+      draw_batch(draw, drawn);
+      in = drawn;
     }
+    take_inputs(stage, in, flight);
     Rng rng = dropout(stage, number);
     const std::span<const float> outputs =
         flight.network->forward(*flight.parameters, flight.inputs, true, rng);
-    Score score;
-    if (stage + 1 == stages()) {
-      flight.d_outputs.resize(outputs.size());
-      score = loss(outputs, truth, flight.d_outputs);
-    } else {
-      check(out.size() == outputs.size() + truth.size(),
-            "a stage passes on what its boundary takes");
-      std::ranges::copy(truth, std::ranges::copy(outputs, out.begin()).out);
-    }
+    const Score score = end_forward(stage, flight, outputs, out);
     if (spec_.recomputes) own.spare.push_back(std::move(flight.network));
     own.flights.insert_or_assign(number, std::move(flight));
     return score;
@@ -276,9 +273,48 @@ class StageTrainer final : public StageLearner {
                        std::span<float> gradient) override {
     Flight& flight = flight_of(stage, number);
     Carried& own = *carried_[stage];
-    flight.network->backward_weight(*flight.parameters, own.gradient);
-    add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
+    if (flight.group) {
+      flight.group->add_gradient(own.gradient, gradient);
+    } else {
+      flight.network->backward_weight(*flight.parameters, own.gradient);
+      add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
+    }
     land(stage, number);
+  }
+
+  std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const override {
+    return backward ? backward_sums_[stage] : forward_sums_[stage];
+  }
+
+  Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
+                     std::span<const float> in, std::span<float> out) override {
+    const std::size_t first = pass.stage == 0 ? 1 : 0;
+    if (pass.part < first) {
+      std::ranges::fill(out, 0.0F);
+      if (place.is_first()) draw_batch(draw, out);
+      return {};
+    }
+    if (pass.part == first) begin_flight(pass, place, in);
+    Flight& flight = flight_of(pass.stage, pass.number);
+    const std::span<const float> result =
+        pass.part == first ? flight.group->begin(*flight.parameters, *flight.own_parameters,
+                                                 flight.inputs, dropout(pass.stage, pass.number))
+                           : flight.group->go_on(in);
+    if (pass.part == forward_sums_[pass.stage].size())
+      return end_forward(pass.stage, flight, result, out);
+    std::ranges::copy(result, out.begin());
+    return {};
+  }
+
+  void backward_part(const PassPart& pass, std::span<const float> in,
+                     std::span<float> out) override {
+    Flight& flight = flight_of(pass.stage, pass.number);
+    const bool is_end = pass.stage + 1 == stages();
+    const std::span<const float> result =
+        pass.part > 0
+            ? flight.group->go_on_back(in)
+            : flight.group->begin_back(is_end ? std::span<const float>(flight.d_outputs) : in);
+    std::ranges::copy(result, out.begin());
   }
 
   void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
@@ -335,10 +371,9 @@ class StageTrainer final : public StageLearner {
         own->newest = std::exchange(own->at_begin, nullptr);
         own->optimizer = *std::move(own->optimizer_begin);
       }
-      for (auto& [number, flight] : own->flights) {
-        if (flight.network) own->spare.push_back(std::move(flight.network));
-      }
+      for (auto& [number, flight] : own->flights) keep_network(*own, flight);
       own->flights.clear();
+      own->own_parameters = nullptr;
       own->before = nullptr;
       own->version = 0;
     }
@@ -357,6 +392,76 @@ class StageTrainer final : public StageLearner {
     auto network = make_onednn_network(plans_[stage], spec_.trainer.batch);
     return network ? std::move(network)
                    : make_plain_network<float>(plans_[stage], spec_.trainer.batch);
+  }
+
+  /// Begins the flight of a micro-batch in a group, from what all its members have.
+  void begin_flight(const PassPart& pass, const GroupPlace& place, std::span<const float> in) {
+    Carried& own = *carried_[pass.stage];
+    if (own.place != place) {
+      own.place = place;
+      own.spare_groups.clear();
+      own.own_parameters = nullptr;
+    }
+    Flight flight;
+    flight.parameters = own.newest;
+    if (own.spare_groups.empty()) {
+      flight.group = std::make_unique<GroupNetwork<float>>(plans_[pass.stage], spec_.trainer.batch,
+                                                           place, pass.stage > 0);
+    } else {
+      flight.group = std::move(own.spare_groups.back());
+      own.spare_groups.pop_back();
+    }
+    if (!own.own_parameters) {
+      own.own_parameters = std::make_shared<const GroupNetwork<float>::Own>(
+          flight.group->own_parameters(*flight.parameters));
+    }
+    flight.own_parameters = own.own_parameters;
+    take_inputs(pass.stage, in, flight);
+    own.flights.insert_or_assign(pass.number, std::move(flight));
+  }
+
+  /// The sums of groups in the newest of the stages.
+  std::vector<std::size_t> sums_of(bool is_first, bool backward) const {
+    std::vector<std::size_t> sums = gv::group_sums(plans_.back(), backward, !is_first);
+    for (std::size_t& sum : sums) sum *= spec_.trainer.batch;
+    // The first member's batch goes to all.
+    if (is_first && !backward && !sums.empty())
+      sums.insert(sums.begin(), input_size(0) + truth_size());
+    return sums;
+  }
+
+  std::size_t input_size(std::size_t stage) const {
+    return spec_.trainer.batch * elements(plans_[stage].in);
+  }
+
+  /// Writes the peer's own batch number `draw` of the run, and its truth.
+  void draw_batch(std::size_t draw, std::span<float> out) {
+    const std::size_t size = spec_.trainer.batch;
+    std::uint64_t position = position_;
+    for (std::size_t i = 0; i < draw; ++i) position = sampler_.after(position, size);
+    const Batch batch = sampler_.batch(position, size);
+    std::ranges::copy(batch.inputs, out.begin());
+    write_truth(batch, out.subspan(batch.inputs.size()));
+  }
+
+  void take_inputs(std::size_t stage, std::span<const float> in, Flight& flight) const {
+    const std::size_t size = input_size(stage);
+    check(in.size() == size + truth_size(), "a stage gets what passes its boundary");
+    flight.inputs.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size));
+    flight.truth.assign(in.begin() + static_cast<std::ptrdiff_t>(size), in.end());
+  }
+
+  /// Computes the loss, or passes the outputs on.
+  Score end_forward(std::size_t stage, Flight& flight, std::span<const float> outputs,
+                    std::span<float> out) {
+    if (stage + 1 == stages()) {
+      flight.d_outputs.resize(outputs.size());
+      return loss(outputs, flight.truth, flight.d_outputs);
+    }
+    check(out.size() == outputs.size() + flight.truth.size(),
+          "a stage passes on what its boundary takes");
+    std::ranges::copy(flight.truth, std::ranges::copy(outputs, out.begin()).out);
+    return {};
   }
 
   /// Gives the same numbers whenever a micro-batch passes a stage, also when it is recomputed.
@@ -412,8 +517,13 @@ class StageTrainer final : public StageLearner {
 
   void land(std::size_t stage, std::uint32_t number) {
     Carried& own = *carried_[stage];
-    own.spare.push_back(std::move(flight_of(stage, number).network));
+    keep_network(own, flight_of(stage, number));
     own.flights.erase(number);
+  }
+
+  static void keep_network(Carried& own, Flight& flight) {
+    if (flight.network) own.spare.push_back(std::move(flight.network));
+    if (flight.group) own.spare_groups.push_back(std::move(flight.group));
   }
 
   Problems unsound_;
@@ -422,6 +532,8 @@ class StageTrainer final : public StageLearner {
   ModelPlan whole_;
   Sampler sampler_;
   std::vector<ModelPlan> plans_;
+  std::vector<std::vector<std::size_t>> forward_sums_;  ///< Of groups, by stage.
+  std::vector<std::vector<std::size_t>> backward_sums_;
   std::vector<std::optional<Carried>> carried_;
   std::vector<std::int32_t> labels_;
   std::uint64_t step_ = 0;
@@ -445,6 +557,16 @@ std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
   for (const std::size_t end : ends)
     layouts.push_back(slice(plan, std::exchange(first, end), end).layout);
   return layouts;
+}
+
+bool can_share_stages(const ModelSpec& model, SampleShape input,
+                      const std::vector<std::size_t>& ends) {
+  Problems unsound;
+  const ModelPlan plan = plan_model(model, input, unsound);
+  std::size_t first = 0;
+  return std::ranges::any_of(ends, [&](std::size_t end) {
+    return !group_sums(slice(plan, std::exchange(first, end), end), false, true).empty();
+  });
 }
 
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {

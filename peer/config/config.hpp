@@ -217,6 +217,7 @@ struct PipelineConfig {
   double mix_alpha = 0.5;
   std::uint64_t mix_every = 1;  ///< Number of runs between two averagings.
   bool recompute = false;
+  std::uint32_t group = 1;       ///< The most peers that carry a stage together.
   std::uint64_t copy_every = 8;  ///< Number of runs between two copies; 0 means never.
 
   /// Number of stages of either kind of cut.

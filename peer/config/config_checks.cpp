@@ -405,6 +405,29 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
+/// A group makes a pass together, sum by sum, and adds up one gradient.
+void check_groups(ConfigReading& reading) {
+  const PipelineConfig& pipeline = reading.parsed.config.pipeline;
+  if (reading.parsed.config.run.mode != ModeKind::pipeline || pipeline.group == 1) return;
+  if (pipeline.consensus != StageConsensus::allreduce) {
+    reading.report("pipeline.group",
+                   "members of a group add up one gradient, and the replicas of a stage would not",
+                   "write consensus = \"allreduce\", or group = 1");
+  }
+  if (!is_synchronous(pipeline.schedule)) {
+    reading.report("pipeline.group",
+                   fmt::format("with schedule = \"{}\" a stage has several versions of its "
+                               "parameters in a run, and a group one",
+                               to_string(pipeline.schedule)),
+                   "write schedule = \"1f1b\", or group = 1");
+  }
+  if (pipeline.recompute) {
+    reading.report("pipeline.group",
+                   "members of a group do not sum again for activations that are computed again",
+                   "write recompute = false, or group = 1");
+  }
+}
+
 /// Checks the settings of mixing together, for the number of peers of the run.
 void check_mixing(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
@@ -535,6 +558,7 @@ void check_together(ConfigReading& reading) {
   check_network(reading);
   check_ring(reading);
   check_pipeline(reading);
+  check_groups(reading);
   check_mixing(reading);
   check_centre(reading);
   check_stability(reading);

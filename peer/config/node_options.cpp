@@ -160,6 +160,7 @@ PipelineOptions pipeline_options(const Config& config, const ModelFacts& model, 
           .micro_batches = pipeline.micro_batches,
           .micro_batch = config.train.batch,
           .accumulate = pipeline.accumulate,
+          .group = pipeline.group,
           .ahead = pipeline.ahead,
           .mix_alpha = pipeline.mix_alpha,
           .rule = in_runs(config.mixing.rule),
@@ -223,7 +224,9 @@ ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer)
     model.stages.push_back({.parameters = learner.layout(s).size(),
                             .state = learner.state_size(s),
                             .forward = learner.boundary(s).forward(),
-                            .backward = learner.boundary(s).activations});
+                            .backward = learner.boundary(s).activations,
+                            .forward_sums = learner.group_sums(s, false),
+                            .backward_sums = learner.group_sums(s, true)});
     model.stage_seconds.push_back(learner.work_share(s));
   }
   return model;

@@ -41,8 +41,12 @@ void append_order(const Keys& pipeline) {
            "than accumulate");
 }
 
-/// Keys for how replicas of a stage share work and agree.
+/// Keys for how the carriers of a stage share work and agree.
 void append_replicas(const Keys& pipeline) {
+  pipeline.add(
+      "group", GV_FIELD(pipeline.group), {1, 64},
+      "peers that carry a stage together at most: each computes some heads, and some units "
+      "of dense layers, of every micro-batch; 1 = each computes whole micro-batches");
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
                   "which replica of a stage takes which micro-batch: in turns, at random, or as "
                   "many as its speed allows");

@@ -146,6 +146,12 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   } else {
     task.problems = cut_problems(task.trainer.model, task.shard->shape, stages.ends);
   }
+  if (pipeline.group > 1 && task.problems.empty() &&
+      !can_share_stages(task.trainer.model, task.shard->shape, stages.ends)) {
+    task.problems.push_back({"pipeline.group",
+                             "no stage has a dense or attention layer large enough to be shared",
+                             "write group = 1, or use wider layers"});
+  }
   task.stages = std::move(stages);
 }
 

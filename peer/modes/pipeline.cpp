@@ -506,7 +506,7 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   }
   if (part == nullptr) return;
   const auto* pass = first_of<task::StagePass>(tasks);
-  if (pass != nullptr) measure(pass->what, seconds(done.busy));
+  if (pass != nullptr) measure(*pass, seconds(done.busy));
   if (is_ours) run_.done(done.job, out);
 }
 
@@ -514,14 +514,15 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
 /// smoothed over a hundred passes and at least a second, since on a shared machine a pass of
 /// microseconds may wait for another program's time slice. It is the mean over all stages that we
 /// have worked on long enough. One stage alone would also measure the plan's error about it, and
-/// peers would exchange stages to and fro for that.
-void PipelineMode::measure(const PipelineInstruction& what, double busy_s) {
+/// peers would exchange stages to and fro for that. In a group we work on our share of a pass.
+void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
   constexpr double passes = 100;
   constexpr double window_s = 1;
   const double keep = 1 - std::min(1 / passes, busy_s / window_s);
-  StagePace& pace = paces_[what.stage];
-  pace.work_s =
-      keep * pace.work_s + part_of_stage(what.action) * options_.stage_seconds[what.stage];
+  StagePace& pace = paces_[pass.what.stage];
+  const double work_s =
+      part_of_stage(pass.what.action) * options_.stage_seconds[pass.what.stage] * run_.own_share();
+  pace.work_s = keep * pace.work_s + work_s / static_cast<double>(run_.parts_of(pass.what));
   pace.busy_s = keep * pace.busy_s + busy_s;
   double sum = 0;
   std::size_t stages = 0;

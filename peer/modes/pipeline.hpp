@@ -143,7 +143,7 @@ class PipelineMode final : public Mode {
   void keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out);
   bool may_ask_ahead() const;
   bool ask(Time now, std::vector<Job>& jobs);
-  void measure(const PipelineInstruction& what, double busy_s);
+  void measure(const task::StagePass& pass, double busy_s);
   void tell_holdings();
 
   PeerId self_;

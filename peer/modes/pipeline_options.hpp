@@ -27,6 +27,12 @@ struct StageSize {
   /// Activations of one micro-batch from the stage before; 0 for the first.
   std::size_t forward = 0;
   std::size_t backward = 0;  ///< Their gradients, which go back.
+  /// What the members of a group sum after each part but the last of a pass. No group carries a
+  /// stage without sums.
+  std::vector<std::size_t> forward_sums = {};
+  std::vector<std::size_t> backward_sums = {};
+
+  bool can_be_shared() const { return !forward_sums.empty(); }
 };
 
 /// The state of a stage at one model version.
@@ -47,11 +53,14 @@ struct PipelineOptions {
   std::size_t micro_batches = 8;  ///< Micro-batches of all chains in a run.
   std::size_t micro_batch = 1;    ///< Samples.
   std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
-  std::size_t ahead = 1;          ///< Transfers that take this many passes' time are hidden.
-  double mix_alpha = 0.5;         ///< gossip: the elastic coefficient of a pair.
-  MixRule rule;                   ///< mixing: a rule from in_runs().
-  std::uint64_t mix_every = 1;    ///< gossip, mixing: runs between two averagings.
-  std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
+  /// Peers that carry a stage together at most. Above 1, the schedule must be synchronous and
+  /// `consensus` an all-reduce.
+  std::size_t group = 1;
+  std::size_t ahead = 1;         ///< Transfers that take this many passes' time are hidden.
+  double mix_alpha = 0.5;        ///< gossip: the elastic coefficient of a pair.
+  MixRule rule;                  ///< mixing: a rule from in_runs().
+  std::uint64_t mix_every = 1;   ///< gossip, mixing: runs between two averagings.
+  std::uint64_t copy_every = 8;  ///< Runs between two copies that neighbours keep; 0 = never.
   /// A resumed peer has `resumed_stages`, at version `resumed`.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_stages;

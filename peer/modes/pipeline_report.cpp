@@ -6,6 +6,33 @@
 
 namespace gv {
 
+namespace {
+
+/// By stage: the names of its carriers, and those of each group joined by "+".
+struct CarrierNames {
+  std::vector<std::vector<std::string>> carriers;
+  std::vector<std::vector<std::string>> groups;
+};
+
+CarrierNames carriers_of(const PipelineRun& run, const Membership& members) {
+  CarrierNames names;
+  for (const auto& workers : run.workers()) {
+    auto& carriers = names.carriers.emplace_back();
+    auto& groups = names.groups.emplace_back();
+    for (const std::uint32_t worker : workers) {
+      std::vector<std::string> group;
+      for (const std::uint32_t rank : run.groups().members[worker]) {
+        group.push_back(name_of(run.order()[rank], members));
+      }
+      groups.push_back(fmt::format("{}", fmt::join(group, "+")));
+      carriers.insert(carriers.end(), group.begin(), group.end());
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
 PipelineCounts PipelineMode::counts() const {
   PipelineCounts counts = counts_;
   counts.operations = generations_.operations();
@@ -21,19 +48,14 @@ ModeReport PipelineMode::report(const Membership& members) const {
   const PipelineCounts all = counts();
   const double both = all.computing_s + all.waiting_s;
   const double waiting_part = both > 0 ? all.waiting_s / both : 0;
-  std::vector<std::vector<std::string>> carriers;
-  for (const auto& ranks : run_.replicas()) {
-    carriers.emplace_back();
-    for (const std::uint32_t rank : ranks) {
-      carriers.back().push_back(name_of(run_.order()[rank], members));
-    }
-  }
+  const auto [carriers, groups] = carriers_of(run_, members);
   ReportSection section{
       .name = "pipeline",
       .figures = {{"schedule", std::string(to_string(options_.kind))},
                   {"router", std::string(to_string(options_.router))},
                   {"own_stages", std::vector<std::uint32_t>(carried_.begin(), carried_.end())},
                   {"stages", carriers},
+                  {"groups", groups},
                   {"stage_work", options_.stage_seconds},
                   {"operations", all.operations},
                   {"generations", all.generations},
@@ -73,7 +95,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
   for (std::size_t stage = 0; stage < carriers.size(); ++stage) {
     report.details.push_back(fmt::format("stage {} ({:.0f} % of the work): {}", stage,
                                          100 * options_.stage_seconds[stage],
-                                         fmt::join(carriers[stage], " ")));
+                                         fmt::join(groups[stage], " ")));
   }
   generations_.add_to(report.metrics);
   if (work_.is_on()) work_.add_to(members, report);

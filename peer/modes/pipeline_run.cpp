@@ -20,7 +20,11 @@ using Action = PipelineAction;
 }  // namespace
 
 PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options)
-    : self_(self), run_seed_(run_seed), options_(options), held_(pipeline_held_max) {}
+    : self_(self),
+      run_seed_(run_seed),
+      options_(options),
+      group_sums_(self, options),
+      held_(pipeline_held_max) {}
 
 // ---- Generations and runs ----
 
@@ -30,7 +34,6 @@ void PipelineRun::enter(const Generation& generation) {
   order_ = generation.order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   operation_ = generation.version.step;
-  speeds_.assign(generation.shares.begin(), generation.shares.end());
   replicas_.assign(options_.stages.size(), {});
   own_stages_.clear();
   for (const StageAssignment& assignment : generation.assignments) {
@@ -40,10 +43,48 @@ void PipelineRun::enter(const Generation& generation) {
   }
   for (auto& carriers : replicas_) std::ranges::sort(carriers);
   std::ranges::sort(own_stages_);
+  enter_groups(generation.shares);
   if (options_.consensus != StageConsensus::mixing) return;
   for (const std::uint32_t stage : own_stages_) {
     if (replicas_[stage].size() > 1) enter_mixing(stage);
   }
+}
+
+void PipelineRun::enter_groups(const std::vector<std::uint32_t>& speeds) {
+  group_sums_.enter(key_);
+  group_sums_.begin(operation_);
+  std::vector<std::vector<std::uint32_t>> stages(order_.size());
+  std::vector<std::size_t> most(order_.size(), options_.group);
+  for (std::uint32_t stage = 0; stage < replicas_.size(); ++stage) {
+    for (const std::uint32_t rank : replicas_[stage]) {
+      stages[rank].push_back(stage);
+      if (!options_.stages[stage].can_be_shared()) most[rank] = 1;
+    }
+  }
+  groups_ = peer_groups(stages, most);
+  worker_ = groups_.group_of[rank_];
+  GroupPlace place{.speeds = {}};
+  own_peers_.clear();
+  worker_speeds_.assign(groups_.members.size(), 0);
+  for (std::uint32_t rank = 0; rank < order_.size(); ++rank) {
+    if (groups_.group_of[rank] == worker_) {
+      if (rank == rank_) place.own = place.speeds.size();
+      place.speeds.push_back(speeds[rank]);
+      own_peers_.push_back(order_[rank]);
+    }
+    worker_speeds_[groups_.group_of[rank]] += speeds[rank];
+  }
+  place_ = std::make_shared<const GroupPlace>(std::move(place));
+  workers_.assign(replicas_.size(), {});
+  for (std::uint32_t group = 0; group < groups_.members.size(); ++group) {
+    for (const std::uint32_t stage : stages[groups_.members[group].front()]) {
+      workers_[stage].push_back(group);
+    }
+  }
+}
+
+double PipelineRun::own_share() const {
+  return place_->speeds[place_->own] / worker_speeds_[worker_];
 }
 
 void PipelineRun::enter_mixing(std::uint32_t stage) {
@@ -70,7 +111,9 @@ void PipelineRun::leave() {
   unsound_pass_.reset();
   mixing_.clear();
   incoming_.clear();
+  passes_.clear();
   held_.take();
+  group_sums_.leave();
 }
 
 StageValues PipelineRun::blank(std::size_t size) {
@@ -82,25 +125,27 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   begun_ = true;
   computing_ = 0;
   position_ = 0;
+  passes_.clear();
   drawn_ = 0;
+  group_sums_.begin(operation);
   routes_ = routes_of(operation);
-  schedule_ =
-      make_schedule(options_.kind, routes_, order_.size(), options_.accumulate, options_.ahead);
+  schedule_ = make_schedule(options_.kind, routes_, groups_.members.size(), options_.accumulate,
+                            options_.ahead);
   // Keep only early results of this run that came from the neighbour that the routes name.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations_named;
     return !is_now || !is_from_neighbour(entry.first, entry.second.from);
   });
-  groups_.clear();
-  for (const std::uint32_t stage : own_stages_) make_group(stage);
+  sums_.clear();
+  for (const std::uint32_t stage : own_stages_) make_sum(stage);
   skip_updates();
   begin_sums(out);
   for (const EarlyBlocks::Held& piece : held_.take()) receive(piece.from, piece.block, out);
 }
 
 Routes PipelineRun::routes_of(std::uint64_t operation) const {
-  return make_routes(options_.kind, options_.router, replicas_, options_.micro_batches, speeds_,
-                     Rng(run_seed_).fork("routes").fork(operation));
+  return make_routes(options_.kind, options_.router, workers_, options_.micro_batches,
+                     worker_speeds_, Rng(run_seed_).fork("routes").fork(operation));
 }
 
 /// Ranks of the peers that share one sum of this stage with us in this run, ourselves included.
@@ -119,32 +164,33 @@ std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   return pair;
 }
 
-void PipelineRun::make_group(std::uint32_t stage) {
+void PipelineRun::make_sum(std::uint32_t stage) {
   const std::size_t size = options_.stages[stage].parameters;
-  const std::size_t whole = size + options_.micro_batches;
-  Group group{.stage = stage, .members = {}, .sum = blank(whole), .parameters = {}, .reduce = {}};
-  std::ranges::fill(*group.sum, 0.0F);
-  for (const auto& route : routes_) group.own += route[stage] == rank_;
+  const std::size_t whole = size + options_.micro_batches * options_.group;
+  StageSum sum{
+      .stage = stage, .members = {}, .gradients = blank(whole), .parameters = {}, .reduce = {}};
+  std::ranges::fill(*sum.gradients, 0.0F);
+  for (const auto& route : routes_) sum.own += route[stage] == worker_;
   if (mixing_.contains(stage) && operation_ % options_.mix_every == 0) {
-    group.round = operation_ / options_.mix_every;
+    sum.round = operation_ / options_.mix_every;
   }
-  for (const std::uint32_t member : partners(stage)) group.members.push_back(order_[member]);
-  if (group.members.size() > 1) {
+  for (const std::uint32_t member : partners(stage)) sum.members.push_back(order_[member]);
+  if (sum.members.size() > 1) {
     const bool averages =
         options_.consensus == StageConsensus::gossip || !is_synchronous(options_.kind);
-    if (averages) group.parameters = blank(whole);
-    AllReduceShape shape{.order = group.members,
+    if (averages) sum.parameters = blank(whole);
+    AllReduceShape shape{.order = sum.members,
                          .generation = key_,
                          .stage = stage,
-                         .algorithm = fastest(group.members.size(), size, {}),
+                         .algorithm = fastest(sum.members.size(), size, {}),
                          .buckets = {},
                          .segment = options_.segment_elements,
                          .unweighted_from = size,
                          .largest = largest_gradient};
     // A replica that made no update in the run takes over the mean of the others.
-    const bool counts = !averages || options_.consensus == StageConsensus::gossip || group.own > 0;
+    const bool counts = !averages || options_.consensus == StageConsensus::gossip || sum.own > 0;
     if (averages) {
-      std::size_t counted = group.members.size();
+      std::size_t counted = sum.members.size();
       if (options_.consensus == StageConsensus::allreduce) {
         std::set<std::uint32_t> working;
         for (const auto& route : routes_) working.insert(route[stage]);
@@ -157,16 +203,16 @@ void PipelineRun::make_group(std::uint32_t stage) {
     for (std::size_t begin = 0; begin < whole; begin += bucket) {
       shape.buckets.push_back({begin, std::min(begin + bucket, whole)});
     }
-    group.buckets = shape.buckets.size();
-    group.reduce.emplace(shape, self_, operation_, counts ? 1.0F : 0.0F,
-                         averages ? group.parameters : group.sum, blank(whole));
+    sum.buckets = shape.buckets.size();
+    sum.reduce.emplace(shape, self_, operation_, counts ? 1.0F : 0.0F,
+                       averages ? sum.parameters : sum.gradients, blank(whole));
   }
-  groups_.push_back(std::move(group));
+  sums_.push_back(std::move(sum));
 }
 
-PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
-  const auto found = std::ranges::find(groups_, stage, &Group::stage);
-  check(found != groups_.end(), "a peer computes the stages it carries");
+PipelineRun::StageSum& PipelineRun::sum_of(std::uint32_t stage) {
+  const auto found = std::ranges::find(sums_, stage, &StageSum::stage);
+  check(found != sums_.end(), "a peer computes the stages it carries");
   return *found;
 }
 
@@ -177,101 +223,46 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 std::optional<Job::Task> PipelineRun::parameters_task() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
-  for (Group& group : groups_) {
-    if ((!group.parameters && !group.round) || group.ordered) continue;
-    group.ordered = true;
-    if (group.round) {
-      std::optional<MixPlace>& place = mixing_.at(group.stage).place;
-      return task::SendStage{.stage = group.stage,
+  for (StageSum& sum : sums_) {
+    if ((!sum.parameters && !sum.round) || sum.ordered) continue;
+    sum.ordered = true;
+    if (sum.round) {
+      std::optional<MixPlace>& place = mixing_.at(sum.stage).place;
+      return task::SendStage{.stage = sum.stage,
                              .place = std::exchange(place, std::nullopt),
-                             .round = *group.round,
+                             .round = *sum.round,
                              .outbox = std::make_shared<MixOutbox>()};
     }
-    return task::CopyParameters{.stage = group.stage, .sum = group.sum, .out = group.parameters};
+    return task::CopyParameters{.stage = sum.stage, .sum = sum.gradients, .out = sum.parameters};
   }
   return std::nullopt;
-}
-
-StageValues PipelineRun::input_of(const PipelineInstruction& what) {
-  const PassName name{operation_ % operations_named, what.stage, what.micro_batch,
-                      what.action != Action::forward};
-  const auto found = incoming_.find(name);
-  if (found == incoming_.end()) return nullptr;
-  return found->second.blocks.is_whole() ? found->second.values : nullptr;
-}
-
-/// Skips the updates in a synchronous schedule, because every peer's part has to be complete before
-/// an update.
-void PipelineRun::skip_updates() {
-  if (!is_synchronous(options_.kind)) return;
-  while (!is_list_done() && list()[position_].action == Action::update) ++position_;
-}
-
-std::optional<Job::Task> PipelineRun::next() {
-  if (!begun_) return std::nullopt;
-  std::optional<Job::Task> task = parameters_task();
-  if (!task && !is_list_done()) {
-    task = pass_for(list()[position_]);
-    if (!task) return std::nullopt;
-    ++position_;
-    skip_updates();
-  }
-  computing_ += task.has_value();
-  return task;
-}
-
-/// Number of the stage's gradients in the list since its last update, up to our position.
-std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
-  std::size_t count = 0;
-  for (std::size_t i = position_; i-- > 0;) {
-    const PipelineInstruction& what = list()[i];
-    if (what.stage != stage) continue;
-    if (what.action == Action::update) break;
-    count += what.action == Action::backward || what.action == Action::backward_weight;
-  }
-  return count;
-}
-
-/// The pass of an instruction; nullopt while its input is missing.
-std::optional<task::StagePass> PipelineRun::pass_for(const PipelineInstruction& what) {
-  const std::size_t last = options_.stages.size() - 1;
-  const bool forward = what.action == Action::forward;
-  const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
-  const bool takes_input = forward ? what.stage > 0 : goes_back && what.stage < last;
-  task::StagePass pass{.what = what, .draw = drawn_, .in = {}, .out = {}, .sum = {}};
-  if (takes_input) {
-    pass.in = input_of(what);
-    if (!pass.in) return std::nullopt;
-  }
-  if (forward && what.stage < last) pass.out = blank(options_.stages[what.stage + 1].forward);
-  if (goes_back && what.stage > 0) pass.out = blank(options_.stages[what.stage].backward);
-  if (!forward && what.action != Action::backward_input) pass.sum = group_of(what.stage).sum;
-  if (forward && what.stage == 0) ++drawn_;
-  if (what.action == Action::update) pass.micro_batches = gradients_since_update(what.stage);
-  return pass;
 }
 
 void PipelineRun::done(const Job& job, Effects& out) {
   if (!begun_) return;
   --computing_;
   ++progress_;
-  const Overloaded take{
-      [&](const task::StagePass& pass) {
-        const PipelineInstruction& what = pass.what;
-        if (pass.in) {
-          incoming_.erase({operation_ % operations_named, what.stage, what.micro_batch,
-                           what.action != Action::forward});
-        }
-        if (pass.out) pass_on(pass, out);
-      },
-      [&](const task::CopyParameters& copy) { group_of(copy.stage).copied = true; },
-      [&](const task::SendStage& send) { send_round(send, out); }, [](const auto&) {}};
+  const Overloaded take{[&](const task::StagePass& pass) {
+                          const PipelineInstruction& what = pass.what;
+                          if (pass.in && pass.part == 0) {
+                            incoming_.erase({operation_ % operations_named, what.stage,
+                                             what.micro_batch, what.action != Action::forward});
+                          }
+                          if (pass.part < sums_in(what).size()) {
+                            group_sums_.ready(sum_name(what, pass.part), out);
+                          } else if (pass.out) {
+                            pass_on(pass, out);
+                          }
+                        },
+                        [&](const task::CopyParameters& copy) { sum_of(copy.stage).copied = true; },
+                        [&](const task::SendStage& send) { send_round(send, out); },
+                        [](const auto&) {}};
   for (const Job::Task& task : job.tasks) std::visit(take, task);
   begin_sums(out);
 }
 
 void PipelineRun::send_round(const task::SendStage& send, Effects& out) {
-  group_of(send.stage).sent = true;
+  sum_of(send.stage).sent = true;
   for (const MixMessage& message : send.outbox->messages) {
     for (const std::size_t to : message.to) {
       bytes_sent_ += message.bytes->size();
@@ -282,54 +273,39 @@ void PipelineRun::send_round(const task::SendStage& send, Effects& out) {
   }
 }
 
-void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
-  const bool backward = pass.what.action != Action::forward;
-  const std::uint32_t stage = backward ? pass.what.stage - 1 : pass.what.stage + 1;
-  const PassName name{operation_ % operations_named, stage, pass.what.micro_batch, backward};
-  const std::uint32_t to = routes_[pass.what.micro_batch][stage];
-  const auto bytes = std::as_bytes(std::span<const float>(*pass.out));
-  if (to == rank_) {
-    incoming_[name] = {.from = self_, .values = pass.out, .blocks = {}};
-    return;
-  }
-  bytes_sent_ += bytes.size();
-  out.transfers.push_back(
-      {.to = order_[to], .id = pass_id(self_, key_, name), .payload = {pass.out, bytes}});
-}
-
 /// True if all messages that the round mixes are there.
-bool PipelineRun::is_heard(const Group& group) const {
-  const Mixing& mixing = mixing_.at(group.stage);
+bool PipelineRun::is_heard(const StageSum& sum) const {
+  const Mixing& mixing = mixing_.at(sum.stage);
   const auto own = std::ranges::find(mixing.order, self_) - mixing.order.begin();
-  const RoundTurn turn = mixing.plan.turn(static_cast<std::size_t>(own), *group.round);
+  const RoundTurn turn = mixing.plan.turn(static_cast<std::size_t>(own), *sum.round);
   return std::ranges::all_of(turn.in, [&](const Share& share) {
-    return mixing.box.has(mixing.order[share.from], *group.round);
+    return mixing.box.has(mixing.order[share.from], *sum.round);
   });
 }
 
-std::vector<MixMessage> PipelineRun::take_round(const Group& group) {
-  Mixing& mixing = mixing_.at(group.stage);
-  std::vector<MixMessage> messages = mixing.box.take(*group.round, mixing.order);
-  mixing.box.close_before(*group.round + 1);
+std::vector<MixMessage> PipelineRun::take_round(const StageSum& sum) {
+  Mixing& mixing = mixing_.at(sum.stage);
+  std::vector<MixMessage> messages = mixing.box.take(*sum.round, mixing.order);
+  mixing.box.close_before(*sum.round + 1);
   return messages;
 }
 
 /// Begins sums: of gradients when all are computed, of parameters when they are copied.
 void PipelineRun::begin_sums(Effects& out) {
   const bool computed = is_list_done() && computing_ == 0;
-  for (Group& group : groups_) {
-    const bool is_there = group.parameters ? group.copied : computed;
-    if (!group.reduce || group.offered || !is_there) continue;
-    group.offered = true;
-    for (std::size_t bucket = 0; bucket < group.buckets; ++bucket) group.reduce->ready(bucket, out);
+  for (StageSum& sum : sums_) {
+    const bool is_there = sum.parameters ? sum.copied : computed;
+    if (!sum.reduce || sum.offered || !is_there) continue;
+    sum.offered = true;
+    for (std::size_t bucket = 0; bucket < sum.buckets; ++bucket) sum.reduce->ready(bucket, out);
   }
 }
 
 bool PipelineRun::is_complete() const {
   return begun_ && is_list_done() && computing_ == 0 &&
-         std::ranges::all_of(groups_, [this](const Group& group) {
-           const bool is_summed = !group.reduce || (group.offered && group.reduce->done());
-           return is_summed && (!group.round || (group.sent && is_heard(group)));
+         std::ranges::all_of(sums_, [this](const StageSum& sum) {
+           const bool is_summed = !sum.reduce || (sum.offered && sum.reduce->done());
+           return is_summed && (!sum.round || (sum.sent && is_heard(sum)));
          });
 }
 
@@ -346,8 +322,9 @@ bool PipelineRun::involves(PeerId peer) const {
 
 std::optional<PeerId> PipelineRun::unsound_from() const {
   if (unsound_pass_) return unsound_pass_;
-  for (const Group& group : groups_) {
-    if (begun_ && group.reduce && group.reduce->unsound_from()) return group.reduce->unsound_from();
+  if (const auto sender = group_sums_.unsound_from()) return sender;
+  for (const StageSum& sum : sums_) {
+    if (begun_ && sum.reduce && sum.reduce->unsound_from()) return sum.reduce->unsound_from();
   }
   return std::nullopt;
 }
@@ -355,14 +332,17 @@ std::optional<PeerId> PipelineRun::unsound_from() const {
 bool PipelineRun::is_waiting() const { return begun_ && computing_ == 0; }
 
 bool PipelineRun::counts_once() const {
-  return std::ranges::all_of(groups_, [this](const Group& group) {
-    const std::size_t size = options_.stages[group.stage].parameters;
-    const bool together =
-        options_.consensus == StageConsensus::allreduce && group.reduce.has_value();
-    const Floats& values = together ? *group.reduce->result() : *group.sum;
+  return std::ranges::all_of(sums_, [this](const StageSum& sum) {
+    const std::size_t size = options_.stages[sum.stage].parameters;
+    const bool together = options_.consensus == StageConsensus::allreduce && sum.reduce.has_value();
+    const Floats& values = together ? *sum.reduce->result() : *sum.gradients;
     for (std::size_t b = 0; b < options_.micro_batches; ++b) {
-      const bool is_ours = together || routes_[b][group.stage] == rank_;
-      if (values[size + b] != (is_ours ? 1.0F : 0.0F)) return false;
+      const std::uint32_t worker = routes_[b][sum.stage];
+      const std::size_t members = groups_.members[worker].size();
+      for (std::size_t m = 0; m < options_.group; ++m) {
+        const bool counts = m < members && (together || worker == worker_);
+        if (values[size + b * options_.group + m] != (counts ? 1.0F : 0.0F)) return false;
+      }
     }
     return true;
   });
@@ -371,25 +351,25 @@ bool PipelineRun::counts_once() const {
 std::vector<StageEnd> PipelineRun::finish() {
   check(is_complete(), "a run is over when it is complete");
   std::vector<StageEnd> ends;
-  for (Group& group : groups_) {
-    StageEnd end{.stage = group.stage};
-    const StageValues result = group.reduce ? group.reduce->result() : nullptr;
-    if (group.reduce) bytes_sent_ += group.reduce->bytes_sent();
-    if (group.parameters) end.mean = result;
+  for (StageSum& sum : sums_) {
+    StageEnd end{.stage = sum.stage};
+    const StageValues result = sum.reduce ? sum.reduce->result() : nullptr;
+    if (sum.reduce) bytes_sent_ += sum.reduce->bytes_sent();
+    if (sum.parameters) end.mean = result;
     if (options_.consensus == StageConsensus::gossip && end.mean) {
-      end.snapshot = group.parameters;
+      end.snapshot = sum.parameters;
       end.force = static_cast<float>(2 * options_.mix_alpha);
     }
     if (is_synchronous(options_.kind)) {
-      const bool summed = result && !group.parameters;
-      end.sum = summed ? result : group.sum;
+      const bool summed = result && !sum.parameters;
+      end.sum = summed ? result : sum.gradients;
       end.micro_batches =
-          options_.consensus == StageConsensus::allreduce ? options_.micro_batches : group.own;
+          options_.consensus == StageConsensus::allreduce ? options_.micro_batches : sum.own;
       if (end.micro_batches == 0) end.sum = nullptr;
     }
-    if (group.round) {
-      end.round = group.round;
-      end.arrived = take_round(group);
+    if (sum.round) {
+      end.round = sum.round;
+      end.arrived = take_round(sum);
     }
     ends.push_back(std::move(end));
   }
@@ -399,10 +379,13 @@ std::vector<StageEnd> PipelineRun::finish() {
 
 // ---- Blocks ----
 
+/// Each member of a group gets a pass from one member of the group before it. All of those have the
+/// same values.
 bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
   const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
-  return order_[routes_[name.micro_batch][stage]] == from &&
-         routes_[name.micro_batch][name.stage] == rank_;
+  const auto& senders = groups_.members[routes_[name.micro_batch][stage]];
+  return order_[senders[place_->own % senders.size()]] == from &&
+         routes_[name.micro_batch][name.stage] == worker_;
 }
 
 bool PipelineRun::carries(std::uint32_t stage) const {
@@ -436,9 +419,15 @@ bool PipelineRun::receive_message(PeerId from, const Block& block) {
 }
 
 bool PipelineRun::receive_piece(PeerId from, const Block& block, Effects& out) {
+  if (group_sums_.owns(block.id)) {
+    const bool is_ours = carries(group_sums_.stage_of(block.id));
+    if (!is_ours || !group_sums_.receive(from, block, out)) return false;
+    ++progress_;
+    return true;
+  }
   if (!carries(block.id.stage)) return false;
   if (begun_) {
-    std::optional<AllReduce>& reduce = group_of(block.id.stage).reduce;
+    std::optional<AllReduce>& reduce = sum_of(block.id.stage).reduce;
     if (reduce && reduce->receive(from, block, out)) {
       ++progress_;
       return true;
@@ -452,9 +441,10 @@ bool PipelineRun::receive_piece(PeerId from, const Block& block, Effects& out) {
 
 std::span<std::byte> PipelineRun::place(PeerId from, const TransferId& id, std::uint64_t offset,
                                         std::size_t bytes) {
-  const bool is_ours = id.kind == TransferKind::piece && id.session == key_ && carries(id.stage);
-  if (key_ == 0 || !begun_ || !is_ours) return {};
-  std::optional<AllReduce>& reduce = group_of(id.stage).reduce;
+  if (key_ == 0 || !begun_ || id.kind != TransferKind::piece || id.session != key_) return {};
+  if (group_sums_.owns(id)) return group_sums_.place(from, id, offset, bytes);
+  if (!carries(id.stage)) return {};
+  std::optional<AllReduce>& reduce = sum_of(id.stage).reduce;
   return reduce ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
 }
 

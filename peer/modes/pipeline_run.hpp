@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -13,18 +15,22 @@
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/mixing/round_plan.hpp"
+#include "consensus/pipeline/peer_groups.hpp"
 #include "consensus/transfer/reassembly.hpp"
 #include "peer/modes/early_blocks.hpp"
+#include "peer/modes/group_sums.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/round_inbox.hpp"
 #include "peer/modes/vector_pool.hpp"
 #include "peer/node/job.hpp"
+#include "train/learner/group_place.hpp"
 
 namespace gv {
 
 /// Carries out schedules. All peers that know the generation and the number of a run compute the
-/// same routes and lists, so each knows what arrives and where its results go. A run changes no
-/// lasting state, so giving one up leaves the peer where it was. Pure.
+/// same groups, routes and lists, so each knows what arrives and where its results go. A group of
+/// peers is one worker of the schedule: all its members make its passes, each for its own grains of
+/// the layers. A run changes no lasting state, so giving one up leaves the peer where it was. Pure.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
@@ -51,7 +57,7 @@ class PipelineRun {
 
   /// True if all of our work is done and our sums with other replicas are there.
   bool is_complete() const;
-  /// True if every micro-batch is in each of our sums exactly once.
+  /// True if every micro-batch is in each of our sums exactly once, from each member of its group.
   bool counts_once() const;
   /// Ends the run and returns its result for each of our stages.
   std::vector<StageEnd> finish();
@@ -71,9 +77,17 @@ class PipelineRun {
   /// Carriers of each stage, as ranks in the generation's order.
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
-  /// Bytes of early blocks of the next run's sums.
-  std::size_t held_bytes() const { return held_.bytes(); }
+  /// The groups that carry each stage.
+  const std::vector<std::vector<std::uint32_t>>& workers() const { return workers_; }
+  /// Members of each group, as ranks.
+  const PeerGroups& groups() const { return groups_; }
+  /// The part of a group's pass that we compute, 0 to 1, if they share all of its work.
+  double own_share() const;
+  /// The number of parts of an instruction's pass.
+  std::size_t parts_of(const PipelineInstruction& what) const { return sums_in(what).size() + 1; }
+  std::uint64_t bytes_sent() const { return bytes_sent_ + group_sums_.bytes_sent(); }
+  /// Bytes of early blocks of later sums.
+  std::size_t held_bytes() const { return held_.bytes() + group_sums_.held_bytes(); }
 
  private:
   /// A result that is arriving, or has arrived.
@@ -84,11 +98,12 @@ class PipelineRun {
   };
 
   /// The replicas of one of our stages, and their sum.
-  struct Group {
+  struct StageSum {
     std::uint32_t stage = 0;
     std::vector<PeerId> members;  ///< Peers that sum; one alone skips the sum.
-    /// Our gradients, then a count for each micro-batch (the contribution checksum).
-    StageValues sum;
+    /// Our gradients, then for each micro-batch a count for each member that a group may have (the
+    /// contribution checksum).
+    StageValues gradients;
     /// Parameters to average, then the same counts; null: none.
     StageValues parameters;
     std::optional<AllReduce> reduce;
@@ -109,13 +124,20 @@ class PipelineRun {
     std::optional<MixPlace> place;  ///< Our place, until a task passes it on to the mixer.
   };
 
+  /// A pass that is given out part by part.
+  struct Pass {
+    PipelineInstruction what;
+    std::size_t part = 0;  ///< The next one.
+  };
+
   Routes routes_of(std::uint64_t operation) const;
+  void enter_groups(const std::vector<std::uint32_t>& speeds);
   void enter_mixing(std::uint32_t stage);
-  void make_group(std::uint32_t stage);
+  void make_sum(std::uint32_t stage);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
-  bool is_heard(const Group& group) const;
-  std::vector<MixMessage> take_round(const Group& group);
+  bool is_heard(const StageSum& sum) const;
+  std::vector<MixMessage> take_round(const StageSum& sum);
   void skip_updates();
   std::size_t gradients_since_update(std::uint32_t stage) const;
   bool receive_pass(PeerId from, const Block& block);
@@ -124,15 +146,22 @@ class PipelineRun {
   bool carries(std::uint32_t stage) const;
   bool is_from_neighbour(const PassName& name, PeerId from) const;
   StageValues input_of(const PipelineInstruction& what);
+  StageValues input_of(const Pass& pass);
+  /// What we sum with our group in the passes of an instruction; empty if we are alone in it.
+  const std::vector<std::size_t>& sums_in(const PipelineInstruction& what) const;
+  bool may_begin(const PipelineInstruction& what) const;
+  std::optional<Job::Task> next_part(std::size_t pass);
+  static GroupSumName sum_name(const PipelineInstruction& what, std::size_t part);
   void send_round(const task::SendStage& send, Effects& out);
   void pass_on(const task::StagePass& pass, Effects& out);
-  Group& group_of(std::uint32_t stage);
+  StageSum& sum_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
   /// True if all instructions were given out.
-  bool is_list_done() const { return position_ == list().size(); }
-  const std::vector<PipelineInstruction>& list() const { return schedule_.workers[rank_]; }
+  bool is_list_done() const { return position_ == list().size() && passes_.empty(); }
+  const std::vector<PipelineInstruction>& list() const { return schedule_.workers[worker_]; }
+  const std::vector<std::uint32_t>& own_group() const { return groups_.members[worker_]; }
   std::optional<Job::Task> parameters_task();
-  std::optional<task::StagePass> pass_for(const PipelineInstruction& what);
+  std::optional<task::StagePass> part_of(const Pass& pass);
 
   PeerId self_;
   std::uint64_t run_seed_;
@@ -140,17 +169,24 @@ class PipelineRun {
   std::uint64_t key_ = 0;
   std::vector<PeerId> order_;
   std::size_t rank_ = 0;
-  std::vector<double> speeds_;
   std::vector<std::vector<std::uint32_t>> replicas_;
   std::vector<std::uint32_t> own_stages_;
+  PeerGroups groups_;
+  std::uint32_t worker_ = 0;                         ///< The number of our group.
+  std::vector<PeerId> own_peers_;                    ///< Its members.
+  std::vector<std::vector<std::uint32_t>> workers_;  ///< Groups that carry each stage.
+  std::vector<double> worker_speeds_;
+  std::shared_ptr<const GroupPlace> place_;  ///< In our group.
   std::uint64_t operation_ = 0;
   bool begun_ = false;
   std::size_t computing_ = 0;  ///< Tasks given out and not done.
   Routes routes_;
   PipelineSchedule schedule_;
   std::size_t position_ = 0;
+  std::deque<Pass> passes_;  ///< Begun, and not given out to the end.
   std::size_t drawn_ = 0;
-  std::vector<Group> groups_;
+  std::vector<StageSum> sums_;
+  GroupSums group_sums_;
   std::map<std::uint32_t, Mixing> mixing_;  ///< By stage.
   std::map<PassName, Incoming> incoming_;
   EarlyBlocks held_;                         ///< Blocks of the next run's sums.

@@ -26,6 +26,7 @@
 
 namespace gv {
 
+struct GroupPlace;
 struct MixRule;
 
 /// A replica's place among the others in a generation.
@@ -236,15 +237,19 @@ struct CopyStages {
   std::vector<StageCopy> copies;
 };
 
-/// Carry out one instruction of a schedule.
+/// Carry out one instruction of a schedule. A pass that a group makes together has several parts,
+/// and a sum over the group between each two.
 struct StagePass {
   PipelineInstruction what;
+  std::size_t part = 0;                     ///< In a group: the part of the pass.
+  std::shared_ptr<const GroupPlace> group;  ///< Our place in the group; null: we are alone.
   std::size_t draw = 0;  ///< First stage's forward pass: number of our own batch in the run.
-  StageValues in;        ///< Input from the neighbour; null where there is none.
+  StageValues in;        ///< Input from the neighbour, or the sum; null where there is none.
   StageValues out;       ///< Memory for the result; null where no peer waits for one.
-  /// Gradients are added here, and the micro-batch's count behind them (the contribution checksum).
-  /// An update takes the gradients and leaves zeros, but keeps the counts.
+  /// Gradients are added here, and the pass is counted behind them (the contribution checksum). An
+  /// update takes the gradients and leaves zeros, but keeps the counts. Null before the last part.
   StageValues sum;
+  std::size_t counted_at = 0;     ///< Place of the count behind the gradients.
   std::size_t micro_batches = 0;  ///< Update: micro-batches in the sum.
 };
 

@@ -72,10 +72,24 @@ Score StageReplica::pass(const task::StagePass& task) {
   };
   const std::size_t size = learner_->layout(what.stage).size();
   const auto gradient = task.sum ? floats(task.sum).first(size) : std::span<float>();
-  const auto count = [&] { (*task.sum)[size + what.micro_batch] += 1; };
+  const auto count = [&] { (*task.sum)[size + task.counted_at] += 1; };
   if (hooks_.stand_in && what.action != PipelineAction::update) {
     hooks_.stand_in(what);
+    if (task.group && task.out) std::ranges::fill(*task.out, 0.0F);
     if (task.sum) count();
+    return {};
+  }
+  if (task.group && what.action == PipelineAction::forward) {
+    return learner_->forward_part(
+        {.stage = what.stage, .number = what.micro_batch, .part = task.part}, *task.group,
+        task.draw, floats(task.in), floats(task.out));
+  }
+  if (task.group && what.action != PipelineAction::backward_weight) {
+    learner_->backward_part({.stage = what.stage, .number = what.micro_batch, .part = task.part},
+                            floats(task.in), floats(task.out));
+    if (!task.sum) return {};
+    learner_->backward_weight(what.stage, what.micro_batch, gradient);
+    count();
     return {};
   }
   switch (what.action) {

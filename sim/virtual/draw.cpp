@@ -468,6 +468,11 @@ DrawnWorld as_pipeline(DrawnWorld world) {
              world.config.mixing.rule.topology.kind == TopologyKind::hosts);
     pipeline.mix_every = 1 + by_rule.below(3);
   }
+  Rng group = Rng(world.seed).fork("group");
+  const bool may_share = pipeline.consensus == StageConsensus::allreduce;
+  if (may_share && is_synchronous(pipeline.schedule) && group.chance(0.4)) {
+    pipeline.group = 2 + group.below(3);
+  }
   const bool is_hostile = !scenario.saboteurs.ranges.empty();
   return is_hostile ? as_hostile(std::move(world)) : world;
 }
@@ -489,8 +494,13 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
   for (std::size_t s = 0; s < stages; ++s) all += work_of(s);
   for (std::size_t s = 0; s < stages; ++s) {
     const std::size_t passes = s > 0 ? size : 0;
-    model.stages.push_back(
-        {.parameters = size, .state = size, .forward = passes, .backward = passes});
+    StageSize stage{.parameters = size, .state = size, .forward = passes, .backward = passes};
+    // A third of the stages have nothing that a group could share.
+    if (config.pipeline.group > 1 && s % 3 != 2) {
+      stage.forward_sums = {size, size};
+      stage.backward_sums = {size};
+    }
+    model.stages.push_back(std::move(stage));
     model.stage_seconds.push_back(work_of(s) / all);
   }
   const std::uint64_t steps = config.run.steps > 0 ? config.run.steps : endless_steps;

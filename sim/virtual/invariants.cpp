@@ -442,11 +442,14 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");
   }
   if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
-    // Blocks of the next run's sums: at most what all peers could send, twice because links may
+    // Blocks of later sums: at most what all peers could send, twice because links may
     // duplicate.
     std::size_t bytes = 0;
-    for (const StageSize& stage : pipeline->options().stages)
+    for (const StageSize& stage : pipeline->options().stages) {
       bytes += 4 * stage.parameters + riders_max;
+      for (const std::size_t sum : stage.forward_sums) bytes += 4 * sum;
+      for (const std::size_t sum : stage.backward_sums) bytes += 4 * sum;
+    }
     // A hostile peer may repeat blocks until the pipeline keeps no more of them.
     const std::size_t most = world.hostile_count() > 0 ? 2 * pipeline_held_max : 2 * n * bytes;
     at_most(pipeline->held_bytes(), most, "bytes of sums to come");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "base/fingerprint.hpp"
@@ -80,11 +81,11 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
   const bool counts =
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
   const std::uint64_t generation = record(peer).job_generation;
-  if (!counts || generation == 0) return;
-  // "micro-batches once", by any peer.
+  if (!counts || !pass->sum || generation == 0) return;
+  // "micro-batches once", by any peer, or by each member of a group.
   const auto in = generations_.find(generation);
   if (in != generations_.end() && !is_honest(world, in->second)) return;
-  int& times = went_back_[{generation, job.version.step}][{what.stage, what.micro_batch}];
+  int& times = went_back_[{generation, job.version.step}][{what.stage, pass->counted_at}];
   if (++times == 1) return;
   fail(world, "micro-batches once",
        fmt::format("peer-{} takes micro-batch {} of operation {} back through stage {} again", peer,
@@ -99,11 +100,19 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     if (!end.sum) continue;
     const std::size_t size = pipeline.stages[end.stage].parameters;
     const std::span<const float> gradient = std::span<const float>(*end.sum).first(size);
-    const auto lanes = std::span<const float>(*end.sum).subspan(size, pipeline.micro_batches);
-    const auto counted = static_cast<std::size_t>(std::ranges::count(lanes, 1.0F));
-    const bool all = pipeline.consensus != StageConsensus::allreduce || counted == lanes.size();
-    bool once = all && counted == end.micro_batches &&
-                std::ranges::all_of(lanes, [](float lane) { return lane == 0 || lane == 1; });
+    const auto counts = std::span<const float>(*end.sum).subspan(size);
+    std::size_t counted = 0;
+    bool once = true;
+    for (std::size_t b = 0; b < pipeline.micro_batches; ++b) {
+      const auto of_members = counts.subspan(b * pipeline.group, pipeline.group);
+      counted += of_members.front() == 1;
+      // Those of a group come one after the other, and there may be fewer than it could have.
+      once = once && std::ranges::is_sorted(of_members, std::greater{}) &&
+             std::ranges::all_of(of_members, [](float one) { return one == 0 || one == 1; });
+    }
+    const bool all =
+        pipeline.consensus != StageConsensus::allreduce || counted == pipeline.micro_batches;
+    once = once && all && counted == end.micro_batches;
     // A hostile peer chooses its gradients freely, but each must still count once.
     if (is_idle(world) && world.hostile_count() == 0) {
       once = once && std::ranges::all_of(gradient, [&](float value) {
@@ -268,10 +277,14 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
-  if (honest && all && went_back_[name].size() != parts) {
-    fail(world, "micro-batches once",
-         fmt::format("operation {} is made of {} passes instead of {}", before.step,
-                     went_back_[name].size(), parts));
+  const auto passes =
+      static_cast<std::size_t>(std::ranges::count_if(went_back_[name], [&](const auto& entry) {
+        return entry.first.second % pipeline.group == 0;  // That of a group's first member.
+      }));
+  if (honest && all && passes != parts) {
+    fail(
+        world, "micro-batches once",
+        fmt::format("operation {} is made of {} passes instead of {}", before.step, passes, parts));
   }
   went_back_.erase(name);
   said_.erase(name);

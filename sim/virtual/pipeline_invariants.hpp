@@ -53,7 +53,7 @@ class PipelineInvariants : public Checker {
   using Life = std::pair<PeerNumber, std::uint32_t>;
   /// Generation and run.
   using RunName = std::pair<std::uint64_t, std::uint64_t>;
-  /// Stage and micro-batch.
+  /// Stage, and the place of a micro-batch's count in its sum: one for each member of a group.
   using Part = std::pair<std::uint32_t, std::size_t>;
 
   PeerRecord& record(PeerNumber peer);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -27,6 +28,19 @@ bool trains(const Job& job) {
          first_of<task::ComputeGradient>(job.tasks) != nullptr;
 }
 
+/// A member of a group works on its share of a pass, in as many parts as the pass has.
+double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass) {
+  if (!pass.group) return 1;
+  const StageSize& stage = pipeline.stages[pass.what.stage];
+  const bool is_forward = pass.what.action == PipelineAction::forward;
+  const auto sums = pass.what.action == PipelineAction::backward_weight ? 0
+                    : is_forward                                        ? stage.forward_sums.size()
+                                 : stage.backward_sums.size();
+  const std::vector<double>& speeds = pass.group->speeds;
+  const double all = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  return speeds[pass.group->own] / all / static_cast<double>(sums + 1);
+}
+
 }  // namespace
 
 /// Returns the duration of a job in steps.
@@ -44,7 +58,8 @@ double Simulator::World::steps_in(const Job& job) const {
       [&](const task::StagePass& task) {
         const auto& planned = options.node.pipeline.stage_seconds;
         const auto& real = options.stage_seconds.empty() ? planned : options.stage_seconds;
-        steps += part_of_stage(task.what.action) * real[task.what.stage];
+        steps += part_of_stage(task.what.action) * real[task.what.stage] *
+                 part_of_pass(options.node.pipeline, task);
       },
       [](const auto&) {}};
   for (const Job::Task& task : job.tasks) std::visit(add, task);

@@ -170,8 +170,31 @@ class IdleStageLearner final : public StageLearner {
                       std::span<float> d_in) override {
     std::ranges::fill(d_in, 0.0F);
   }
-  void backward_weight(std::size_t, std::uint32_t, std::span<float> gradient) override {
-    for (float& value : gradient) value += 1;
+  void backward_weight(std::size_t stage, std::uint32_t number,
+                       std::span<float> gradient) override {
+    const auto passed = passed_.find({stage, number});
+    if (passed == passed_.end()) {
+      for (float& value : gradient) value += 1;
+      return;
+    }
+    // In a group: a sum that was not over all members, each once, leaves gaps.
+    const Range own = own_part(passed->second.place, gradient.size());
+    for (std::size_t i = own.begin; i < own.end; ++i) gradient[i] += passed->second.factor;
+    passed_.erase(passed);
+  }
+
+  std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const override {
+    return backward ? sizes_[stage].backward_sums : sizes_[stage].forward_sums;
+  }
+  Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t,
+                     std::span<const float> in, std::span<float> out) override {
+    if (pass.part == 0) passed_[{pass.stage, pass.number}] = {.place = place};
+    sum_with_group(pass, in, out, group_sums(pass.stage, false).size());
+    return {};
+  }
+  void backward_part(const PassPart& pass, std::span<const float> in,
+                     std::span<float> out) override {
+    sum_with_group(pass, in, out, group_sums(pass.stage, true).size());
   }
 
   void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
@@ -191,16 +214,42 @@ class IdleStageLearner final : public StageLearner {
     before_run_ = now_;
   }
   /// A schedule with many updates in a run may have made some of them already.
-  void abandon_run() override { now_ = before_run_; }
+  void abandon_run() override {
+    now_ = before_run_;
+    passed_.clear();
+  }
 
  private:
   using Stages = std::map<std::size_t, std::vector<float>>;
+  /// A micro-batch that a group takes through a stage.
+  struct Passed {
+    GroupPlace place;
+    float factor = 1;  ///< 0 if a sum was wrong.
+  };
+
+  /// The member's part of a vector of that size.
+  static Range own_part(const GroupPlace& place, std::size_t size) {
+    const std::size_t members = place.speeds.size();
+    return {size * place.own / members, size * (place.own + 1) / members};
+  }
+
+  /// Every member adds 1 at its own part of each sum, so a whole sum is 1 everywhere.
+  void sum_with_group(const PassPart& pass, std::span<const float> in, std::span<float> out,
+                      std::size_t sums) {
+    Passed& passed = passed_.at({pass.stage, pass.number});
+    const auto is_one = [](float value) { return value == 1; };
+    if (pass.part > 0 && !std::ranges::all_of(in, is_one)) passed.factor = 0;
+    std::ranges::fill(out, 0.0F);
+    const Range own = own_part(passed.place, out.size());
+    if (pass.part < sums) std::ranges::fill(out.subspan(own.begin, own.size()), 1.0F);
+  }
 
   std::vector<StageSize> sizes_;
   std::vector<Layout> layouts_;
   Layout whole_;
   Stages now_;
   Stages before_run_;  ///< The state to restore when a run is given up.
+  std::map<std::pair<std::size_t, std::uint32_t>, Passed> passed_;  ///< By stage and number.
   std::uint64_t step_ = 0;
 };
 

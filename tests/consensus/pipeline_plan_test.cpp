@@ -12,6 +12,7 @@
 
 #include "base/rng.hpp"
 #include "consensus/pipeline/chain_map.hpp"
+#include "consensus/pipeline/peer_groups.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/stage_partition.hpp"
 
@@ -408,6 +409,18 @@ TEST_CASE("more replicas than micro-batches take turns") {
   for (const RouterKind kind : router_kinds) {
     CHECK(make_routes(kind, replicas, 2, std::vector<double>{1, 1, 1}, Rng(1)).size() == 2);
   }
+}
+
+TEST_CASE("groups are of peers with the same stages and differ in size by one at most") {
+  using Stages = std::vector<std::vector<std::uint32_t>>;
+  const Stages stages = {{0}, {1}, {0}, {1}, {0}, {0}, {0}, {1, 2}};
+  const PeerGroups pairs = peer_groups(stages, std::vector<std::size_t>(8, 2));
+  CHECK(pairs.members == Stages{{0}, {1, 3}, {2, 4}, {5, 6}, {7}});
+  CHECK(pairs.group_of == std::vector<std::uint32_t>{0, 1, 2, 1, 2, 3, 3, 4});
+  CHECK(peer_groups(stages, std::vector<std::size_t>{4, 1, 4, 1, 4, 4, 4, 4}).members ==
+        Stages{{0, 2}, {1}, {3}, {4, 5, 6}, {7}});
+  const PeerGroups alone = peer_groups(stages, std::vector<std::size_t>(8, 1));
+  for (std::uint32_t rank = 0; rank < 8; ++rank) CHECK(alone.group_of[rank] == rank);
 }
 
 }  // namespace gv

@@ -34,6 +34,20 @@ TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[un
   CHECK(only_problem("[mixing]\ntopology = \"complete\"\n").reason == "has no effect here");
 }
 
+TEST_CASE("a group is refused where its members could not add up one gradient", "[unit]") {
+  const std::string text =
+      "[run]\nmode = \"pipeline\"\npeers = 4\n[pipeline]\nstages = 2\ngroup = 2\n";
+  CHECK(sound(text).pipeline.group == 2);
+  for (const std::string other :
+       {"consensus = \"gossip\"", "consensus = \"mixing\"", "schedule = \"pipedream\"",
+        "schedule = \"2bw\"", "recompute = true"}) {
+    const Problem problem = only_problem(text + other + "\n");
+    INFO(to_string(problem));
+    CHECK(problem.place == "a.toml:6: pipeline.group");
+    CHECK_THAT(problem.remedy, Catch::Contains("or group = 1"));
+  }
+}
+
 TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {
   const Config config = sound("[run]\nmode = \"allreduce\"\n[allreduce]\nalgorithm = \"ring\"\n");
   CHECK(config.allreduce.algorithm == ReduceAlgorithm::ring);

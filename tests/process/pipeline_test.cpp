@@ -132,6 +132,23 @@ TEST_CASE("when one of a pipeline is killed the others carry its stage and go on
   none_refused(swarm, others);
 }
 
+TEST_CASE("when one of a group is killed the others share its stage and go on", "[process]") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
+  Swarm swarm(3, pipeline(100000000, 1, "group = 3\n"));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
+  swarm.kill(victim);
+  std::vector<std::size_t> others = {0, 1, 2};
+  std::erase(others, victim);
+  REQUIRE(swarm.go_on(others));
+  for (const std::size_t number : others) {
+    const auto groups = swarm.status(number)["pipeline"]["groups"][0];
+    REQUIRE(groups.size() == 1);
+    CHECK(std::ranges::count(groups[0].get<std::string>(), '+') == 1);
+  }
+  none_refused(swarm, others);
+}
+
 TEST_CASE("replicas of a stage that mix by a rule go on when one of them is killed", "[process]") {
   Swarm swarm(6, pipeline(100000000, 2,
                           "consensus = \"mixing\"\n[mixing]\ntopology = \"complete\"\n"

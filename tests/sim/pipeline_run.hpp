@@ -30,6 +30,7 @@ struct PipelineTask {
   std::uint64_t steps = 20;
   std::uint64_t copy_every = 4;
   MixRule rule = {};
+  std::size_t group = 1;  ///< Above 1, layers are wide enough to be shared.
 
   std::shared_ptr<const DataSet> shard() const {
     return std::make_shared<const DataSet>(
@@ -37,7 +38,8 @@ struct PipelineTask {
   }
 
   StagesSpec spec(std::size_t peer) const {
-    const ModelSpec model = mlp({24, 9, 16, 5}, 3);
+    const bool is_wide = group > 1;
+    const ModelSpec model = is_wide ? mlp({64, 48, 40, 64, 32}, 3) : mlp({24, 9, 16, 5}, 3);
     StagesSpec spec{.trainer = {.model = model,
                                 .optimizer = {.kind = OptimizerKind::nesterov},
                                 .schedule = {.learning_rate = 0.05},
@@ -47,7 +49,7 @@ struct PipelineTask {
                                 .peer = peer},
                     .ends = {},
                     .keeps_versions = !is_synchronous(kind)};
-    for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back(2 * s);
+    for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back((is_wide ? 4 : 2) * s);
     spec.ends.push_back(model.layers.size());
     return spec;
   }
@@ -72,12 +74,15 @@ struct PipelineTask {
     pipeline.micro_batch = 4;
     if (kind == PipelineKind::two_bw) pipeline.accumulate = 3;
     pipeline.copy_every = copy_every;
+    pipeline.group = group;
     pipeline.segment_elements = 50;
     for (std::size_t s = 0; s < stages; ++s) {
       pipeline.stages.push_back({.parameters = first->layout(s).size(),
                                  .state = first->state_size(s),
                                  .forward = first->boundary(s).forward(),
-                                 .backward = first->boundary(s).activations});
+                                 .backward = first->boundary(s).activations,
+                                 .forward_sums = first->group_sums(s, false),
+                                 .backward_sums = first->group_sums(s, true)});
       pipeline.stage_seconds.push_back(1.0 / static_cast<double>(stages));
     }
     return options;

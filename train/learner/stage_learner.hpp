@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "train/learner/group_place.hpp"
 #include "train/learner/learner.hpp"
 
 namespace gv {
@@ -18,6 +20,13 @@ struct BoundarySize {
   std::size_t truth = 0;
 
   std::size_t forward() const { return activations + truth; }
+};
+
+/// A part of a pass that a group makes together.
+struct PassPart {
+  std::size_t stage = 0;
+  std::uint32_t number = 0;  ///< Of the micro-batch.
+  std::size_t part = 0;
 };
 
 /// Owns the live parameters of some stages, and the activations of micro-batches under way. Not
@@ -79,6 +88,20 @@ class StageLearner {
                               std::span<float> d_in) = 0;
   virtual void backward_weight(std::size_t stage, std::uint32_t number,
                                std::span<float> gradient) = 0;
+
+  /// Floats that the members of a group sum for a micro-batch after each part but the last of a
+  /// pass through the stage. They are the same for every group. Without forward sums, the stage has
+  /// nothing that a group could share.
+  virtual std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const = 0;
+  /// The parts of a pass in a group, in place of forward(), and of backward_input() or the first
+  /// half of backward(). `in` of a part other than the first is the group's sum, and `out` of a
+  /// part other than the last is our summand. The others are those of the whole pass. The group's
+  /// first member draws the batches of the first stage. backward_weight() adds our part of the
+  /// gradient. There is one version of the parameters in a run.
+  virtual Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
+                             std::span<const float> in, std::span<float> out) = 0;
+  virtual void backward_part(const PassPart& pass, std::span<const float> in,
+                             std::span<float> out) = 0;
 
   /// Makes one optimiser step of a stage with `sum`, the summed gradients of `micro_batches`
   /// micro-batches. Versions that micro-batches under way still use are kept.

@@ -1,0 +1,113 @@
+// Numbers the sums of groups and hands them their blocks.
+#include "peer/modes/group_sums.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gv {
+
+GroupSums::GroupSums(PeerId self, const PipelineOptions& options)
+    : self_(self), options_(options), early_(pipeline_held_max) {
+  for (const StageSize& stage : options_.stages) {
+    parts_max_ = std::max({parts_max_, stage.forward_sums.size(), stage.backward_sums.size()});
+  }
+}
+
+void GroupSums::enter(std::uint64_t generation) {
+  leave();
+  key_ = generation;
+}
+
+void GroupSums::leave() {
+  key_ = 0;
+  sums_.clear();
+  early_.take();
+}
+
+void GroupSums::begin(std::uint64_t run) {
+  run_ = run;
+  sums_.clear();
+  for (const EarlyBlocks::Held& piece : early_.take()) {
+    if (place_in_run(piece.block.id) < 2 * sums_in_run()) early_.keep(piece.from, piece.block);
+  }
+}
+
+StageValues GroupSums::blank(std::size_t size) {
+  return pools_.try_emplace(size, size, options_.memory).first->second.blank();
+}
+
+StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>& members) {
+  const StageSize& stage = options_.stages[name.stage];
+  const std::size_t size = (name.backward ? stage.backward_sums : stage.forward_sums)[name.part];
+  const std::uint64_t number = run_ * sums_in_run() +
+                               (2 * name.micro_batch + (name.backward ? 1 : 0)) * parts_max_ +
+                               name.part;
+  const AllReduceShape shape{
+      .order = members,
+      .generation = key_,
+      .stage = name.stage + static_cast<std::uint32_t>(options_.stages.size()),
+      .algorithm = fastest(members.size(), size, {}),
+      .buckets = {{0, size}},
+      .segment = options_.segment_elements};
+  StageValues summand = blank(size);
+  sums_.emplace(name, AllReduce(shape, self_, number, 1, summand, blank(size)));
+  return summand;
+}
+
+void GroupSums::ready(const GroupSumName& name, Effects& out) {
+  const auto found = sums_.find(name);
+  if (found == sums_.end()) return;
+  found->second.ready(0, out);
+  for (const EarlyBlocks::Held& piece : early_.take()) receive(piece.from, piece.block, out);
+}
+
+StageValues GroupSums::result(const GroupSumName& name) const {
+  const auto found = sums_.find(name);
+  return found != sums_.end() && found->second.done() ? found->second.result() : nullptr;
+}
+
+void GroupSums::close(const GroupSumName& name) {
+  const auto found = sums_.find(name);
+  if (found == sums_.end()) return;
+  bytes_sent_ += found->second.bytes_sent();
+  sums_.erase(found);
+}
+
+std::uint64_t GroupSums::place_in_run(const TransferId& id) const {
+  return (piece_named(id)->operation - run_ * sums_in_run()) % operations_named;
+}
+
+std::optional<GroupSumName> GroupSums::name_of(const TransferId& id) const {
+  const std::uint64_t place = place_in_run(id);
+  if (place >= sums_in_run()) return std::nullopt;
+  const std::uint64_t pass = place / parts_max_;
+  return GroupSumName{.stage = stage_of(id),
+                      .micro_batch = static_cast<std::uint32_t>(pass / 2),
+                      .backward = pass % 2 == 1,
+                      .part = static_cast<std::size_t>(place % parts_max_)};
+}
+
+bool GroupSums::receive(PeerId from, const Block& block, Effects& out) {
+  if (const auto name = name_of(block.id)) {
+    const auto found = sums_.find(*name);
+    if (found != sums_.end()) return found->second.receive(from, block, out);
+  }
+  return place_in_run(block.id) < 2 * sums_in_run() && early_.keep(from, block);
+}
+
+std::span<std::byte> GroupSums::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                      std::size_t bytes) {
+  const auto name = name_of(id);
+  const auto found = name ? sums_.find(*name) : sums_.end();
+  return found == sums_.end() ? std::span<std::byte>()
+                              : found->second.place(from, id, offset, bytes);
+}
+
+std::optional<PeerId> GroupSums::unsound_from() const {
+  for (const auto& [name, sum] : sums_) {
+    if (sum.unsound_from()) return sum.unsound_from();
+  }
+  return std::nullopt;
+}
+
+}  // namespace gv

@@ -1,0 +1,160 @@
+// The passes of a run: what a peer computes next, part by part, and where the results go.
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/check.hpp"
+#include "peer/modes/pipeline_run.hpp"
+
+namespace gv {
+namespace {
+
+using enum PipelineAction;
+
+/// True for the instructions that add to the gradients of a stage.
+bool accumulates(const PipelineInstruction& what) {
+  return what.action == backward || what.action == backward_weight;
+}
+
+}  // namespace
+
+GroupSumName PipelineRun::sum_name(const PipelineInstruction& what, std::size_t part) {
+  return {what.stage, what.micro_batch, what.action != forward, part};
+}
+
+const std::vector<std::size_t>& PipelineRun::sums_in(const PipelineInstruction& what) const {
+  static const std::vector<std::size_t> none;
+  const bool goes_back = what.action == backward || what.action == backward_input;
+  if (own_group().size() == 1 || (what.action != forward && !goes_back)) return none;
+  const StageSize& stage = options_.stages[what.stage];
+  return goes_back ? stage.backward_sums : stage.forward_sums;
+}
+
+StageValues PipelineRun::input_of(const PipelineInstruction& what) {
+  const PassName name{operation_ % operations_named, what.stage, what.micro_batch,
+                      what.action != forward};
+  const auto found = incoming_.find(name);
+  if (found == incoming_.end()) return nullptr;
+  return found->second.blocks.is_whole() ? found->second.values : nullptr;
+}
+
+/// Skips the updates in a synchronous schedule, because every peer's part has to be complete before
+/// an update.
+void PipelineRun::skip_updates() {
+  if (!is_synchronous(options_.kind)) return;
+  while (position_ < list().size() && list()[position_].action == update) ++position_;
+}
+
+/// While a pass waits for its group, one more may begin: that of the next instruction, unless it
+/// continues the same micro-batch. Gradients are added in the order of the list.
+bool PipelineRun::may_begin(const PipelineInstruction& what) const {
+  if (passes_.empty()) return true;
+  const PipelineInstruction& other = passes_.front().what;
+  const bool continues = other.stage == what.stage && other.micro_batch == what.micro_batch;
+  return passes_.size() == 1 && !continues && !(accumulates(other) && accumulates(what));
+}
+
+std::optional<Job::Task> PipelineRun::next() {
+  if (!begun_) return std::nullopt;
+  std::optional<Job::Task> task = parameters_task();
+  for (std::size_t i = 0; !task && i < passes_.size(); ++i) task = next_part(i);
+  if (!task && position_ < list().size() && may_begin(list()[position_])) {
+    passes_.push_back({.what = list()[position_]});
+    task = next_part(passes_.size() - 1);
+    if (task) {
+      ++position_;
+      skip_updates();
+    } else {
+      passes_.pop_back();
+    }
+  }
+  computing_ += task.has_value();
+  return task;
+}
+
+/// The next part of a pass under way; nullopt while its input is missing.
+std::optional<Job::Task> PipelineRun::next_part(std::size_t pass) {
+  Pass& under_way = passes_[pass];
+  std::optional<task::StagePass> task = part_of(under_way);
+  if (!task) return std::nullopt;
+  if (under_way.part++ == sums_in(under_way.what).size()) {
+    passes_.erase(passes_.begin() + static_cast<std::ptrdiff_t>(pass));
+  }
+  return *std::move(task);
+}
+
+/// Number of the stage's gradients in the list since its last update, up to our position.
+std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
+  std::size_t count = 0;
+  for (std::size_t i = position_; i-- > 0;) {
+    const PipelineInstruction& what = list()[i];
+    if (what.stage != stage) continue;
+    if (what.action == update) break;
+    count += accumulates(what);
+  }
+  return count;
+}
+
+/// What a part starts from: what passed the boundary of the stage, or the sum after the last part.
+/// Null if it is missing, or not needed.
+StageValues PipelineRun::input_of(const Pass& pass) {
+  if (pass.part == 0) return input_of(pass.what);
+  const GroupSumName name = sum_name(pass.what, pass.part - 1);
+  StageValues sum = group_sums_.result(name);
+  if (sum) group_sums_.close(name);
+  return sum;
+}
+
+std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
+  const PipelineInstruction& what = pass.what;
+  const std::size_t last = options_.stages.size() - 1;
+  const bool goes_on = what.action == forward;
+  const bool goes_back = what.action == backward || what.action == backward_input;
+  const bool is_last = pass.part == sums_in(what).size();
+  task::StagePass part{.what = what,
+                       .part = pass.part,
+                       .group = own_group().size() > 1 ? place_ : nullptr,
+                       .draw = drawn_,
+                       .counted_at = what.micro_batch * options_.group + place_->own};
+  if (pass.part > 0 || (goes_on ? what.stage > 0 : goes_back && what.stage < last)) {
+    part.in = input_of(pass);
+    if (!part.in) return std::nullopt;
+  }
+  if (!is_last) part.out = group_sums_.open(sum_name(what, pass.part), own_peers_);
+  if (is_last && goes_on && what.stage < last) {
+    part.out = blank(options_.stages[what.stage + 1].forward);
+  }
+  if (is_last && goes_back && what.stage > 0) {
+    part.out = blank(options_.stages[what.stage].backward);
+  }
+  if (is_last && (accumulates(what) || what.action == update)) {
+    part.sum = sum_of(what.stage).gradients;
+  }
+  // The first member of a group draws for all.
+  if (goes_on && what.stage == 0 && pass.part == 0 && place_->is_first()) ++drawn_;
+  if (what.action == update) part.micro_batches = gradients_since_update(what.stage);
+  return part;
+}
+
+/// Hands the result of a pass on to the group that needs it: each member sends it to its share of
+/// the members there. If that is our own group, every member has it already.
+void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
+  const bool goes_back = pass.what.action != forward;
+  const std::uint32_t stage = goes_back ? pass.what.stage - 1 : pass.what.stage + 1;
+  const PassName name{operation_ % operations_named, stage, pass.what.micro_batch, goes_back};
+  const std::uint32_t to = routes_[pass.what.micro_batch][stage];
+  const auto bytes = std::as_bytes(std::span<const float>(*pass.out));
+  if (to == worker_) {
+    incoming_[name] = {.from = self_, .values = pass.out, .blocks = {}};
+    return;
+  }
+  const std::vector<std::uint32_t>& receivers = groups_.members[to];
+  for (std::size_t i = place_->own; i < receivers.size(); i += own_group().size()) {
+    bytes_sent_ += bytes.size();
+    out.transfers.push_back({.to = order_[receivers[i]],
+                             .id = pass_id(self_, key_, name),
+                             .payload = {pass.out, bytes}});
+  }
+}
+
+}  // namespace gv
