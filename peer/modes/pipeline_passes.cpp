@@ -9,30 +9,30 @@
 namespace gv {
 namespace {
 
-using enum PipelineAction;
+using Action = PipelineAction;
 
 /// True for the instructions that add to the gradients of a stage.
 bool accumulates(const PipelineInstruction& what) {
-  return what.action == backward || what.action == backward_weight;
+  return what.action == Action::backward || what.action == Action::backward_weight;
 }
 
 }  // namespace
 
 GroupSumName PipelineRun::sum_name(const PipelineInstruction& what, std::size_t part) {
-  return {what.stage, what.micro_batch, what.action != forward, part};
+  return {what.stage, what.micro_batch, what.action != Action::forward, part};
 }
 
 const std::vector<std::size_t>& PipelineRun::sums_in(const PipelineInstruction& what) const {
   static const std::vector<std::size_t> none;
-  const bool goes_back = what.action == backward || what.action == backward_input;
-  if (own_group().size() == 1 || (what.action != forward && !goes_back)) return none;
+  const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
+  if (own_group().size() == 1 || (what.action != Action::forward && !goes_back)) return none;
   const StageSize& stage = options_.stages[what.stage];
   return goes_back ? stage.backward_sums : stage.forward_sums;
 }
 
 StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   const PassName name{operation_ % operations_named, what.stage, what.micro_batch,
-                      what.action != forward};
+                      what.action != Action::forward};
   const auto found = incoming_.find(name);
   if (found == incoming_.end()) return nullptr;
   return found->second.blocks.is_whole() ? found->second.values : nullptr;
@@ -42,7 +42,7 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
 /// an update.
 void PipelineRun::skip_updates() {
   if (!is_synchronous(options_.kind)) return;
-  while (position_ < list().size() && list()[position_].action == update) ++position_;
+  while (position_ < list().size() && list()[position_].action == Action::update) ++position_;
 }
 
 /// While a pass waits for its group, one more may begin: that of the next instruction, unless it
@@ -89,7 +89,7 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   for (std::size_t i = position_; i-- > 0;) {
     const PipelineInstruction& what = list()[i];
     if (what.stage != stage) continue;
-    if (what.action == update) break;
+    if (what.action == Action::update) break;
     count += accumulates(what);
   }
   return count;
@@ -108,8 +108,8 @@ StageValues PipelineRun::input_of(const Pass& pass) {
 std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
   const PipelineInstruction& what = pass.what;
   const std::size_t last = options_.stages.size() - 1;
-  const bool goes_on = what.action == forward;
-  const bool goes_back = what.action == backward || what.action == backward_input;
+  const bool goes_on = what.action == Action::forward;
+  const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
   const bool is_last = pass.part == sums_in(what).size();
   task::StagePass part{.what = what,
                        .part = pass.part,
@@ -127,19 +127,19 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
   if (is_last && goes_back && what.stage > 0) {
     part.out = blank(options_.stages[what.stage].backward);
   }
-  if (is_last && (accumulates(what) || what.action == update)) {
+  if (is_last && (accumulates(what) || what.action == Action::update)) {
     part.sum = sum_of(what.stage).gradients;
   }
   // The first member of a group draws for all.
   if (goes_on && what.stage == 0 && pass.part == 0 && place_->is_first()) ++drawn_;
-  if (what.action == update) part.micro_batches = gradients_since_update(what.stage);
+  if (what.action == Action::update) part.micro_batches = gradients_since_update(what.stage);
   return part;
 }
 
 /// Hands the result of a pass on to the group that needs it: each member sends it to its share of
 /// the members there. If that is our own group, every member has it already.
 void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
-  const bool goes_back = pass.what.action != forward;
+  const bool goes_back = pass.what.action != Action::forward;
   const std::uint32_t stage = goes_back ? pass.what.stage - 1 : pass.what.stage + 1;
   const PassName name{operation_ % operations_named, stage, pass.what.micro_batch, goes_back};
   const std::uint32_t to = routes_[pass.what.micro_batch][stage];
