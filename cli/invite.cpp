@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/commands.hpp"
@@ -29,16 +28,16 @@ void add_invite(CLI::App& app) {
   command->callback([arguments] {
     const auto reply =
         ask_peer(arguments->folder, swarm_command_text({.invite = arguments->terms}));
-    const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
-    if (!answer.is_object()) {
+    const InviteAnswer answer = read_invite_answer(reply.value_or(""));
+    if (!answer.problem.empty()) {
+      fmt::print(stderr, "{}\n", answer.problem);
+      exit_with(2);
+    }
+    if (answer.ticket.empty()) {
       exit_with(fail({{arguments->folder, "no running peer answers here",
                        "give the run folder of a running peer, the one its first line names"}}));
     }
-    if (!answer.contains("ticket")) {
-      fmt::print(stderr, "{}\n", answer.value("problem", "the peer has not answered"));
-      exit_with(2);
-    }
-    fmt::print("{}\n", answer.at("ticket").get<std::string>());
+    fmt::print("{}\n", answer.ticket);
     exit_with(0);
   });
 }

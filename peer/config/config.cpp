@@ -33,7 +33,7 @@ class Reader : private ConfigReading {
     check_algorithm();
     override_peers();
     check_together(*this);
-    find_data_files(*this, overrides_.data_folder);
+    if (!overrides_.has_own_data) find_data_files(*this, overrides_.data_folder);
     keep_places();
     std::stable_sort(
         parsed.problems.begin(), parsed.problems.end(),

@@ -295,6 +295,7 @@ struct ParsedConfig {
 struct ConfigOverrides {
   std::string data_folder;           ///< Empty: the folder that the text names.
   std::optional<std::size_t> peers;  ///< The number of peers that take part; empty: run.peers.
+  bool has_own_data = false;         ///< A program brings the data, so files are not looked for.
 };
 
 /// Reads a file of at most 1 MiB. The data files it names must exist.

@@ -181,6 +181,10 @@ bool has_checkpoints(const std::filesystem::path& folder) {
   return std::filesystem::exists(folder / "checkpoints", error);
 }
 
+ConfigOverrides overrides_of(const SwarmArguments& arguments) {
+  return {.data_folder = arguments.data, .peers = {}, .has_own_data = arguments.has_own_data};
+}
+
 /// What a peer that joins says about the work before it begins.
 void say_plan(const HostOptions& options) {
   const Config& config = options.config;
@@ -228,11 +232,10 @@ Problems problems_of_places(const Config& config, const std::filesystem::path& o
   return problems;
 }
 
-Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options) {
+Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options,
+                           const ReadConfig& read) {
   options = arguments.host;
-  ConfigOverrides overrides;
-  overrides.data_folder = arguments.data;
-  ParsedConfig parsed = read_config(options.config_path, overrides);
+  ParsedConfig parsed = read(options.config_path, overrides_of(arguments));
   Problems problems = std::move(parsed.problems);
   options.config = std::move(parsed.config);
   options.places = std::move(parsed.places);
@@ -282,11 +285,11 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
 }
 
 Problems prepare_to_join(const SwarmArguments& arguments, const std::string& text,
-                         HostOptions& options) {
+                         HostOptions& options, const ReadConfig& read) {
   options = arguments.host;
-  const ReadTicket read = read_ticket(text);
-  if (!read.problem.empty()) {
-    return {{"TICKET", read.problem, "copy the whole word that `grapevine invite` has printed"}};
+  const ReadTicket given = read_ticket(text);
+  if (!given.problem.empty()) {
+    return {{"TICKET", given.problem, "copy the whole word that `grapevine invite` has printed"}};
   }
   if (options.name.empty()) options.name = machine_name();
   if (!is_peer_name(options.name)) {
@@ -296,33 +299,33 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   options.folder = arguments.folder.empty() ? std::filesystem::path("grapevine-" + options.name)
                                             : std::filesystem::path(arguments.folder);
   if (options.listen.empty()) options.listen = ":0";
-  Problems problems = take_addresses(host_part(read.ticket.addresses.front()), options);
+  Problems problems = take_addresses(host_part(given.ticket.addresses.front()), options);
   if (!problems.empty()) return problems;
 
   SwarmFiles files;
   if (has_swarm(options.folder)) {
     files = read_swarm(options.folder);
     options.resume = true;
-    if (files.problems.empty() && files.swarm != read.ticket.swarm) {
+    if (files.problems.empty() && files.swarm != given.ticket.swarm) {
       files.problems.push_back({options.folder.string(), "belongs to another swarm",
                                 "choose another --folder for this one"});
     }
     problems = files.problems;
     if (problems.empty()) problems = problems_of_expiry(files, options.folder);
-  } else if (now_s() >= read.ticket.expires_s) {
+  } else if (now_s() >= given.ticket.expires_s) {
     problems.push_back({"TICKET", "the ticket has expired by this machine's clock",
                         "ask for a new one (`grapevine invite FOLDER`), or set the clock"});
   } else {
     options.resume = has_checkpoints(options.folder);
-    problems = redeem(read.ticket, options, files);
+    problems = redeem(given.ticket, options, files);
   }
   if (!problems.empty()) return problems;
 
   options.config_path = (swarm_folder(options.folder) / "config.toml").string();
-  ConfigOverrides overrides;
-  overrides.data_folder = arguments.data;
-  ParsedConfig parsed = parse_config_file(options.config_path, overrides);
-  problems = problems_of_places(parsed.config, options.folder, arguments.data);
+  ParsedConfig parsed = read(options.config_path, overrides_of(arguments));
+  if (!arguments.has_own_data) {
+    problems = problems_of_places(parsed.config, options.folder, arguments.data);
+  }
   append(problems, std::move(parsed.problems));
   if (!problems.empty()) return problems;
   options.config = std::move(parsed.config);
@@ -343,6 +346,15 @@ std::string swarm_command_text(const SwarmCommand& command) {
       {"invite",
        {{"uses", terms.uses}, {"valid_s", terms.valid_s}, {"may_invite", terms.may_invite}}}}
       .dump();
+}
+
+InviteAnswer read_invite_answer(const std::string& text) {
+  try {
+    const nlohmann::json answer = nlohmann::json::parse(text);
+    return {.ticket = answer.value("ticket", ""), .problem = answer.value("problem", "")};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
 }
 
 SwarmCommand read_swarm_command(const std::string& text) {

@@ -6,23 +6,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "consensus/trust/trust.hpp"
 #include "peer/config/buffer_problems.hpp"
-#include "peer/host/given_peer.hpp"
-#include "peer/host/peer_arguments.hpp"
 #include "peer/host/peer_socket.hpp"
+#include "peer/host/swarm_start.hpp"
+#include "peer/library/join_options.hpp"
 #include "peer/library/joined_means.hpp"
 #include "peer/library/joined_peer.hpp"
-#include "peer/library/merged_config.hpp"
 
 struct gv_peer {
   ::pid_t process = 0;  ///< The process that has joined.
@@ -57,22 +57,6 @@ gv_result guarded(Function function) {
   } catch (const std::exception& error) {
     return fail_with(GV_FAILED, error.what());
   }
-}
-
-/// The struct as the program's header has it, with zeros for fields that it does not know yet.
-/// Throws if its size is unset.
-template <class Struct>
-Struct known(const Struct* given, const char* name) {
-  if (given == nullptr || given->size < sizeof given->size) {
-    throw std::invalid_argument(fmt::format("{}: set its field `size` to sizeof({})", name, name));
-  }
-  Struct all{};
-  std::memcpy(&all, given, std::min(given->size, sizeof all));
-  return all;
-}
-
-std::string text_or(const char* text, std::string otherwise) {
-  return text != nullptr ? text : std::move(otherwise);
 }
 
 UserTensor tensor_of(const gv_tensor& given, const char* unnamed = "") {
@@ -140,61 +124,6 @@ bool has_role(const gv_tensor* given, std::size_t count, std::uint32_t role) {
     if (known(reinterpret_cast<const gv_tensor*>(at), "gv_tensor").role == role) return true;
   }
   return false;
-}
-
-PeerArguments arguments_of(const gv_options& given, Problems& problems) {
-  PeerArguments arguments;
-  if (const char* text = std::getenv(given_variable); text != nullptr) {
-    problems = take_given(text, arguments);
-  }
-  HostOptions& host = arguments.host;
-  host.config_path = text_or(given.config, host.config_path);
-  host.name = text_or(given.name, host.name);
-  host.listen = text_or(given.listen, host.listen);
-  host.advertise = text_or(given.advertise, host.advertise);
-  for (std::size_t i = 0; i < given.joins; ++i) {
-    if (given.join == nullptr || given.join[i] == nullptr) {
-      throw std::invalid_argument("gv_options: `join` has fewer addresses than `joins` says");
-    }
-    if (i == 0) host.join.clear();
-    host.join.emplace_back(given.join[i]);
-  }
-  if (given.wait_for > 0) host.wait_for = given.wait_for;
-  host.resume = host.resume || given.resume != 0;
-  host.quiet = true;
-  host.all_samples = given.all_samples;
-  arguments.key = text_or(given.key, arguments.key);
-  arguments.authorized = text_or(given.authorized, arguments.authorized);
-  arguments.folder = text_or(given.folder, arguments.folder);
-  arguments.cohort = text_or(given.cohort, "");
-  if (given.has_rank != 0) arguments.rank = given.rank;
-  if (given.ranks > 0) arguments.ranks = given.ranks;
-  arguments.rendezvous = text_or(given.rendezvous, "");
-  if (given.cohort != nullptr && (given.key != nullptr || given.authorized != nullptr)) {
-    throw std::invalid_argument(
-        "gv_options: `cohort` takes the place of `key` and `authorized`: give it alone");
-  }
-  arguments.shard = text_or(given.shard, arguments.shard);
-  return arguments;
-}
-
-std::string joined_text(const Problems& problems) {
-  std::string text;
-  for (const Problem& problem : problems) text += (text.empty() ? "" : "\n") + to_string(problem);
-  return text;
-}
-
-/// The options of the host, and what is wrong with them.
-HostOptions options_of(const gv_options& given, Problems& problems) {
-  const PeerArguments arguments = arguments_of(given, problems);
-  HostOptions options = arguments.host;
-  const std::string settings = text_or(given.settings, "");
-  const Problems more =
-      prepare(arguments, options, [&](const std::string& path, const ConfigOverrides& overrides) {
-        return merged_config(path, settings, overrides);
-      });
-  problems.insert(problems.end(), more.begin(), more.end());
-  return options;
 }
 
 /// A handle without a peer.
@@ -406,6 +335,33 @@ UserTensors array_of(const gv_tensor* given) {
   return tensors;
 }
 
+/// The command for the peer's socket. Throws if the terms are none.
+std::string invite_command(std::uint64_t uses, double valid_s, bool may_invite) {
+  TicketTerms terms{.uses = static_cast<std::uint32_t>(uses), .may_invite = may_invite};
+  if (uses == 0 || uses > ticket_uses_max) {
+    throw std::invalid_argument(
+        fmt::format("gv_invite: `uses` must be from 1 to {}", ticket_uses_max));
+  }
+  constexpr auto longest_s = static_cast<double>(certificate_lifetime_s);
+  if (!(valid_s >= 0 && valid_s <= longest_s)) {
+    throw std::invalid_argument(
+        fmt::format("gv_invite: `valid_s` must be from 0 to {}", certificate_lifetime_s));
+  }
+  if (valid_s > 0) terms.valid_s = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(valid_s));
+  return swarm_command_text({.invite = terms});
+}
+
+/// Writes the ticket in the peer's reply, or says why there is none.
+gv_result ticket_in(const std::string& reply, std::span<char> to) {
+  const InviteAnswer answer = read_invite_answer(reply);
+  if (answer.ticket.empty() || answer.ticket.size() >= to.size()) {
+    return fail_with(GV_REFUSED, answer.problem.empty() ? "the peer has made no ticket: ask again"
+                                                        : answer.problem);
+  }
+  std::memcpy(to.data(), answer.ticket.c_str(), answer.ticket.size() + 1);
+  return GV_OK;
+}
+
 Score score_of(std::uint64_t samples, double loss) {
   return {.loss = loss * static_cast<double>(samples), .samples = samples, .predictions = samples};
 }
@@ -561,6 +517,25 @@ gv_result gv_set_position(gv_peer* peer, uint64_t position) {
   return guarded([&]() -> gv_result {
     free_of_calls(peer).loop().set_position(position);
     return GV_OK;
+  });
+}
+
+gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_invite, char* text,
+                    size_t bytes) {
+  return guarded([&]() -> gv_result {
+    check_handle(peer);
+    if (text == nullptr || bytes < GV_TICKET_BYTES) {
+      throw std::invalid_argument("gv_invite: give `text` room for GV_TICKET_BYTES");
+    }
+    const std::string command = invite_command(uses, valid_s, may_invite != 0);
+    // A peer that was begun just now does not listen to commands yet.
+    constexpr auto pause = std::chrono::milliseconds(10);
+    for (Duration waited{}; waited <= peer->patience; waited += pause) {
+      const std::optional<std::string> reply = ask_peer(peer->host().folder(), command);
+      if (reply) return ticket_in(*reply, {text, bytes});
+      if (peer->host().has_ended(pause)) return wait_for_end(*peer);
+    }
+    return GV_PENDING;
   });
 }
 

@@ -43,6 +43,10 @@ enum {
   GV_MISSED = 7          /* The others have gone on without this peer. The array is as it was. */
 };
 
+enum {
+  GV_TICKET_BYTES = 2048 /* No ticket is longer. */
+};
+
 enum { GV_F32 = 0, GV_F16 = 1, GV_BF16 = 2, GV_F64 = 3, GV_I64 = 4 };
 
 enum {
@@ -108,6 +112,10 @@ typedef struct gv_options {
   const char* rendezvous;  /* Folder where ranks find each other; NULL: beside the cohort's file. */
   gv_copy copy;            /* NULL: the tensors are where gv_tensor says. */
   void* copy_context;      /* Given to `copy`. */
+  const char* ticket;      /* Joins by it, in place of `config`, `key`, `authorized`, `join` and
+                              `shard`; NULL: none. The run's config is the inviting peer's. */
+  uint32_t create;         /* Not 0: begins a swarm that others join by tickets of gv_invite(). Needs
+                              `listen`; `key`, `authorized`, `join` and `shard` are left out. */
 } gv_options;
 
 /* What a call has found out. */
@@ -202,6 +210,13 @@ GV_API gv_result gv_indices(gv_peer* peer, uint64_t samples, uint64_t position, 
 
 /* Says before gv_step() at which position the samples after this step begin. Checkpoints keep it. */
 GV_API gv_result gv_set_position(gv_peer* peer, uint64_t position);
+
+/* Makes a ticket with which `uses` other programs or machines may join within `valid_s` seconds (0:
+ * an hour), and writes it and a zero byte to `text`, which has room for `bytes`, at least
+ * GV_TICKET_BYTES. Unless `may_invite` is 0 they may invite others, too. The peer has begun a swarm or
+ * joined by a ticket, and listens. May be called while gv_join() is pending. */
+GV_API gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_invite,
+                           char* text, size_t bytes);
 
 /* Writes the peer's status as JSON and a zero byte to `text`. `*bytes` is the room there, and
  * becomes what is needed; with too little room the result is GV_WRONG_ARGUMENT. */

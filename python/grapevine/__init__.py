@@ -19,7 +19,7 @@ an array by its mean over all peers. PyTorch and NumPy are not needed to import 
 from ._collective import Collective, Mean
 from ._library import Failed, Missed, Problem, Refused, Unreachable
 from ._sampler import Sampler
-from ._vine import Reduced, Vine, join
+from ._vine import Reduced, Vine, create, join
 
 __all__ = [
     "Collective",
@@ -32,5 +32,6 @@ __all__ = [
     "Sampler",
     "Unreachable",
     "Vine",
+    "create",
     "join",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from . import _library as c
 from ._memory import TensorList, memory_of
@@ -124,12 +124,16 @@ class Collective(Peer):
         self._open.clear()
 
     @classmethod
-    def _join(cls, options: c.Options) -> Collective:
+    def _join(
+        cls, options: c.Options, begun: Optional[Callable[[Peer], None]] = None
+    ) -> Collective:
         handle = ctypes.c_void_p()
         collective = None
         try:
             c.checked(c.library().gv_join_collective(ctypes.byref(options), ctypes.byref(handle)))
             collective = cls(handle)
+            if begun is not None:
+                begun(collective)
             # Also without a wait, to learn how many calls the others have made.
             result = c.PENDING
             while c.checked(result) == c.PENDING:

@@ -15,6 +15,7 @@ OK, OVER, PENDING, WRONG_ARGUMENT, REFUSED, UNREACHABLE, FAILED, MISSED = range(
 F32, F16, BF16, F64, I64 = range(5)
 MEAN, STATE, BUFFER = range(3)
 COPY_OUT, COPY_IN = range(2)
+TICKET_BYTES = 2048
 
 # Copies tensors that are on a GPU: (context, role, direction).
 Copy = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint32, c_uint32)
@@ -82,6 +83,8 @@ class Options(ctypes.Structure):
         ("rendezvous", c_char_p),
         ("copy", Copy),
         ("copy_context", c_void_p),
+        ("ticket", c_char_p),
+        ("create", c_uint32),
     ]
 
 
@@ -153,6 +156,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "gv_set_learning_rate": [c_void_p, c_double],
         "gv_indices": [c_void_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t, info],
         "gv_set_position": [c_void_p, c_uint64],
+        "gv_invite": [c_void_p, c_uint64, c_double, c_uint32, c_char_p, c_size_t],
         "gv_status_json": [c_void_p, c_char_p, POINTER(c_size_t)],
         "gv_leave": [c_void_p],
     }

@@ -38,6 +38,24 @@ class Peer:
             pass
         self._free()
 
+    def invite(self, uses: int = 1, valid_s: float = 3600.0, may_invite: bool = True) -> str:
+        """Makes a ticket with which `uses` other programs or machines may join within `valid_s`.
+
+        This peer has begun a swarm by `create` or joined by a ticket, and listens. With
+        `may_invite` those that join by the ticket may invite others.
+        """
+        if self._has_left:
+            raise ValueError("this peer has left; another one can invite")
+        text = ctypes.create_string_buffer(c.TICKET_BYTES)
+        while True:
+            result = c.library().gv_invite(
+                self._handle, uses, valid_s, int(may_invite), text, c.TICKET_BYTES
+            )
+            if c.checked(result) == c.OVER:
+                raise c.Failed("this peer has ended; another one can invite")
+            if result == c.OK:
+                return text.value.decode()
+
     def _free(self) -> None:
         self._has_left = True
         handle, self._handle = self._handle, ctypes.c_void_p()

@@ -7,6 +7,7 @@ import json
 import os
 from typing import (
     Any,
+    Callable,
     Collection,
     Iterable,
     Iterator,
@@ -27,6 +28,9 @@ from ._sampler import Sampler
 
 # A waiting call returns to Python this often, so that Ctrl-C and signal handlers are not kept waiting.
 _PATIENCE_S = 0.2
+
+# With this every ticket begins.
+_TICKET = "gv1_"
 
 
 class Reduced(NamedTuple):
@@ -425,12 +429,14 @@ def join(
     all_samples: int = 0,
     resume: bool = False,
     state: Any = None,
+    _begun: Optional[Callable[[Peer], None]] = None,
     **settings: Any,
 ) -> Union[Vine, Collective]:
     """Joins a swarm with a model, and returns when the first step may be made.
 
-    `config` is the run's TOML file, or None for what the launcher gave or the built-in one.
-    `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or one. With a
+    `config` is the run's TOML file, or None for what the launcher gave or the built-in one. Or it is
+    a ticket, which brings the config, a certificate and addresses from the peer that has made it;
+    `folder` keeps them, so that the same call goes on as the same peer. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or one. With a
     module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in
     lockstep, to newcomers; of arrays `state` names further ones. `algorithm` is a name from
     `grapevine algorithms`. The other arguments are those of `grapevine peer`, and settings are
@@ -444,13 +450,14 @@ def join(
 
     Raises Refused, Unreachable or Failed, whose texts say what to do.
     """
+    is_ticket = isinstance(config, str) and config.strip().startswith(_TICKET)
     if cohort is None and (rank is not None or ranks or rendezvous is not None):
         raise TypeError("join() takes rank, ranks and rendezvous only together with cohort")
     is_collective = _is_collective(mode, tensors, optimizer, state)
     addresses = (ctypes.c_char_p * max(1, len(join)))(*[one.encode() for one in join])
     options = c.Options(
         size=ctypes.sizeof(c.Options),
-        config=_path(config),
+        config=None if is_ticket else _path(config),
         settings=_settings(algorithm, settings).encode(),
         key=_path(key),
         authorized=_path(authorized),
@@ -471,10 +478,38 @@ def join(
         rank=rank or 0,
         ranks=ranks,
         rendezvous=_path(rendezvous),
+        ticket=_path(config) if is_ticket else None,
+        create=int(_begun is not None),
     )
     if is_collective:
-        return Collective._join(options)
-    return _join_with_model(options, _model_of(tensors, optimizer, state))
+        return Collective._join(options, _begun)
+    return _join_with_model(options, _model_of(tensors, optimizer, state), _begun)
+
+
+def create(
+    config: Union[str, os.PathLike[str], None] = None,
+    tensors: Any = None,
+    optimizer: Any = None,
+    *,
+    listen: str,
+    uses: int = 1,
+    valid_s: float = 3600.0,
+    may_invite: bool = True,
+    show: Callable[[str], Any] = print,
+    **named: Any,
+) -> Union[Vine, Collective]:
+    """Begins a swarm that others join by tickets, and is its first peer.
+
+    `listen` is the "HOST:PORT" that the others dial, or ":PORT". As soon as the peer listens, which
+    is before the others have come, `show` gets a ticket; the other arguments of tickets are those of
+    `invite`, and all others those of `join`. Called again with the same `folder`, it goes on with
+    its swarm.
+    """
+
+    def begun(peer: Peer) -> None:
+        show(peer.invite(uses, valid_s, may_invite))
+
+    return join(config, tensors, optimizer, listen=listen, _begun=begun, **named)
 
 
 def _is_collective(mode: Optional[str], tensors: Any, optimizer: Any, state: Any) -> bool:
@@ -489,7 +524,9 @@ def _is_collective(mode: Optional[str], tensors: Any, optimizer: Any, state: Any
     return True
 
 
-def _join_with_model(options: c.Options, model: Any) -> Vine:
+def _join_with_model(
+    options: c.Options, model: Any, begun: Optional[Callable[[Peer], None]]
+) -> Vine:
     given = TensorList(model.mean, model.buffers, model.state)
     copies = _Copies(model)
     options.copy = copies.function
@@ -501,6 +538,8 @@ def _join_with_model(options: c.Options, model: Any) -> Vine:
         )
         c.checked(result)
         vine = Vine(handle, model, given, copies)
+        if begun is not None:
+            begun(vine)
         # Also without a wait, to learn what the first step needs.
         vine._wait(c.PENDING)
         model.take()

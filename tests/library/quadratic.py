@@ -4,6 +4,10 @@ Peer i of n sees the coordinates k with k mod n = i. So no peer alone finds the 
 at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
 
     python3 quadratic.py CONFIG [--start VALUE] [--step-s SECONDS] [--fail-at STEP] [--cohort FILE]
+                         [--ticket NUMBER] [--create FOLDER]
+
+With --ticket CONFIG is a ticket and the peer the one of that number, of two. With --create it begins a
+swarm as peer 0 and prints a ticket first.
 """
 
 import argparse
@@ -29,8 +33,19 @@ def main():
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--cohort")
+    parser.add_argument("--ticket", type=int)
+    parser.add_argument("--create")
     arguments = parser.parse_args()
-    if arguments.cohort:
+    join = grapevine.join
+    if arguments.create is not None:
+        part, parts = 0, 2
+        given = {"listen": "127.0.0.1:0", "name": "first", "folder": arguments.create}
+        given["show"] = lambda ticket: print(ticket, flush=True)
+        join = grapevine.create
+    elif arguments.ticket is not None:
+        part, parts = arguments.ticket, 2
+        given = {"listen": "127.0.0.1:0", "name": f"peer-{part}", "folder": f"peer-{part}"}
+    elif arguments.cohort:
         part, parts = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         given = {"cohort": arguments.cohort, "listen": "127.0.0.1:0"}
     else:
@@ -39,7 +54,7 @@ def main():
 
     x = array.array("f", [arguments.start] * DIMENSION)
     gradient = array.array("f", [0.0] * DIMENSION)
-    vine = grapevine.join(arguments.config, {"x": x}, **given)
+    vine = join(arguments.config, {"x": x}, **given)
 
     def slope():
         loss = 0.0

@@ -1,0 +1,119 @@
+// Reads gv_options: keys and lists, a cohort, a ticket, or a swarm that begins.
+#include "peer/library/join_options.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <iterator>
+
+#include "peer/host/given_peer.hpp"
+#include "peer/host/peer_arguments.hpp"
+#include "peer/host/swarm_start.hpp"
+#include "peer/library/merged_config.hpp"
+
+namespace gv {
+namespace {
+
+/// What takes part by a certificate has its keys, its list and its shard from there.
+void check_certified(const gv_options& given) {
+  const bool has_ticket = given.ticket != nullptr;
+  if (!has_ticket && given.create == 0) return;
+  const std::string field = has_ticket ? "ticket" : "create";
+  const std::pair<const char*, bool> excluded[] = {
+      {"key", given.key != nullptr},
+      {"authorized", given.authorized != nullptr},
+      {"cohort", given.cohort != nullptr},
+      {"shard", given.shard != nullptr},
+      {"join", given.joins > 0},
+      {"config", has_ticket && given.config != nullptr},
+      {"create", has_ticket && given.create != 0},
+  };
+  for (const auto& [name, is_given] : excluded) {
+    if (!is_given) continue;
+    throw std::invalid_argument(
+        fmt::format("gv_options: `{}` takes the place of `{}`: leave that out", field, name));
+  }
+  if (!has_ticket && given.listen == nullptr) {
+    throw std::invalid_argument(
+        "gv_options: `create` needs `listen`, because the others dial this peer first");
+  }
+}
+
+PeerArguments arguments_of(const gv_options& given, Problems& problems) {
+  PeerArguments arguments;
+  if (const char* text = std::getenv(given_variable); text != nullptr) {
+    problems = take_given(text, arguments);
+  }
+  HostOptions& host = arguments.host;
+  host.config_path = text_or(given.config, host.config_path);
+  host.name = text_or(given.name, host.name);
+  host.listen = text_or(given.listen, host.listen);
+  host.advertise = text_or(given.advertise, host.advertise);
+  for (std::size_t i = 0; i < given.joins; ++i) {
+    if (given.join == nullptr || given.join[i] == nullptr) {
+      throw std::invalid_argument("gv_options: `join` has fewer addresses than `joins` says");
+    }
+    if (i == 0) host.join.clear();
+    host.join.emplace_back(given.join[i]);
+  }
+  if (given.wait_for > 0) host.wait_for = given.wait_for;
+  host.resume = host.resume || given.resume != 0;
+  host.quiet = true;
+  host.all_samples = given.all_samples;
+  arguments.key = text_or(given.key, arguments.key);
+  arguments.authorized = text_or(given.authorized, arguments.authorized);
+  arguments.folder = text_or(given.folder, arguments.folder);
+  arguments.cohort = text_or(given.cohort, "");
+  if (given.has_rank != 0) arguments.rank = given.rank;
+  if (given.ranks > 0) arguments.ranks = given.ranks;
+  arguments.rendezvous = text_or(given.rendezvous, "");
+  if (given.cohort != nullptr && (given.key != nullptr || given.authorized != nullptr)) {
+    throw std::invalid_argument(
+        "gv_options: `cohort` takes the place of `key` and `authorized`: give it alone");
+  }
+  arguments.shard = text_or(given.shard, arguments.shard);
+  return arguments;
+}
+
+/// The options of a peer with a certificate: one that begins a swarm, or joins it by a ticket.
+Problems certified_options(const gv_options& given, const PeerArguments& arguments,
+                           const ReadConfig& read, HostOptions& options) {
+  const SwarmArguments certified{.host = arguments.host,
+                                 .folder = arguments.folder,
+                                 .data = {},
+                                 .terms = {},
+                                 .has_own_data = true};
+  if (given.ticket != nullptr) return prepare_to_join(certified, given.ticket, options, read);
+  Problems problems = prepare_to_create(certified, options, read);
+  if (!problems.empty()) return problems;
+  options.swarm->config = merged_text(options.config_path, text_or(given.settings, ""));
+  options.swarm->first_ticket.reset();  // It would be printed.
+  return {};
+}
+
+}  // namespace
+
+HostOptions options_of(const gv_options& given, Problems& problems) {
+  check_certified(given);
+  const PeerArguments arguments = arguments_of(given, problems);
+  HostOptions options = arguments.host;
+  const std::string settings = text_or(given.settings, "");
+  const ReadConfig read = [&](const std::string& path, ConfigOverrides overrides) {
+    overrides.has_own_data = true;
+    return merged_config(path, settings, overrides);
+  };
+  const bool is_certified = given.ticket != nullptr || given.create != 0;
+  Problems more = is_certified ? certified_options(given, arguments, read, options)
+                               : prepare(arguments, options, read);
+  std::move(more.begin(), more.end(), std::back_inserter(problems));
+  return options;
+}
+
+std::string joined_text(const Problems& problems) {
+  std::string text;
+  for (const Problem& problem : problems) text += (text.empty() ? "" : "\n") + to_string(problem);
+  return text;
+}
+
+}  // namespace gv

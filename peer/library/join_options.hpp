@@ -1,0 +1,42 @@
+// From what a program says about its peer to the options of its host.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/problems.hpp"
+#include "peer/host/host.hpp"
+#include "peer/library/grapevine.h"
+
+namespace gv {
+
+/// The struct as the program's header has it, with zeros for fields that it does not know yet.
+/// Throws if its size is unset.
+template <class Struct>
+Struct known(const Struct* given, const char* name) {
+  if (given == nullptr || given->size < sizeof given->size) {
+    const std::string struct_name = name;
+    throw std::invalid_argument(struct_name + ": set its field `size` to sizeof(" + struct_name +
+                                ")");
+  }
+  Struct all{};
+  std::memcpy(&all, given, std::min(given->size, sizeof all));
+  return all;
+}
+
+inline std::string text_or(const char* text, std::string otherwise) {
+  return text != nullptr ? text : std::move(otherwise);
+}
+
+/// The options of the host, and what is wrong with them. With a ticket it asks the inviting peer,
+/// which may take ten seconds for each of its addresses. Throws std::invalid_argument if fields
+/// exclude each other.
+HostOptions options_of(const gv_options& given, Problems& problems);
+
+/// Problems as text, a line for each.
+std::string joined_text(const Problems& problems);
+
+}  // namespace gv
