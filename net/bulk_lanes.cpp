@@ -48,6 +48,8 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
           {.accepted = [this](std::uint64_t lane,
                               ConnectionPtr connection) { accepted(lane, std::move(connection)); },
            .fact = callbacks.fact}),
+      relaying(io, {}, doors,
+               [this](PeerId to, const RelayStep& step) { return callbacks.send_relay(to, step); }),
       timer(std::make_shared<asio::steady_timer>(io)) {
   housekeeping();
 }
@@ -96,7 +98,8 @@ void BulkLanes::Impl::invite(Lane& lane) {
   LaneToken token;
   randombytes_buf(token.data(), token.size());
   doors.expect(lane.id, token);
-  if (!callbacks.send_invite(lane.peer, make_invite(lane.peer, lane.id, token))) refused(lane.peer);
+  if (callbacks.send_invite(lane.peer, make_invite(lane.peer, lane.id, token))) return;
+  if (!ask_relay(lane.peer)) refused(lane.peer);
 }
 
 /// The other side wants a lane, or answers our invitation.
@@ -137,6 +140,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
     lane.connection.reset();
     lane.reset_stream();
   }
+  lane.relay.reset();
   lane.state = Lane::State::dialling;
   lane.id = theirs.lane;
   lane.progress = Clock::now();
@@ -177,6 +181,7 @@ void BulkLanes::Impl::dial_failed(PeerId peer, const LaneInvite& invite) {
 }
 
 void BulkLanes::Impl::accepted(std::uint64_t id, ConnectionPtr connection) {
+  if (relaying.accepted(id, connection)) return;
   const auto found =
       std::ranges::find_if(lanes, [&](const auto& item) { return item.second.id == id; });
   if (found == lanes.end()) {
@@ -263,6 +268,7 @@ void BulkLanes::Impl::housekeeping() {
   for (const auto& [peer, connection] : stuck) broken(peer, connection, "no progress");
   for (const PeerId peer : read_all) write_next(peer, true);
   doors.tidy_up();
+  relaying.tidy_up();
   timer->expires_after(housekeeping_period);
   timer->async_wait([this, weak = std::weak_ptr(alive)](asio::error_code error) {
     if (!error && !weak.expired()) housekeeping();
@@ -333,6 +339,8 @@ void BulkLanes::doubt(PeerId peer) {
 }
 
 void BulkLanes::forget(PeerId peer) {
+  impl_->relaying.forget(peer);
+  impl_->detours.erase(peer);
   const auto found = impl_->lanes.find(peer);
   if (found == impl_->lanes.end()) return;
   if (found->second.connection) impl_->retired.add(found->second.connection);
@@ -343,6 +351,8 @@ void BulkLanes::forget(PeerId peer) {
 BulkLanes::Counters BulkLanes::counters() const {
   Counters counters = impl_->counters;
   counters.lanes_refused += impl_->doors.refused();
+  counters.streams_relayed = impl_->relaying.counters().streams;
+  counters.bytes_relayed = impl_->relaying.counters().bytes;
   return counters;
 }
 

@@ -5,12 +5,15 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 #include "net/control_links.hpp"
+#include "net/lane_security.hpp"
 #include "net/shared_buffer.hpp"
 
 namespace gv {
@@ -39,6 +42,7 @@ class BulkLanes {
     std::size_t lanes_max = 64;
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
+    PeerId self{};  ///< Decides which end of a relayed lane begins.
   };
 
   struct Callbacks {
@@ -54,6 +58,14 @@ class BulkLanes {
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
     std::function<void(Fact)> fact;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
+
+    // For lanes through a third peer; without them there are none.
+
+    std::function<bool(PeerId, const RelayStep&)> send_relay = {};  ///< ControlLinks::send.
+    /// Peers that may relay to this one, the best first.
+    std::function<std::vector<PeerId>(PeerId)> relays = {};
+    /// The secret that only that peer and we can compute; nullopt if it may not take part.
+    std::function<std::optional<LaneToken>(PeerId, std::uint64_t stream)> pair_token = {};
   };
 
   BulkLanes(asio::io_context& io, Options options, Callbacks callbacks);
@@ -64,6 +76,14 @@ class BulkLanes {
 
   /// An invitation or its answer arrived on the control link of `from`.
   void receive_invite(PeerId from, const LaneInvite& invite);
+  /// A step towards a relayed lane arrived there.
+  void receive_relay(PeerId from, const RelayStep& step);
+
+  /// Call when no message reaches a peer. Asks another peer to relay a lane to it, unless it was
+  /// asked a moment ago. Whatever a relay does, it cannot read or change what goes through it.
+  void reach(PeerId peer);
+  /// The peer that relays our lane to this one; nullopt if there is no lane, or a direct one.
+  std::optional<PeerId> relay_of(PeerId peer) const;
 
   /// Streams the transfer, and opens a lane first if there is none. Drops superseded transfers that
   /// have not started yet.
@@ -85,7 +105,9 @@ class BulkLanes {
   struct Counters {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t lanes_opened = 0, lanes_refused = 0;
-    std::uint64_t superseded = 0;  ///< Transfers dropped for newer ones.
+    std::uint64_t superseded = 0;       ///< Transfers dropped for newer ones.
+    std::uint64_t streams_relayed = 0;  ///< Open now, for pairs of other peers.
+    std::uint64_t bytes_relayed = 0;
   };
   Counters counters() const;
 

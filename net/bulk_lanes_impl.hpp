@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "net/draining_connections.hpp"
 #include "net/lane_connection.hpp"
 #include "net/lane_handshake.hpp"
+#include "net/relay_service.hpp"
 
 namespace gv {
 
@@ -37,8 +39,9 @@ struct BulkLanes::Impl {
     std::size_t lent_read = 0;        ///< Blocks read in its shared buffer and not reported yet.
     std::size_t lent_bytes_read = 0;  ///< Bytes of these blocks.
     bool writing = false;
-    Clock::time_point progress;  ///< Time of the last byte either way, or of the invitation.
-    Clock::time_point heard;     ///< Time of the last byte received, or of the opening.
+    Clock::time_point progress;   ///< Time of the last byte either way, or of the invitation.
+    Clock::time_point heard;      ///< Time of the last byte received, or of the opening.
+    std::optional<PeerId> relay;  ///< The peer that relays it; empty: it is direct.
 
     bool is_busy() const {
       return writing || !queue.empty() || !messages.empty() ||
@@ -50,6 +53,13 @@ struct BulkLanes::Impl {
     }
   };
 
+  /// What was done to reach a peer through another one.
+  struct Detour {
+    std::size_t asked = 0;  ///< How many times, and so which relay is next.
+    Clock::time_point next_ask;
+    Clock::time_point next_offer;  ///< Offers before that are ignored.
+  };
+
   Impl(asio::io_context& loop, Options given, Callbacks calls);
   ~Impl();
 
@@ -57,6 +67,9 @@ struct BulkLanes::Impl {
   void answer(PeerId peer, const LaneInvite& theirs);
   void dial(PeerId peer, const LaneInvite& invite);
   void dial_failed(PeerId peer, const LaneInvite& invite);
+  bool ask_relay(PeerId peer);
+  void refused_by_relay(PeerId peer);
+  void meet(PeerId relay, const RelayStep& step);
   void accepted(std::uint64_t id, ConnectionPtr connection);
   void opened(PeerId peer, std::uint64_t id, ConnectionPtr connection);
   void refused(PeerId peer);
@@ -95,6 +108,8 @@ struct BulkLanes::Impl {
   Callbacks callbacks;
   Counters counters;
   LaneHandshake doors;
+  RelayService relaying;
+  std::map<PeerId, Detour> detours;
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
   DrainingConnections retired;

@@ -396,6 +396,14 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
       invite->address.clear();
     }
     callbacks.invite(from, *invite);
+  } else if (auto* step = std::get_if<RelayStep>(&frame)) {
+    if (!link.invitations.take(steady_time()) || !callbacks.relay) return;
+    const bool is_offer = step->kind == RelayStep::Kind::offer;
+    if (is_offer && !is_host_of(step->address, link.claimed_address, link.peer.address, bytes)) {
+      refuse(from, "it is not known to be where it wants to relay");
+      return;
+    }
+    callbacks.relay(from, *step);
   } else {
     offend(from, "a frame that only guests and the peers that invite them send");
   }
@@ -526,6 +534,15 @@ void ControlLinks::set_address(PeerId peer, const std::string& address) {
 bool ControlLinks::send(PeerId to, const Message& message) { return impl_->send(to, message); }
 
 bool ControlLinks::send(PeerId to, const LaneInvite& invite) { return impl_->send(to, invite); }
+
+bool ControlLinks::send(PeerId to, const RelayStep& step) { return impl_->send(to, step); }
+
+bool ControlLinks::is_linked(PeerId peer) const {
+  const auto found = impl_->links.find(peer);
+  if (found == impl_->links.end() || impl_->is_quarantined(peer)) return false;
+  const Impl::Link& link = found->second;
+  return !link.refused && ((link.dealer && link.dealer->up) || link.route.size() > 0);
+}
 
 void ControlLinks::offend(PeerId peer, const std::string& why) { impl_->offend(peer, why); }
 

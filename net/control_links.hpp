@@ -35,6 +35,25 @@ struct LaneInvite {
   bool refused = false;  ///< The lane cannot be opened.
 };
 
+/// A step towards a lane between two peers that cannot reach each other, through a third one that
+/// relays its bytes. It travels on control links only.
+struct RelayStep {
+  enum class Kind : std::uint8_t {
+    ask,     ///< To a relay: connect me with `other`.
+    offer,   ///< From a relay: dial me, and I connect you with `other`.
+    refuse,  ///< From a relay: it cannot, or it relays enough already.
+  };
+
+  Kind kind = Kind::ask;
+  PeerId other{};
+  std::uint64_t stream = 0;              ///< Of an offer: random, and equal for both ends.
+  std::array<std::uint8_t, 32> token{};  ///< Of an offer: by which this end proves itself.
+  std::string address;                   ///< Of an offer: "host:port" of the relay's lanes.
+
+  friend bool operator==(const RelayStep&, const RelayStep&) = default;
+};
+constexpr RelayStep::Kind last_value(RelayStep::Kind) { return RelayStep::Kind::refuse; }
+
 /// One ROUTER that listens, and one DEALER per peer that is dialled. A pair of peers needs only one
 /// of the two connections and uses the one that is up. All calls on the thread that runs `io`.
 class ControlLinks {
@@ -72,6 +91,8 @@ class ControlLinks {
     std::function<std::optional<JoinAnswer>(const PublicKey& guest, const JoinRequest&)> join = {};
     /// A visitor shows certificates.
     std::function<void(const Certificates&)> shown = {};
+    /// A step towards a relayed lane.
+    std::function<void(PeerId, const RelayStep&)> relay = {};
   };
 
   /// Binds, and tests that a random key is refused. Throws std::runtime_error with a sentence for
@@ -98,6 +119,10 @@ class ControlLinks {
   /// Queues a message. If the peer cannot be reached now, drops the message and returns false.
   bool send(PeerId to, const Message& message);
   bool send(PeerId to, const LaneInvite& invite);
+  bool send(PeerId to, const RelayStep& step);
+
+  /// True if a connection with the peer is up, on which both hellos agree.
+  bool is_linked(PeerId peer) const;
 
   /// Counts an offence of a peer: input that no correct peer sends, for example because its handler
   /// threw. The third within a minute quarantines the peer: all its links are cut for a while.

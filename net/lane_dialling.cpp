@@ -172,7 +172,7 @@ void LaneHandshake::Impl::connect(const DialPtr& dial) {
             return;
           }
           dial->connection = std::make_shared<LaneConnection>(Socket(std::move(dial->tcp_socket)));
-          if (options.plain) {
+          if (goes_plain(dial->invite.lane)) {
             prove_plain(dial, false);
           } else {
             prove_tls(dial);
@@ -195,6 +195,29 @@ void LaneHandshake::Impl::prove_tls(const DialPtr& dial) {
        weak = std::weak_ptr(alive)](asio::error_code error) {
         if (weak.expired()) return;
         finish(dial, !error && LaneTls::is_mutual(connection->tls->native_handle()));
+      });
+}
+
+/// Makes a lane of a connection that a relay has made with the other peer. To both ends the relay
+/// is the network between them: they trust nothing that comes until TLS has shown the token.
+void LaneHandshake::Impl::secure(ConnectionPtr connection, std::uint64_t lane, bool is_client,
+                                 Dialled done) {
+  end_dial(lane);
+  auto dial = std::make_shared<Dial>(io);
+  dial->invite.lane = lane;
+  dial->connection = connection;
+  dial->done = std::move(done);
+  dial->until = Clock::now() + dial_deadline;
+  dials[lane] = dial;
+  connection->kind = "relayed";
+  connection->tls.emplace(connection->socket, tls.context());
+  if (is_client) tls.offer(connection->tls->native_handle(), lane);
+  connection->tls->async_handshake(
+      is_client ? asio::ssl::stream_base::client : asio::ssl::stream_base::server,
+      [this, dial, connection, lane, weak = std::weak_ptr(alive)](asio::error_code error) {
+        if (weak.expired()) return;
+        SSL* ssl = connection->tls->native_handle();
+        finish(dial, !error && LaneTls::is_mutual(ssl) && LaneTls::lane_of(ssl) == lane);
       });
 }
 
@@ -223,6 +246,17 @@ void LaneHandshake::Impl::prove_plain(const DialPtr& dial, bool at_home) {
   } else {
     judged(false);
   }
+}
+
+void LaneHandshake::dial_through(const LaneInvite& way, std::uint64_t lane, bool is_client,
+                                 Dialled done) {
+  dial(way, [this, lane, is_client, done = std::move(done)](ConnectionPtr connection) {
+    if (connection) {
+      impl_->secure(std::move(connection), lane, is_client, done);
+    } else {
+      done(nullptr);
+    }
+  });
 }
 
 void LaneHandshake::dial(const LaneInvite& invite, Dialled done) {

@@ -176,7 +176,7 @@ void LaneHandshake::Impl::welcome(LaneListener& listener, const ConnectionPtr& c
 
 void LaneHandshake::Impl::begin(LaneListener& listener, const ConnectionPtr& connection,
                                 bool at_home, char first) {
-  if (first == plain_first_byte && (at_home || options.plain)) {
+  if (first == plain_first_byte && (at_home || options.plain || relays())) {
     welcome_plain(listener, connection, at_home);
   } else if (first == tls_first_byte && !at_home) {
     welcome_tls(listener, connection);
@@ -217,9 +217,9 @@ void LaneHandshake::Impl::welcome_plain(LaneListener& listener, const Connection
   const auto judged = [this, &listener, connection, arriving, at_home](bool holds) {
     if (!listener.holds(connection)) return;
     const std::uint64_t lane = arriving->proof.lane;
-    const bool complete = !at_home || (holds && take_memory(*connection, arriving->descriptors));
-    if (!holds || !complete ||
-        !send_proof(*connection, *token_of(lane), lane, false, options.lent.get())) {
+    const bool complete = at_home ? holds && take_memory(*connection, arriving->descriptors)
+                                  : holds && goes_plain(lane);
+    if (!complete || !send_proof(*connection, *token_of(lane), lane, false, options.lent.get())) {
       listener.send_away(connection);
       return;
     }
@@ -248,6 +248,17 @@ void LaneHandshake::Impl::await_proof(const ConnectionPtr& connection,
       });
 }
 
+/// True if a lane over TCP goes without TLS.
+bool LaneHandshake::Impl::goes_plain(std::uint64_t lane) const {
+  const auto found = expected.find(lane);
+  return options.plain || (found != expected.end() && found->second.use == Use::relay);
+}
+
+bool LaneHandshake::Impl::relays() const {
+  return std::ranges::any_of(expected,
+                             [](const auto& item) { return item.second.use == Use::relay; });
+}
+
 std::optional<LaneToken> LaneHandshake::Impl::token_of(std::uint64_t lane) const {
   const auto found = expected.find(lane);
   return found == expected.end() ? std::nullopt : std::optional(found->second.token);
@@ -274,8 +285,8 @@ void LaneHandshake::describe(LaneInvite& invite) const {
   invite.host = impl_->host;
 }
 
-void LaneHandshake::expect(std::uint64_t lane, const LaneToken& token) {
-  impl_->expected[lane] = {token, Impl::Clock::now() + invitation_lasts};
+void LaneHandshake::expect(std::uint64_t lane, const LaneToken& token, Use use) {
+  impl_->expected[lane] = {token, Impl::Clock::now() + invitation_lasts, use};
   impl_->update_listeners();
 }
 

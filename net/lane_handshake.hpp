@@ -49,9 +49,15 @@ class LaneHandshake {
   /// Fills in where this peer can be dialled.
   void describe(LaneInvite& invite) const;
 
+  /// How a connection that proves to hold a token goes on.
+  enum class Use {
+    lane,   ///< As a lane: by TLS, unless plain lanes are allowed.
+    relay,  ///< Plain, because what a peer relays is encrypted already.
+  };
+
   /// Admits a peer that proves to hold `token` for `lane`, for a few seconds or until
   /// expect_no_more().
-  void expect(std::uint64_t lane, const LaneToken& token);
+  void expect(std::uint64_t lane, const LaneToken& token, Use use = Use::lane);
   bool expects(std::uint64_t lane) const;
   /// Undoes expect(). Also gives up dialling that lane, without calling `done`.
   void expect_no_more(std::uint64_t lane);
@@ -60,6 +66,11 @@ class LaneHandshake {
   /// must be expected. Both ends prove its token within three seconds. The address is not checked
   /// here, but a Unix socket is dialled only if it can belong to a peer of the same user.
   void dial(const LaneInvite& invite, Dialled done);
+
+  /// Dials a relay as `way` says, and through it makes the lane `lane` with the peer at the other
+  /// end, which the relay dials or that dials the relay: TLS with the token that lane is expected
+  /// with. One of the two ends is the client. Both `way.lane` and `lane` must be expected.
+  void dial_through(const LaneInvite& way, std::uint64_t lane, bool is_client, Dialled done);
 
   /// Closes connections whose proof is overdue, and forgets old invitations. Call periodically.
   void tidy_up();

@@ -31,6 +31,7 @@ struct LaneHandshake::Impl {
   struct Expected {
     LaneToken token{};
     Clock::time_point until;
+    Use use = Use::lane;
   };
 
   /// A lane that we dial. Its handlers do nothing once it is no longer among `dials`.
@@ -66,6 +67,9 @@ struct LaneHandshake::Impl {
   void connect(const DialPtr& dial);
   void prove_tls(const DialPtr& dial);
   void prove_plain(const DialPtr& dial, bool at_home);
+  void secure(ConnectionPtr connection, std::uint64_t lane, bool is_client, Dialled done);
+  bool goes_plain(std::uint64_t lane) const;
+  bool relays() const;
   bool is_current(const DialPtr& dial) const;
   void finish(const DialPtr& dial, bool proved);
   void end_dial(std::uint64_t lane);

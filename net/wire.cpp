@@ -66,12 +66,13 @@ void serialize(A& ar, T& value) {
 
 namespace {
 
-// Kinds: hello 1, invite 2, request of a guest 3, its answer 4, messages from 16 on in the order of
-// the variant.
+// Kinds: hello 1, invite 2, request of a guest 3, its answer 4, step to a relayed lane 5, messages
+// from 16 on in the order of the variant.
 constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t request_kind = 3;
 constexpr std::uint8_t answer_kind = 4;
+constexpr std::uint8_t relay_kind = 5;
 constexpr std::uint8_t first_message_kind = 16;
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.
@@ -90,6 +91,7 @@ std::optional<Frame> blank_frame(std::uint8_t kind) {
   if (kind == invite_kind) return LaneInvite{};
   if (kind == request_kind) return JoinRequest{};
   if (kind == answer_kind) return JoinAnswer{};
+  if (kind == relay_kind) return RelayStep{};
   if (kind < first_message_kind) return std::nullopt;
   if (auto message = blank_message(std::size_t{kind} - first_message_kind)) return *message;
   return std::nullopt;
@@ -123,6 +125,7 @@ std::vector<std::byte> encode(const Frame& frame) {
   if (std::holds_alternative<Hello>(frame)) kind = hello_kind;
   if (std::holds_alternative<JoinRequest>(frame)) kind = request_kind;
   if (std::holds_alternative<JoinAnswer>(frame)) kind = answer_kind;
+  if (std::holds_alternative<RelayStep>(frame)) kind = relay_kind;
   if (const auto* message = std::get_if<Message>(&frame)) {
     kind = static_cast<std::uint8_t>(first_message_kind + message->index());
   }

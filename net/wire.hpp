@@ -34,8 +34,8 @@ struct Hello {
 };
 
 /// Everything that travels on a control link: a version byte, a kind byte, the fields.
-/// The last two kinds travel between a guest and the peer that invites it.
-using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer>;
+/// A JoinRequest and its answer travel between a guest and the peer that invites it.
+using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep>;
 
 /// Throws ArchiveError (a std::runtime_error) for content that no peer would accept: more than
 /// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not

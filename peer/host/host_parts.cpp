@@ -1,11 +1,18 @@
 // Assembles a running peer: links, lanes, its node, a worker and a socket.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <asio/post.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "net/pair_token.hpp"
+#include "net/roster.hpp"
 #include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/network_options.hpp"
@@ -51,7 +58,48 @@ void Host::open_links() {
           .shown =
               [this](const Certificates& chain) {
                 feed([&](Time t, NodeEffects& out) { node_->receive_certificates(t, chain, out); });
-              }});
+              },
+          .relay = [this](PeerId from,
+                          const RelayStep& step) { lanes_->receive_relay(from, step); }});
+}
+
+/// Peers that may relay a lane to `to`. Each pair begins with another one, so that one peer does
+/// not relay for all.
+std::vector<PeerId> Host::relays_to(PeerId to) const {
+  std::vector<PeerId> relays;
+  for (const Member& member : node_->membership().members()) {
+    const bool can_relay = member.id != self_ && member.id != to && !member.address.empty() &&
+                           member.state == MemberState::alive && control_->is_linked(member.id);
+    if (can_relay) relays.push_back(member.id);
+  }
+  if (relays.empty()) return relays;
+  const std::uint64_t pair = static_cast<std::uint64_t>(self_) ^ static_cast<std::uint64_t>(to);
+  std::ranges::rotate(relays, relays.begin() + static_cast<std::ptrdiff_t>(pair % relays.size()));
+  return relays;
+}
+
+/// The secret of a relayed lane; nullopt for a peer that may not have one.
+std::optional<LaneToken> Host::pair_token_of(PeerId peer, std::uint64_t stream) const {
+  for (const AuthorizedPeer& each : options_.authorized) {
+    if (peer_id(each.key) != peer || quarantined_.contains(peer)) continue;
+    return pair_token(options_.identity, each.key, stream, agreed_settings());
+  }
+  return std::nullopt;
+}
+
+/// Handles a message about members that came over a lane. Only a relayed lane may bring one: it
+/// takes the place of the link that checks such messages otherwise.
+void Host::receive_on_lane(Envelope envelope) {
+  if (is_membership(envelope.message)) {
+    const std::string unsound = lanes_->relay_of(envelope.from)
+                                    ? control_->roster().admit(envelope.message)
+                                    : "a message about members on a lane";
+    if (!unsound.empty()) {
+      control_->offend(envelope.from, unsound);
+      return;
+    }
+  }
+  feed_from(envelope.from, [&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
 }
 
 /// Opens the bulk lanes, which send blocks from a shared buffer except in mode `gossip`.
@@ -73,7 +121,8 @@ void Host::open_lanes() {
                          .socket_folder = options_.folder / "lanes",
                          .budget_bytes = options_.config.network.budget_mib << 20,
                          .progress_deadline = options_.config.gossip.progress_deadline,
-                         .idle_close = from_seconds(options_.config.network.idle_close_s)},
+                         .idle_close = from_seconds(options_.config.network.idle_close_s),
+                         .self = self_},
       BulkLanes::Callbacks{
           .block =
               [this](PeerId from, const Block& block) {
@@ -83,17 +132,7 @@ void Host::open_lanes() {
               },
           .place = [this](PeerId from, const TransferId& id, std::uint64_t offset,
                           std::size_t bytes) { return node_->place(from, id, offset, bytes); },
-          .message =
-              [this](const Envelope& envelope) {
-                // Only links check messages about members, so such messages must not come over
-                // lanes.
-                if (is_membership(envelope.message)) {
-                  control_->offend(envelope.from, "a message about members on a lane");
-                  return;
-                }
-                feed_from(envelope.from,
-                          [&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
-              },
+          .message = [this](Envelope envelope) { receive_on_lane(std::move(envelope)); },
           .lost =
               [this](PeerId peer) {
                 feed([&](Time t, NodeEffects& out) { node_->lane_lost(t, peer, out); });
@@ -104,7 +143,12 @@ void Host::open_lanes() {
               },
           .fact = [this](const Fact& fact) { note(fact); },
           .send_invite = [this](PeerId to,
-                                const LaneInvite& invite) { return control_->send(to, invite); }});
+                                const LaneInvite& invite) { return control_->send(to, invite); },
+          .send_relay = [this](PeerId to,
+                               const RelayStep& step) { return control_->send(to, step); },
+          .relays = [this](PeerId to) { return relays_to(to); },
+          .pair_token = [this](PeerId peer,
+                               std::uint64_t stream) { return pair_token_of(peer, stream); }});
 }
 
 void Host::make_node(StartingPoint& point) {

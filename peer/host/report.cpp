@@ -92,6 +92,8 @@ nlohmann::ordered_json members_json(const Report& report) {
                     {"step", member.progress.step},
                     {"steps_per_second", member.progress.steps_per_second},
                     {"address", member.address}});
+    const auto relay = report.relays.find(member.id);
+    if (relay != report.relays.end()) json.back()["relay"] = relay->second;
     if (member.progress.trial) json.back()["trial"] = to_json(member.progress.trial);
     const auto [begin, end] = parts.equal_range(member.id);
     for (auto part = begin; part != end; ++part) add_section(*part->second, json.back());
@@ -143,6 +145,7 @@ std::string report_json(const Report& report) {
   json["messages"] = {{"sent", report.control_messages_sent},
                       {"received", report.control_messages_received},
                       {"superseded", report.messages_superseded}};
+  json["relayed"] = {{"streams", report.streams_relayed}, {"bytes", report.bytes_relayed}};
   json["refused_links"] = report.refused_links;
   json["failures_seen"] = report.failures_seen;
   json["members"] = members_json(report);
@@ -201,6 +204,8 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
                 report.control_bytes_sent);
   metrics.count("control_bytes_received_total", "Bytes received on control links.",
                 report.control_bytes_received);
+  metrics.count("relayed_bytes_total", "Bytes relayed for pairs of other peers.",
+                report.bytes_relayed);
   metrics.count("links_refused_total", "Strangers and disagreeing hellos refused.",
                 report.refused_links);
   metrics.count("members_declared_dead_total", "Members declared dead.", report.failures_seen);

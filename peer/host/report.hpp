@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ struct Report {
   std::uint64_t failures_seen = 0;  ///< Members declared dead.
   /// Members, and whether each one is the peer itself.
   std::vector<std::pair<Member, bool>> members;
+  std::map<PeerId, std::string> relays;  ///< The peer that relays our lane to a member.
+  std::uint64_t streams_relayed = 0;     ///< That this peer relays now for two others.
+  std::uint64_t bytes_relayed = 0;
   std::vector<EventLog::Refusal> refusals;
 
   /// A peer that we ignore for a while.

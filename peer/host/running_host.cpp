@@ -177,6 +177,17 @@ bool Host::follow_peer(const Fact& fact) {
          std::holds_alternative<MemberRefuted>(fact);
 }
 
+/// Sends a message. If it cannot be sent, a lane through another peer may carry the next.
+bool Host::send(const Outgoing& outgoing) {
+  // Exchanges use the lane that they open anyway. Membership does so only where there is no link.
+  const bool by_lane =
+      !is_membership(outgoing.message) || lanes_->relay_of(outgoing.to).has_value();
+  if (by_lane && lanes_->send_message(outgoing.to, outgoing.message)) return true;
+  if (control_->send(outgoing.to, outgoing.message)) return true;
+  lanes_->reach(outgoing.to);
+  return false;
+}
+
 void Host::carry_out(NodeEffects& effects) {
   // Carrying out an effect can produce more effects, so repeat until there are none.
   for (int round = 0; round < 16; ++round) {
@@ -189,11 +200,7 @@ void Host::carry_out(NodeEffects& effects) {
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
-      // Exchanges use the lane that they open anyway; membership never does.
-      const bool sent = (!is_membership(outgoing.message) &&
-                         lanes_->send_message(outgoing.to, outgoing.message)) ||
-                        control_->send(outgoing.to, outgoing.message);
-      if (!sent && std::holds_alternative<Offer>(outgoing.message)) {
+      if (!send(outgoing) && std::holds_alternative<Offer>(outgoing.message)) {
         node_->lane_refused(now(), outgoing.to, more);
       }
     }
@@ -346,6 +353,12 @@ Report Host::report() const {
   report.control_messages_sent = control_->counters().messages_sent;
   report.control_messages_received = control_->counters().messages_received;
   report.refused_links = control_->counters().refused;
+  report.streams_relayed = lanes_->counters().streams_relayed;
+  report.bytes_relayed = lanes_->counters().bytes_relayed;
+  for (const auto& [member, is_self] : report.members) {
+    const std::optional<PeerId> relay = lanes_->relay_of(member.id);
+    if (relay) report.relays[member.id] = name_of(*relay);
+  }
   for (const auto& [peer, record] : quarantined_) {
     if (record.until <= now()) continue;
     report.quarantined.push_back(

@@ -116,6 +116,10 @@ class Host {
   std::uint64_t wall_s() const;
 
   void carry_out(NodeEffects& effects);
+  bool send(const Outgoing& outgoing);
+  std::vector<PeerId> relays_to(PeerId to) const;
+  std::optional<LaneToken> pair_token_of(PeerId peer, std::uint64_t stream) const;
+  void receive_on_lane(Envelope envelope);
   void note(const Fact& fact);
   void tell_people(const Fact& fact);
   void note_quarantine(const Fact& fact);

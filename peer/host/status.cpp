@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +22,22 @@ std::string trial_of(const nlohmann::json& member) {
   if (trial == member.end()) return fmt::format("{:>10} {:>8} {:>8}", "-", "-", "-");
   return fmt::format("{:>10.3g} {:>8.3g} {:>8.4f}", trial->value("learning_rate", 0.0),
                      trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
+}
+
+/// Where a member is dialled, or which peer relays what we send it.
+std::string way_to(const nlohmann::json& member) {
+  const std::string relay = member.value("relay", "");
+  return relay.empty() ? member.value("address", "") : "relayed by " + relay;
+}
+
+/// What this peer relays for others; empty if it does not.
+std::string relayed_line(const nlohmann::json& json) {
+  const auto relayed = json.value("relayed", nlohmann::json::object());
+  const auto bytes = relayed.value("bytes", std::uint64_t{0});
+  if (bytes == 0) return {};
+  return fmt::format("  relays for {} pairs of other peers, {:.1f} MiB so far\n",
+                     relayed.value("streams", std::uint64_t{0}),
+                     static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace
@@ -46,16 +63,16 @@ std::string status_table(const std::string& document) {
   for (const auto& line : json.value("details", std::vector<std::string>())) {
     out += fmt::format("  {}\n", line);
   }
+  out += relayed_line(json);
   const auto population = json.find("population");
   out += '\n';
   out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9}{}  {}\n", "member", "state", "phase",
                      "step", "steps/s", population == json.end() ? "" : trial_head, "address");
   for (const auto& member : json.value("members", nlohmann::json::array())) {
-    out +=
-        fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9.1f}{}  {}\n", member.value("name", ""),
-                    member.value("state", ""), member.value("phase", ""),
-                    member.value("step", 0ULL), member.value("steps_per_second", 0.0),
-                    population == json.end() ? "" : trial_of(member), member.value("address", ""));
+    out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9.1f}{}  {}\n", member.value("name", ""),
+                       member.value("state", ""), member.value("phase", ""),
+                       member.value("step", 0ULL), member.value("steps_per_second", 0.0),
+                       population == json.end() ? "" : trial_of(member), way_to(member));
   }
   const auto refusals = json.value("refusals", nlohmann::json::array());
   if (!refusals.empty()) out += "\nlast refusals\n";

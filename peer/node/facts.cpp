@@ -403,8 +403,8 @@ FactText text(const JoinFailed&) {
 }
 FactText text(const NotReachable&) {
   return {.info = {"not_reachable", "no peer could dial this peer back at {detail}",
-                   "The others answer over the connections that this peer has opened. It has no "
-                   "link with a peer that cannot be dialled either.",
+                   "The others answer over the connections that this peer has opened. A peer that "
+                   "cannot be dialled either is met through a third one.",
                    "advertise an address the others can reach with --advertise HOST:PORT, or leave "
                    "--listen out to dial out only"},
           .reason = Reason::unreachable};

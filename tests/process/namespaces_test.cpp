@@ -49,6 +49,13 @@ class Hosts {
             .listen = listens ? address(host) + ":0" : "",
             .extra = std::move(extra)};
   }
+  /// Lets no connection in to that host, as a home router does. Returns false without nftables.
+  bool let_none_in(int host) const {
+    const std::string nft = "ip netns exec " + name(host) + " nft ";
+    return run(nft + "add table inet router") &&
+           run(nft + "'add chain inet router in { type filter hook input priority 0; }'") &&
+           run(nft + "'add rule inet router in iifname eth0 tcp flags & (syn | ack) == syn drop'");
+  }
   /// Unplugs the host's cable or plugs it in again.
   void set_cable(int host, bool in) const {
     run("ip -n " + hub() + " link set port" + std::to_string(host) + (in ? " up" : " down"));
@@ -124,6 +131,56 @@ TEST_CASE("a host cut off for a while trains on alone and comes back when the ca
   CHECK(eventually(
       [&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(2, 0) == "alive"; }, 30s));
   CHECK(swarm.exchanges_go_on(2));
+}
+
+/// The peer by which `number` says that a relay carries its lane to `other`; empty if none does.
+std::string relay_between(Swarm& swarm, std::size_t number, std::size_t other) {
+  const auto status = swarm.status(number);
+  for (const auto& member : status.value("members", nlohmann::json::array())) {
+    if (member.value("name", "") == Swarm::name(other)) return member.value("relay", "");
+  }
+  return {};
+}
+
+TEST_CASE("two hosts that only dial out train in lockstep through a third", "[process][netns]") {
+  const Hosts hosts(3);
+  if (!hosts.usable()) {
+    WARN("network namespaces need root and iproute2; skipped");
+    return;
+  }
+  std::string config = endless_config();
+  config.insert(config.find("steps"), "mode = \"allreduce\"\n");
+  Swarm swarm(3, config);
+  swarm.start(0, hosts.on(1, true, {"--wait-for", "3"}));
+  swarm.start(1, hosts.on(2, false, {"--wait-for", "3"}));
+  swarm.start(2, hosts.on(3, false, {"--wait-for", "3"}));
+  for (std::size_t number = 0; number < 3; ++number) {
+    CHECK(eventually([&] { return swarm.step(number) > 20; }, 60s));
+  }
+  CHECK(eventually([&] { return relay_between(swarm, 1, 2) == Swarm::name(0); }, 30s));
+  CHECK(relay_between(swarm, 2, 1) == Swarm::name(0));
+  CHECK(swarm.status(0)["relayed"].value("bytes", 0ULL) > 0);
+}
+
+TEST_CASE("hosts behind routers that let none in meet through another relay when theirs dies",
+          "[process][netns]") {
+  const Hosts hosts(4);
+  if (!hosts.usable() || !hosts.let_none_in(3) || !hosts.let_none_in(4)) {
+    WARN("network namespaces need root, iproute2 and nftables; skipped");
+    return;
+  }
+  Swarm swarm(4, endless_config());
+  // Those behind routers listen too and say so, as people do who do not know better.
+  for (std::size_t number = 0; number < 4; ++number) {
+    swarm.start(number, hosts.on(static_cast<int>(number) + 1, true, {"--wait-for", "4"}));
+  }
+  std::string relay;
+  REQUIRE(eventually([&] { return !(relay = relay_between(swarm, 2, 3)).empty(); }, 60s));
+  const std::size_t dead = relay == Swarm::name(0) ? 0 : 1;
+  swarm.kill(dead);
+  CHECK(eventually([&] { return relay_between(swarm, 2, 3) == Swarm::name(1 - dead); }, 60s));
+  CHECK(swarm.exchanges_go_on(2));
+  CHECK(swarm.exchanges_go_on(3));
 }
 
 }  // namespace gv

@@ -1,0 +1,120 @@
+// Lanes to peers that cannot be reached, through a third peer.
+#include <algorithm>
+#include <utility>
+
+#include "net/bulk_lanes_impl.hpp"
+
+namespace gv {
+namespace {
+
+/// Time between two requests, doubled with each that every relay was asked in vain.
+constexpr auto ask_pause = std::chrono::seconds(2);
+constexpr std::size_t doublings_max = 4;
+/// Time between two offers that are followed: each makes us dial.
+constexpr auto offer_pause = std::chrono::seconds(1);
+
+}  // namespace
+
+/// Asks the next peer that may relay. Returns false if there is none.
+bool BulkLanes::Impl::ask_relay(PeerId peer) {
+  if (!callbacks.send_relay || !callbacks.relays) return false;
+  const auto now = Clock::now();
+  const std::vector<PeerId> relays = callbacks.relays(peer);
+  if (relays.empty()) return false;
+  Detour& detour = detours[peer];
+  if (now < detour.next_ask) return true;
+  const std::size_t turns = std::min(detour.asked / relays.size(), doublings_max);
+  detour.next_ask = now + ask_pause * (1 << turns);
+  return callbacks.send_relay(relays[detour.asked++ % relays.size()],
+                              {.kind = RelayStep::Kind::ask, .other = peer});
+}
+
+/// A relay cannot reach the peer either, or has no room: the next one is asked.
+void BulkLanes::Impl::refused_by_relay(PeerId peer) {
+  const auto found = detours.find(peer);
+  if (found == detours.end()) return;
+  const std::size_t relays = callbacks.relays ? callbacks.relays(peer).size() : 0;
+  if (relays == 0 || found->second.asked % relays == 0) return;  // All were asked in this turn.
+  found->second.next_ask = Clock::now();
+  ask_relay(peer);
+}
+
+/// A relay connects us with a peer, if we dial it.
+void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
+  const PeerId other = step.other;
+  if (other == relay || other == options.self || !callbacks.pair_token) return;
+  const auto token = callbacks.pair_token(other, step.stream);
+  if (!token) return;
+  const auto now = Clock::now();
+  Detour& detour = detours[other];
+  auto found = lanes.find(other);
+  // If each end has asked another relay, both get both offers, and take the smaller relay's.
+  const bool is_better = found != lanes.end() && found->second.state == Lane::State::dialling &&
+                         found->second.relay && relay < *found->second.relay;
+  if (now < detour.next_offer && !is_better) return;
+  const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;
+  // The relay of a lane that is open makes another one only if the old one has ended.
+  if (is_open && found->second.relay != relay) return;
+  if (found == lanes.end()) {
+    if (!make_room()) return;
+    found = lanes.emplace(other, Lane{.peer = other}).first;
+  }
+  detour.next_offer = now + offer_pause;
+  Lane& lane = found->second;
+  if (is_open) {
+    retired.add(lane.connection);
+    lane.connection.reset();
+    lane.reset_stream();
+  } else if (lane.state != Lane::State::none) {
+    doors.expect_no_more(lane.id);
+  }
+  lane.state = Lane::State::dialling;
+  lane.id = step.stream;
+  lane.relay = relay;
+  lane.progress = now;
+  const LaneInvite way{.lane = relay_lane(step.stream, options.self, other),
+                       .token = step.token,
+                       .address = step.address};
+  doors.expect(step.stream, *token);
+  doors.expect(way.lane, step.token, LaneHandshake::Use::relay);
+  doors.dial_through(way, step.stream, options.self < other,
+                     [this, other, stream = step.stream](ConnectionPtr connection) {
+                       const auto lane_of = lanes.find(other);
+                       if (connection) {
+                         detours.erase(other);
+                         opened(other, stream, std::move(connection));
+                       } else if (lane_of != lanes.end() && lane_of->second.id == stream) {
+                         refused(other);
+                       }
+                     });
+  if (!is_open) return;
+  callbacks.fact(LaneLost{.peer = other, .why = "the partner lost it first"});
+  callbacks.lost(other);
+}
+
+void BulkLanes::receive_relay(PeerId from, const RelayStep& step) {
+  switch (step.kind) {
+    case RelayStep::Kind::ask:
+      if (impl_->callbacks.send_relay) impl_->relaying.asked(from, step.other);
+      break;
+    case RelayStep::Kind::offer:
+      impl_->meet(from, step);
+      break;
+    case RelayStep::Kind::refuse:
+      impl_->refused_by_relay(step.other);
+      break;
+  }
+}
+
+void BulkLanes::reach(PeerId peer) {
+  if (!impl_->lanes.contains(peer)) impl_->ask_relay(peer);
+}
+
+std::optional<PeerId> BulkLanes::relay_of(PeerId peer) const {
+  const auto found = impl_->lanes.find(peer);
+  const bool is_open =
+      found != impl_->lanes.end() && found->second.state == Impl::Lane::State::open;
+  return is_open ? found->second.relay : std::nullopt;
+}
+
+}  // namespace gv

@@ -1,0 +1,97 @@
+// Relays bytes between two peers that cannot reach each other, within a budget.
+#pragma once
+
+#include <array>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/time.hpp"
+#include "net/control_links.hpp"
+#include "net/lane_connection.hpp"
+#include "net/lane_handshake.hpp"
+
+namespace gv {
+
+/// A bound on bytes per second, with a second's worth at once.
+class ByteBudget {
+ public:
+  explicit ByteBudget(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+
+  /// Counts bytes that have gone, and returns how long to wait before the next.
+  Duration charge(Time now, std::size_t bytes);
+
+ private:
+  double bytes_per_second_;
+  Time paid_until_{};  ///< What has gone so far is within the budget at this time.
+};
+
+/// The number by which one end of a relayed stream proves itself to the relay.
+constexpr std::uint64_t relay_lane(std::uint64_t stream, PeerId self, PeerId other) {
+  return stream ^ (self < other ? 1U : 2U);
+}
+
+/// Makes streams on request of one of their ends: both are told to dial here, and prove that they
+/// were told. What they send each other is copied and not looked at. All calls on the thread of
+/// `io`.
+class RelayService {
+ public:
+  struct Options {
+    std::size_t streams_max = 64;
+    std::size_t streams_of_peer_max = 8;  ///< That one peer has asked for.
+    double pair_bytes_per_second = 8 << 20;
+    double bytes_per_second = 32 << 20;           ///< Of all pairs together.
+    Duration patience = std::chrono::seconds(5);  ///< Time in which both ends must have dialled.
+    Duration idle_close = std::chrono::seconds(90);
+  };
+  using Send = std::function<bool(PeerId, const RelayStep&)>;
+
+  /// `doors` must outlive this object. It relays for no peer if they do not listen.
+  RelayService(asio::io_context& io, Options options, LaneHandshake& doors, Send send);
+  ~RelayService();
+
+  /// A peer wants to meet another one. An earlier stream of the two ends.
+  void asked(PeerId from, PeerId other);
+
+  /// Returns true if the proved connection is an end of a stream, which then has it.
+  bool accepted(std::uint64_t lane, const ConnectionPtr& connection);
+
+  /// Ends the streams of a peer that may not take part any more.
+  void forget(PeerId peer);
+  /// Ends streams on which nothing happens. Call periodically.
+  void tidy_up();
+
+  struct Counters {
+    std::size_t streams = 0;  ///< That are open now.
+    std::uint64_t bytes = 0;  ///< Relayed so far.
+  };
+  Counters counters() const;
+
+ private:
+  using Clock = LaneConnection::Clock;
+  using Pair = std::pair<PeerId, PeerId>;  ///< The smaller id first.
+  struct Stream;
+  using StreamPtr = std::shared_ptr<Stream>;
+
+  void pump(const StreamPtr& stream, std::size_t from);
+  void pass_on(const StreamPtr& stream, std::size_t from, std::size_t bytes);
+  void end(const StreamPtr& stream);
+
+  asio::io_context& io_;
+  Options options_;
+  LaneHandshake& doors_;
+  Send send_;
+  std::map<Pair, StreamPtr> streams_;
+  ByteBudget budget_;
+  std::uint64_t bytes_ = 0;
+  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace gv
