@@ -55,8 +55,8 @@ void add_doctor(CLI::App& app) {
   auto* command =
       app.add_subcommand("doctor", "Say what keeps a peer on this machine from training");
   command->add_option("SUBJECT", options.subjects,
-                      "HOST:PORT or NAME@HOST:PORT of a peer to join, a run folder, a config file; "
-                      "one of each at most");
+                      "A ticket, or HOST:PORT or NAME@HOST:PORT of a peer to join; a run folder; a "
+                      "config file; one of each at most");
   command->add_option("--key", options.key,
                       "This peer's secret key; default: that of the run folder, or key");
   command->add_option("--authorized", options.authorized,
@@ -81,6 +81,7 @@ void add_doctor(CLI::App& app) {
       "`link_refused` in its log.\n\n"
       "Example:\n  grapevine doctor configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
       "  grapevine doctor 198.51.100.7:7000\n"
+      "  grapevine doctor gv1_...\n"
       "  grapevine doctor runs/run-001/peer-0");
   command->callback([arguments] { exit_with(run_doctor(arguments->options, arguments->as_json)); });
 }

@@ -1,6 +1,7 @@
 // Sorts what a person asks about, and reads keys, lists, config and data once.
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -28,6 +29,16 @@ Problems sort(const std::string& subject, Patient& patient) {
   const std::size_t at = subject.find('@');
   const std::string address = at == std::string::npos ? subject : subject.substr(at + 1);
   const Problem twice{subject, "a second one of its kind", "examine them one by one"};
+  if (subject.starts_with("gv1_") && !is_there(subject)) {
+    ReadTicket read = read_ticket(subject);
+    if (!read.problem.empty()) {
+      return {{"TICKET", read.problem, "copy the whole word that `grapevine invite` has printed"}};
+    }
+    if (!patient.other.address.empty()) return {twice};
+    patient.other = {.address = read.ticket.addresses.front(), .name = {}};
+    patient.ticket = std::move(read.ticket);
+    return {};
+  }
   if (is_folder(subject)) {
     if (!patient.folder.empty()) return {twice};
     patient.folder = subject;
@@ -40,7 +51,8 @@ Problems sort(const std::string& subject, Patient& patient) {
                      .name = at == std::string::npos ? std::string() : subject.substr(0, at)};
   } else {
     return {{subject, "is no address, and no folder or file has this name",
-             "write HOST:PORT or NAME@HOST:PORT of a peer, its run folder, or a config file"}};
+             "write a ticket, HOST:PORT or NAME@HOST:PORT of a peer, its run folder, or a config "
+             "file"}};
   }
   return {};
 }
@@ -56,7 +68,27 @@ std::filesystem::path credential(const std::string& given, const std::filesystem
                                             : std::filesystem::path(name);
 }
 
+/// Takes key and list from the certificates of the run folder. Returns false if it has none.
+bool read_certificates(Patient& patient) {
+  if (patient.folder.empty() || !has_swarm(patient.folder)) return false;
+  Credentials& mine = patient.credentials;
+  mine.swarm = read_swarm(patient.folder);
+  mine.key_file = swarm_folder(patient.folder) / "key";
+  mine.authorized_file = swarm_folder(patient.folder) / "certificates";
+  mine.key = {.pair = mine.swarm->identity, .problems = mine.swarm->problems};
+  mine.authorized.emplace();
+  std::set<PublicKey> listed;
+  for (const Certificate& certificate : mine.swarm->certificates) {
+    if (!listed.insert(certificate.key).second) continue;
+    mine.authorized->peers.push_back({.name = certificate.name, .key = certificate.key});
+  }
+  const std::filesystem::path config = swarm_folder(patient.folder) / "config.toml";
+  if (patient.run.path.empty() && is_there(config)) patient.run.path = config.string();
+  return true;
+}
+
 void read_credentials(Patient& patient) {
+  if (patient.options.key.empty() && read_certificates(patient)) return;
   Credentials& mine = patient.credentials;
   mine.key_file = credential(patient.options.key, patient.folder, "key");
   mine.authorized_file = credential(patient.options.authorized, patient.folder, "authorized_peers");

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/handshake.hpp"
 #include "cli/doctor/judgement.hpp"
 #include "cli/doctor/probes.hpp"
 #include "consensus/mixing/mix_rule.hpp"
+#include "consensus/trust/trust.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/host/run_format.hpp"
 
@@ -36,7 +38,43 @@ Diagnoses check_data(Patient& patient) {
       fmt::format("training and test data suit the model of {} parameters", run.parameters));
 }
 
+std::uint64_t now_s() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+/// A guest with a ticket needs neither a key nor a list.
+bool is_guest(const Patient& patient) {
+  return patient.ticket && patient.options.key.empty() && !patient.credentials.swarm;
+}
+
+Diagnoses check_ticket(Patient& patient) {
+  if (!patient.ticket) return {};
+  return {judge(TicketState{
+      .expires_s = patient.ticket->expires_s, .now_s = now_s(), .address = patient.other.address})};
+}
+
+Diagnoses check_certificate(Patient& patient) {
+  const Credentials& mine = patient.credentials;
+  if (!mine.swarm || !mine.has_key()) return {};
+  CertificateState state{
+      .name = "this peer", .inviter_command = "grapevine invite FOLDER", .now_s = now_s()};
+  for (const Certificate& certificate : mine.swarm->certificates) {
+    const std::uint64_t made_s =
+        certificate.expires_s - std::min(certificate.expires_s, certificate_lifetime_s);
+    if (certificate.issuer != mine.key->pair.public_key) {
+      state.seen_s = std::max(state.seen_s, made_s);
+    }
+    if (certificate.key != mine.key->pair.public_key) continue;
+    state.name = certificate.name;
+    state.expires_s = std::max(state.expires_s, certificate.expires_s);
+  }
+  return judge(state);
+}
+
 Diagnoses check_key(Patient& patient) {
+  if (is_guest(patient)) return {};
   const Credentials& mine = patient.credentials;
   const std::string file = mine.key_file.string();
   if (mine.key) return diagnoses_of(mine.key->problems, file + ": only its owner can read it");
@@ -47,6 +85,7 @@ Diagnoses check_key(Patient& patient) {
 }
 
 Diagnoses check_allow_list(Patient& patient) {
+  if (is_guest(patient)) return {};
   const Credentials& mine = patient.credentials;
   const std::string file = mine.authorized_file.string();
   if (mine.authorized) {
@@ -67,7 +106,7 @@ std::string own_line(const Credentials& mine) {
 
 Diagnoses check_name(Patient& patient) {
   const Credentials& mine = patient.credentials;
-  if (!mine.has_key() || !mine.has_list()) return {};
+  if (is_guest(patient) || mine.swarm || !mine.has_key() || !mine.has_list()) return {};
   const auto& peers = mine.authorized->peers;
   const auto place = mine.place();
   if (!place) {
@@ -108,6 +147,20 @@ Diagnoses check_folder(Patient& patient) {
   const auto document = parse_peer_json<nlohmann::json>(patient.status);
   return {{.text = fmt::format("{}: {} runs here", folder,
                                document.is_object() ? peer_line(document) : "a peer")}};
+}
+
+/// The members that the running peer does not reach itself.
+Diagnoses check_links(Patient& patient) {
+  const auto document = parse_peer_json<nlohmann::json>(patient.status);
+  if (!document.is_object()) return {};
+  Diagnoses found;
+  for (const auto& member : document.value("members", nlohmann::json::array())) {
+    const std::string relay = member.value("relay", "");
+    if (relay.empty()) continue;
+    found.push_back(judge(RelayedMember{.name = member.value("name", ""), .relay = relay}));
+  }
+  if (found.empty()) found.push_back({.text = "no member is reached through another one"});
+  return found;
 }
 
 Diagnoses check_clock(Patient&) { return {judge(probe_clock())}; }
@@ -157,6 +210,12 @@ Diagnoses check_handshake(Patient& patient) {
   const Credentials& mine = patient.credentials;
   const OtherPeer& other = patient.other;
   if (!other.answers) return {};
+  if (patient.ticket) {
+    Handshake found = shake_hands(other.address, guest_keys(*patient.ticket),
+                                  {{.name = "its maker", .key = patient.ticket->inviter}});
+    found.by_ticket = true;
+    return {judge(found)};
+  }
   if (!mine.has_key() || !mine.has_list()) {
     return {{.health = Health::warning,
              .text = "without a key and an allow-list it is not known which peer answers there, "
@@ -236,11 +295,14 @@ Diagnoses check_disk(Patient& patient) {
 constexpr std::array checks{
     Check{"config", check_config},
     Check{"data", check_data},
+    Check{"ticket", check_ticket},
+    Check{"certificate", check_certificate},
     Check{"key", check_key},
     Check{"allow-list", check_allow_list},
     Check{"name", check_name},
     Check{"modes", check_modes},
     Check{"folder", check_folder},
+    Check{"links", check_links},
     Check{"clock", check_clock},
     Check{"own ports", check_ports},
     Check{"control port", check_control_port},

@@ -13,18 +13,21 @@
 #include "base/time.hpp"
 #include "cli/doctor/diagnosis.hpp"
 #include "net/identity.hpp"
+#include "net/ticket.hpp"
 #include "peer/config/config.hpp"
+#include "peer/host/swarm_files.hpp"
 
 namespace gv {
 
 /// What a person asks about. Everything may be left out.
 struct DoctorOptions {
-  std::vector<std::string> subjects;  ///< Each "[NAME@]HOST:PORT", a run folder or a config file.
-  std::string key;                    ///< Empty: that of the folder, else "key".
-  std::string authorized;             ///< Empty: that of the folder, else "authorized_peers".
-  std::string listen;                 ///< "HOST:PORT" that this peer would listen on.
-  std::uint16_t lane_port = 0;        ///< Port of its lanes on the same host; 0: any.
-  std::string their_lanes;            ///< "HOST:PORT" where the other peer's lanes listen.
+  /// Each a ticket, "[NAME@]HOST:PORT", a run folder or a config file.
+  std::vector<std::string> subjects;
+  std::string key;              ///< Empty: that of the folder, else "key".
+  std::string authorized;       ///< Empty: that of the folder, else "authorized_peers".
+  std::string listen;           ///< "HOST:PORT" that this peer would listen on.
+  std::uint16_t lane_port = 0;  ///< Port of its lanes on the same host; 0: any.
+  std::string their_lanes;      ///< "HOST:PORT" where the other peer's lanes listen.
   double link_mbit = 1000;
   double link_ms = 0;  ///< Round trip; 0: that to the other peer, or 50 ms.
 };
@@ -43,6 +46,8 @@ struct Credentials {
   std::filesystem::path authorized_file;
   std::optional<LoadedKeyPair> key;
   std::optional<LoadedAuthorizedPeers> authorized;
+  /// The certificates of the run folder, in place of a list; nullopt: it has none.
+  std::optional<SwarmFiles> swarm;
 
   bool has_key() const { return key && key->problems.empty(); }
   bool has_list() const { return authorized && authorized->problems.empty(); }
@@ -66,6 +71,7 @@ struct PlannedRun {
 struct Patient {
   DoctorOptions options;
   OtherPeer other;
+  std::optional<Ticket> ticket;  ///< Of the other peer.
   Credentials credentials;
   PlannedRun run;
   std::filesystem::path folder;  ///< A run folder; empty: none was given.

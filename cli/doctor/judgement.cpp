@@ -1,13 +1,16 @@
 // What is too little, and what mends it.
 #include "cli/doctor/judgement.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 
+#include "consensus/trust/trust.hpp"
 #include "peer/host/network_options.hpp"
 
 namespace gv {
@@ -19,6 +22,8 @@ constexpr double buffers_per_link = 4;
 constexpr std::uint64_t peer_bytes = 64 << 20;
 /// With a larger error, times of files on two machines do not tell which is newer.
 constexpr Duration clock_error_max = std::chrono::seconds(1);
+/// Certificates and tickets are made for so long that less does not matter to them.
+constexpr std::uint64_t clock_apart_max_s = 60;
 
 Diagnosis ok(std::string text) { return {.text = std::move(text)}; }
 Diagnosis warning(std::string text, std::string remedy) {
@@ -35,6 +40,39 @@ std::string size_text(double bytes) {
   return fmt::format("{:.0f} kB", bytes / 1e3);
 }
 std::string size_text(std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); }
+
+std::string time_text(std::uint64_t at_s) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(at_s)));
+}
+
+/// 3 days, 5 hours, 90 seconds
+std::string span_text(std::uint64_t length_s) {
+  if (length_s >= 2 * 86'400) return fmt::format("{} days", length_s / 86'400);
+  if (length_s >= 2 * 3600) return fmt::format("{} hours", length_s / 3600);
+  if (length_s >= 120) return fmt::format("{} minutes", length_s / 60);
+  return fmt::format("{} seconds", length_s);
+}
+
+/// The line of a handshake with the keys of a ticket.
+Diagnosis judge_guest(const Handshake& handshake) {
+  switch (handshake.outcome) {
+    case Handshake::Outcome::admitted:
+      return ok(
+          fmt::format("{} is the peer that has made the ticket, and knows it; whether it was "
+                      "used already shows when it is used",
+                      handshake.address));
+    case Handshake::Outcome::refused:
+      return error(
+          fmt::format("{} is the peer that should have made the ticket, and does not know it",
+                      handshake.address),
+          "ask for a new one: grapevine invite FOLDER");
+    case Handshake::Outcome::unknown:
+      break;
+  }
+  return error(
+      fmt::format("{}: the peer there is not the one that has made the ticket", handshake.address),
+      "start that peer again at its address, or ask for a ticket of another one");
+}
 
 std::string_view port_of(std::string_view address) {
   return address.substr(address.rfind(':') + 1);
@@ -73,6 +111,55 @@ Diagnosis judge(const ClockState& clock) {
                    "timedatectl set-ntp true");
   }
   return ok(fmt::format("set by others, off by at most {:.0f} ms", error_ms));
+}
+
+Diagnosis judge(const TicketState& ticket) {
+  if (ticket.expires_s <= ticket.now_s) {
+    return error(fmt::format("the ticket was good until {}, and this clock shows {}",
+                             time_text(ticket.expires_s), time_text(ticket.now_s)),
+                 "ask for a new one (grapevine invite FOLDER), or set the clock");
+  }
+  const std::uint64_t left = ticket.expires_s - ticket.now_s;
+  if (left > certificate_lifetime_s + clock_apart_max_s) {
+    return warning(fmt::format("the ticket is good until {}, longer than any is made for, and this "
+                               "clock shows {}: one of the two is wrong",
+                               time_text(ticket.expires_s), time_text(ticket.now_s)),
+                   "set the clock: timedatectl set-ntp true");
+  }
+  return ok(fmt::format("of the peer at {}, good for {} more", ticket.address, span_text(left)));
+}
+
+Diagnoses judge(const CertificateState& certificate) {
+  Diagnoses found;
+  if (certificate.seen_s > certificate.now_s + clock_apart_max_s) {
+    found.push_back(error(fmt::format("another peer's clock has shown {}, and this one shows {}",
+                                      time_text(certificate.seen_s), time_text(certificate.now_s)),
+                          "set the clock that is wrong: timedatectl set-ntp true"));
+  }
+  const std::string again = certificate.inviter_command +
+                            " at another peer, and join with that ticket and another --folder";
+  if (certificate.expires_s == 0) {
+    found.push_back(error("this peer has no certificate", again));
+  } else if (certificate.expires_s <= certificate.now_s) {
+    found.push_back(error(fmt::format("the certificate of {} was good until {}, and this clock "
+                                      "shows {}",
+                                      certificate.name, time_text(certificate.expires_s),
+                                      time_text(certificate.now_s)),
+                          again));
+  } else {
+    found.push_back(
+        ok(fmt::format("{} is certified for {} more; others renew that while it takes "
+                       "part",
+                       certificate.name, span_text(certificate.expires_s - certificate.now_s))));
+  }
+  return found;
+}
+
+Diagnosis judge(const RelayedMember& member) {
+  return warning(fmt::format("{} is reached through {}, which has less bandwidth for it",
+                             member.name, member.relay),
+                 "let one of the two be dialled: start it with --listen HOST:PORT --advertise "
+                 "HOST:PORT and open that port and --lane-port");
 }
 
 Diagnosis judge(const PortState& port) {
@@ -238,6 +325,7 @@ Diagnosis judge_lane_port(const Connection& connection) {
 }
 
 Diagnosis judge(const Handshake& handshake) {
+  if (handshake.by_ticket) return judge_guest(handshake);
   switch (handshake.outcome) {
     case Handshake::Outcome::admitted:
       return ok(fmt::format("{} is {}, and lets this key in", handshake.address, handshake.name));

@@ -29,6 +29,32 @@ struct ClockState {
 };
 Diagnosis judge(const ClockState& clock);
 
+/// A ticket, and what this machine's clock shows.
+struct TicketState {
+  std::uint64_t expires_s = 0;  ///< In seconds since 1970, like `now_s`.
+  std::uint64_t now_s = 0;
+  std::string address;  ///< Of the peer that has made it.
+};
+Diagnosis judge(const TicketState& ticket);
+
+/// The certificate of the peer of a run folder. Certificates that others have made show that their
+/// clocks were at least at `seen_s`.
+struct CertificateState {
+  std::string name;
+  std::string inviter_command;  ///< With which another peer makes a ticket.
+  std::uint64_t expires_s = 0;  ///< In seconds since 1970, like the others; 0: there is none.
+  std::uint64_t now_s = 0;
+  std::uint64_t seen_s = 0;
+};
+Diagnoses judge(const CertificateState& certificate);
+
+/// A member that a running peer reaches through another one.
+struct RelayedMember {
+  std::string name;
+  std::string relay;
+};
+Diagnosis judge(const RelayedMember& member);
+
 /// A port that this peer would listen on.
 struct PortState {
   std::string purpose;     ///< "control links" or "lanes".
@@ -118,10 +144,11 @@ struct Handshake {
   };
   Outcome outcome = Outcome::unknown;
   std::string address;
-  std::string wanted;     ///< The only peer that was tried; empty: any of our list.
-  std::string name;       ///< The name on our list of the peer that answered.
-  std::string own_line;   ///< The line that the other side needs in its allow-list.
-  std::size_t tried = 0;  ///< Keys of our list.
+  std::string wanted;      ///< The only peer that was tried; empty: any of our list.
+  std::string name;        ///< The name on our list of the peer that answered.
+  std::string own_line;    ///< The line that the other side needs in its allow-list.
+  std::size_t tried = 0;   ///< Keys of our list.
+  bool by_ticket = false;  ///< With the keys of a ticket, at the peer that has made it.
 };
 Diagnosis judge(const Handshake& handshake);
 

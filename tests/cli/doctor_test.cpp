@@ -37,7 +37,12 @@ TEST_CASE("what is not ok says what mends it", "[unit]") {
       judge(MemoryState{.available_bytes = 1 << 20, .parameters = 1000, .copies = 6}),
       judge(DiskState{.folder = "/runs", .is_writable = false}),
       judge_lane_port({.address = "a:1", .outcome = Connection::Outcome::refused, .why = "no"}),
-      judge(Handshake{.outcome = Handshake::Outcome::unknown, .address = "a:1"})};
+      judge(Handshake{.outcome = Handshake::Outcome::unknown, .address = "a:1"}),
+      judge(Handshake{.outcome = Handshake::Outcome::unknown, .address = "a:1", .by_ticket = true}),
+      judge(Handshake{.outcome = Handshake::Outcome::refused, .address = "a:1", .by_ticket = true}),
+      judge(TicketState{.expires_s = 1000, .now_s = 1000}),
+      judge(RelayedMember{.name = "third", .relay = "first"}),
+      judge(CertificateState{.now_s = 1000}).front()};
   for (const Diagnosis& line : bad) {
     INFO(line.text);
     CHECK(line.health != Health::ok);
@@ -130,6 +135,32 @@ TEST_CASE("a port that answers but does not greet is not taken for a control por
   REQUIRE(found.size() == 2);
   CHECK(found[0].health == Health::ok);
   CHECK(says(found[1], "80 ms"));
+}
+
+TEST_CASE("a ticket that has expired and a clock that is wrong are named with both times",
+          "[unit]") {
+  constexpr std::uint64_t noon = 1'767'268'800;
+  const Diagnosis late = judge(TicketState{.expires_s = noon, .now_s = noon + 3600});
+  CHECK(late.health == Health::error);
+  CHECK(says(late, "2026-01-01 12:00:00 UTC"));
+  CHECK(says(late, "2026-01-01 13:00:00 UTC"));
+  CHECK(judge(TicketState{.expires_s = noon + 3600, .now_s = noon}).health == Health::ok);
+  // No ticket is made for longer than a certificate lasts.
+  const Diagnosis early = judge(TicketState{.expires_s = noon + 86'400 * 60, .now_s = noon});
+  CHECK(early.health == Health::warning);
+
+  CertificateState state{
+      .name = "laptop", .expires_s = noon + 86'400, .now_s = noon, .seen_s = noon + 3600};
+  const Diagnoses behind = judge(state);
+  REQUIRE(behind.size() == 2);
+  CHECK(behind[0].health == Health::error);
+  CHECK(says(behind[0], "2026-01-01 12:00:00 UTC"));
+  CHECK(says(behind[0], "2026-01-01 13:00:00 UTC"));
+  CHECK(behind[1].health == Health::ok);
+  state.seen_s = noon + 30;
+  CHECK(judge(state).size() == 1);
+  state.expires_s = noon;
+  CHECK(judge(state).front().health == Health::error);
 }
 
 TEST_CASE("a refused handshake gives the line that the other side needs", "[unit]") {

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -172,6 +173,42 @@ TEST_CASE("explain prints an entry and offers the nearest names", "[process]") {
   output.clear();
   CHECK(run_grapevine({"explain", "membr_dead"}, output).exit_code == 2);
   CHECK(output.find("the nearest are member_dead") != std::string::npos);
+}
+
+TEST_CASE("doctor tries a ticket without using it up and reads a certified run folder",
+          "[process]") {
+  const TemporaryFolder root;
+  const std::string first = (root.path() / "first").string();
+  ChildProcess creator({grapevine_binary(), "create", "--listen", "127.0.0.1:0", "--name", "first",
+                        "--folder", first},
+                       root.path() / "first.out");
+  std::string ticket;
+  REQUIRE(eventually(
+      [&] {
+        std::ifstream in(root.path() / "first.out");
+        const std::string said{std::istreambuf_iterator<char>(in), {}};
+        const std::size_t at = said.find("gv1_");
+        const std::size_t end = said.find('\n', at);
+        if (at == std::string::npos || end == std::string::npos) return false;
+        ticket = said.substr(at, end - at);
+        return true;
+      },
+      30s));
+  for (int turn = 0; turn < 2; ++turn) {
+    const Json tried = doctor({ticket}, {}, 0);
+    CHECK(health_of(tried, "ticket") == "ok");
+    CHECK(health_of(tried, "handshake") == "ok");
+    CHECK(health_of(tried, "key") == "no line");
+  }
+  const Json folder = doctor({first}, {}, 0);
+  CHECK(health_of(folder, "certificate") == "ok");
+  CHECK(health_of(folder, "links") == "ok");
+  CHECK(health_of(folder, "key") == "ok");
+
+  creator.signal(SIGKILL);
+  CHECK(eventually([&] { return creator.ending().has_value(); }, 30s));
+  const Json alone = doctor({ticket}, {}, 1);
+  CHECK(health_of(alone, "control port") == "error");
 }
 
 }  // namespace gv
