@@ -99,7 +99,7 @@ void BulkLanes::Impl::invite(Lane& lane) {
   randombytes_buf(token.data(), token.size());
   doors.expect(lane.id, token);
   if (callbacks.send_invite(lane.peer, make_invite(lane.peer, lane.id, token))) return;
-  if (!ask_relay(lane.peer)) refused(lane.peer);
+  if (!is_out_of_reach(lane.peer) || !ask_relay(lane.peer)) refused(lane.peer);
 }
 
 /// The other side wants a lane, or answers our invitation.

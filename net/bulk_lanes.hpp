@@ -43,6 +43,8 @@ class BulkLanes {
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
     PeerId self{};  ///< Decides which end of a relayed lane begins.
+    /// How long a peer must be out of reach until a relay is asked: it may be about to dial us.
+    Duration relay_patience = std::chrono::seconds(2);
   };
 
   struct Callbacks {
@@ -64,6 +66,9 @@ class BulkLanes {
     std::function<bool(PeerId, const RelayStep&)> send_relay = {};  ///< ControlLinks::send.
     /// Peers that may relay to this one, the best first.
     std::function<std::vector<PeerId>(PeerId)> relays = {};
+    /// Dials a peer that has asked for a relay to us, because it may be that only it cannot dial.
+    /// Returns false if that makes no sense, or was tried a moment ago.
+    std::function<bool(PeerId)> dial_directly = {};
     /// The secret that only that peer and we can compute; nullopt if it may not take part.
     std::function<std::optional<LaneToken>(PeerId, std::uint64_t stream)> pair_token = {};
   };
@@ -79,9 +84,11 @@ class BulkLanes {
   /// A step towards a relayed lane arrived there.
   void receive_relay(PeerId from, const RelayStep& step);
 
-  /// Call when no message reaches a peer. Asks another peer to relay a lane to it, unless it was
-  /// asked a moment ago. Whatever a relay does, it cannot read or change what goes through it.
+  /// Call when no message reaches a peer. If that goes on, asks another peer to relay a lane to it.
+  /// Whatever a relay does, it cannot read or change what goes through it.
   void reach(PeerId peer);
+  /// Call when a link to the peer has come up.
+  void reached(PeerId peer);
   /// The peer that relays our lane to this one; nullopt if there is no lane, or a direct one.
   std::optional<PeerId> relay_of(PeerId peer) const;
 

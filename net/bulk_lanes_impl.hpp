@@ -55,6 +55,8 @@ struct BulkLanes::Impl {
 
   /// What was done to reach a peer through another one.
   struct Detour {
+    Clock::time_point first_failed;  ///< Since when the peer is out of reach.
+    Clock::time_point last_failed;
     std::size_t asked = 0;  ///< How many times, and so which relay is next.
     Clock::time_point next_ask;
     Clock::time_point next_offer;  ///< Offers before that are ignored.
@@ -67,6 +69,7 @@ struct BulkLanes::Impl {
   void answer(PeerId peer, const LaneInvite& theirs);
   void dial(PeerId peer, const LaneInvite& invite);
   void dial_failed(PeerId peer, const LaneInvite& invite);
+  bool is_out_of_reach(PeerId peer);
   bool ask_relay(PeerId peer);
   void refused_by_relay(PeerId peer);
   void meet(PeerId relay, const RelayStep& step);

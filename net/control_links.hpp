@@ -41,7 +41,7 @@ struct RelayStep {
   enum class Kind : std::uint8_t {
     ask,     ///< To a relay: connect me with `other`.
     offer,   ///< From a relay: dial me, and I connect you with `other`.
-    refuse,  ///< From a relay: it cannot, or it relays enough already.
+    refuse,  ///< From a relay: it cannot, or it relays enough already. To a relay: not now.
   };
 
   Kind kind = Kind::ask;

@@ -7,6 +7,8 @@
 namespace gv {
 namespace {
 
+/// Failures with more time in between have nothing to do with each other.
+constexpr auto failures_apart = std::chrono::minutes(2);
 /// Time between two requests, doubled with each that every relay was asked in vain.
 constexpr auto ask_pause = std::chrono::seconds(2);
 constexpr std::size_t doublings_max = 4;
@@ -14,6 +16,16 @@ constexpr std::size_t doublings_max = 4;
 constexpr auto offer_pause = std::chrono::seconds(1);
 
 }  // namespace
+
+/// Notes that a peer was not reached. Returns true if that has gone on for long enough.
+bool BulkLanes::Impl::is_out_of_reach(PeerId peer) {
+  const auto now = Clock::now();
+  const auto [found, is_first] = detours.try_emplace(peer);
+  Detour& detour = found->second;
+  if (is_first || now - detour.last_failed > failures_apart) detour.first_failed = now;
+  detour.last_failed = now;
+  return now - detour.first_failed >= options.relay_patience;
+}
 
 /// Asks the next peer that may relay. Returns false if there is none.
 bool BulkLanes::Impl::ask_relay(PeerId peer) {
@@ -55,6 +67,10 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;
   // The relay of a lane that is open makes another one only if the old one has ended.
   if (is_open && found->second.relay != relay) return;
+  if (!is_open && callbacks.dial_directly && callbacks.dial_directly(other)) {
+    callbacks.send_relay(relay, {.kind = RelayStep::Kind::refuse, .other = other});
+    return;
+  }
   if (found == lanes.end()) {
     if (!make_room()) return;
     found = lanes.emplace(other, Lane{.peer = other}).first;
@@ -101,14 +117,17 @@ void BulkLanes::receive_relay(PeerId from, const RelayStep& step) {
       impl_->meet(from, step);
       break;
     case RelayStep::Kind::refuse:
+      impl_->relaying.refused(from, step.other);
       impl_->refused_by_relay(step.other);
       break;
   }
 }
 
 void BulkLanes::reach(PeerId peer) {
-  if (!impl_->lanes.contains(peer)) impl_->ask_relay(peer);
+  if (!impl_->lanes.contains(peer) && impl_->is_out_of_reach(peer)) impl_->ask_relay(peer);
 }
+
+void BulkLanes::reached(PeerId peer) { impl_->detours.erase(peer); }
 
 std::optional<PeerId> BulkLanes::relay_of(PeerId peer) const {
   const auto found = impl_->lanes.find(peer);

@@ -100,6 +100,11 @@ void RelayService::asked(PeerId from, PeerId other) {
   if (!offer(at, from, other)) end(stream);
 }
 
+void RelayService::refused(PeerId from, PeerId other) {
+  const auto found = streams_.find(std::minmax(from, other));
+  if (found != streams_.end() && !found->second->is_open()) end(StreamPtr(found->second));
+}
+
 bool RelayService::accepted(std::uint64_t lane, const ConnectionPtr& connection) {
   for (const auto& [pair, found] : streams_) {
     const StreamPtr stream = found;

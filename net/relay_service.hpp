@@ -59,6 +59,9 @@ class RelayService {
   /// A peer wants to meet another one. An earlier stream of the two ends.
   void asked(PeerId from, PeerId other);
 
+  /// An end does not want to be met there.
+  void refused(PeerId from, PeerId other);
+
   /// Returns true if the proved connection is an end of a stream, which then has it.
   bool accepted(std::uint64_t lane, const ConnectionPtr& connection);
 

@@ -45,6 +45,7 @@ void Host::open_links() {
               [this](PeerId peer) {
                 contacts_.insert(peer);
                 with_other_settings_.erase(peer);
+                lanes_->reached(peer);
                 feed([&](Time t, NodeEffects& out) { node_->contact(t, peer, out); });
               },
           .restarted =
@@ -78,10 +79,27 @@ std::vector<PeerId> Host::relays_to(PeerId to) const {
   return relays;
 }
 
+/// Dials a peer that cannot dial us, if it may listen and this was not tried a moment ago.
+bool Host::dial_directly(PeerId peer) {
+  constexpr auto pause = std::chrono::seconds(30);
+  if (control_->is_linked(peer)) return false;
+  for (const Member& member : node_->membership().members()) {
+    if (member.id != peer || member.address.empty()) continue;
+    const auto [tried, is_first] = dialled_directly_.try_emplace(peer, now());
+    if (!is_first && now() - tried->second < pause) return false;
+    tried->second = now();
+    control_->dial(peer, member.address);
+    return true;
+  }
+  return false;
+}
+
 /// The secret of a relayed lane; nullopt for a peer that may not have one.
 std::optional<LaneToken> Host::pair_token_of(PeerId peer, std::uint64_t stream) const {
   for (const AuthorizedPeer& each : options_.authorized) {
-    if (peer_id(each.key) != peer || quarantined_.contains(peer)) continue;
+    const auto quarantine = quarantined_.find(peer);
+    const bool is_free = quarantine == quarantined_.end() || quarantine->second.until <= now();
+    if (peer_id(each.key) != peer || !is_free) continue;
     return pair_token(options_.identity, each.key, stream, agreed_settings());
   }
   return std::nullopt;
@@ -147,6 +165,7 @@ void Host::open_lanes() {
           .send_relay = [this](PeerId to,
                                const RelayStep& step) { return control_->send(to, step); },
           .relays = [this](PeerId to) { return relays_to(to); },
+          .dial_directly = [this](PeerId to) { return dial_directly(to); },
           .pair_token = [this](PeerId peer,
                                std::uint64_t stream) { return pair_token_of(peer, stream); }});
 }

@@ -180,8 +180,8 @@ bool Host::follow_peer(const Fact& fact) {
 /// Sends a message. If it cannot be sent, a lane through another peer may carry the next.
 bool Host::send(const Outgoing& outgoing) {
   // Exchanges use the lane that they open anyway. Membership does so only where there is no link.
-  const bool by_lane =
-      !is_membership(outgoing.message) || lanes_->relay_of(outgoing.to).has_value();
+  const bool by_lane = !is_membership(outgoing.message) ||
+                       (lanes_->relay_of(outgoing.to) && !control_->is_linked(outgoing.to));
   if (by_lane && lanes_->send_message(outgoing.to, outgoing.message)) return true;
   if (control_->send(outgoing.to, outgoing.message)) return true;
   lanes_->reach(outgoing.to);

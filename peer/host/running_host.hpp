@@ -118,6 +118,7 @@ class Host {
   void carry_out(NodeEffects& effects);
   bool send(const Outgoing& outgoing);
   std::vector<PeerId> relays_to(PeerId to) const;
+  bool dial_directly(PeerId peer);
   std::optional<LaneToken> pair_token_of(PeerId peer, std::uint64_t stream) const;
   void receive_on_lane(Envelope envelope);
   void note(const Fact& fact);
@@ -194,12 +195,13 @@ class Host {
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
-  std::optional<KeySigner> swarm_signer_;  ///< Where this peer has begun the swarm.
-  std::optional<TicketBook> tickets_;      ///< Set for a peer of a swarm with certificates.
-  std::vector<PublicKey> guests_;          ///< The keys of tickets that are admitted.
-  Time next_refusal_{};                    ///< When a refused guest may be reported again.
-  std::uint64_t followed_ = 0;             ///< The version of the certificates that links go by.
-  std::uint64_t kept_ = 0;                 ///< The changes of certificates that are on the disk.
+  std::optional<KeySigner> swarm_signer_;    ///< Where this peer has begun the swarm.
+  std::map<PeerId, Time> dialled_directly_;  ///< When peers were dialled that asked for a relay.
+  std::optional<TicketBook> tickets_;        ///< Set for a peer of a swarm with certificates.
+  std::vector<PublicKey> guests_;            ///< The keys of tickets that are admitted.
+  Time next_refusal_{};                      ///< When a refused guest may be reported again.
+  std::uint64_t followed_ = 0;               ///< The version of the certificates that links go by.
+  std::uint64_t kept_ = 0;                   ///< The changes of certificates that are on the disk.
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
 };
 

@@ -49,12 +49,15 @@ class LinkedPeers {
     std::vector<Fact> facts;
     std::vector<PeerId> refused;
     std::vector<PeerId> relays;
+    std::set<PeerId> dialled_directly;  ///< Peers that asked for a relay and were dialled.
+    std::set<PeerId> can_be_dialled;
     std::vector<std::pair<PeerId, RelayStep>> steps;  ///< That arrived here.
     KeyPair keys = generate_key_pair();
   };
 
   /// Peers of `listening` can be dialled.
-  LinkedPeers(std::size_t peers, const std::set<std::size_t>& listening) : sides_(peers) {
+  LinkedPeers(std::size_t peers, const std::set<std::size_t>& listening, Duration patience = {})
+      : sides_(peers), patience_(patience) {
     char pattern[] = "/tmp/grapevine-relay-XXXXXX";
     folder_ = ::mkdtemp(pattern);
     for (std::size_t i = 0; i < peers; ++i) {
@@ -64,7 +67,8 @@ class LinkedPeers {
                              .lent = nullptr,
                              .security = BulkLanes::Security::tls,
                              .socket_folder = folder_,
-                             .self = peer(i)},
+                             .self = peer(i),
+                             .relay_patience = patience_},
           callbacks(i));
     }
   }
@@ -131,6 +135,11 @@ class LinkedPeers {
                   return true;
                 },
             .relays = [this, i](PeerId) { return sides_[i].relays; },
+            .dial_directly =
+                [this, i](PeerId to) {
+                  return sides_[i].can_be_dialled.contains(to) &&
+                         sides_[i].dialled_directly.insert(to).second;
+                },
             .pair_token =
                 [this, i](PeerId other, std::uint64_t stream) {
                   return pair_token(sides_[i].keys, sides_[number(other)].keys.public_key, stream,
@@ -141,6 +150,7 @@ class LinkedPeers {
   std::filesystem::path folder_;
   asio::io_context io_;
   std::vector<Side> sides_;
+  Duration patience_;
   std::set<std::pair<std::size_t, std::size_t>> links_;
   std::string agreement_ = "mlp";
   std::uint64_t sent_ = 0;
@@ -272,6 +282,37 @@ TEST_CASE("two ends that ask at once, one relay or two, get one lane", "[unit]")
   CHECK(peers[2].refused.empty());
   CHECK(peers[0].lanes->relay_of(peer(2)) == peer(1));
   CHECK(peers[2].lanes->relay_of(peer(0)) == peer(1));
+}
+
+TEST_CASE("no relay is asked for a peer that is out of reach for a moment only", "[unit]") {
+  LinkedPeers peers(3, {1}, 300ms);
+  peers.link(0, 1);
+  peers.link(1, 2);
+  peers[0].relays = {peer(1)};
+  peers[0].lanes->reach(peer(2));
+  CHECK(peers[1].steps.empty());
+  // A link that comes up ends what was counted.
+  peers[0].lanes->reached(peer(2));
+  peers[0].lanes->reach(peer(2));
+  REQUIRE(peers.until([&] {
+    peers[0].lanes->reach(peer(2));
+    return !peers[1].steps.empty();
+  }));
+}
+
+TEST_CASE("a peer that is asked for through a relay first dials by itself", "[unit]") {
+  LinkedPeers peers(3, {1});
+  peers.link(0, 1);
+  peers.link(1, 2);
+  peers[0].relays = {peer(1)};
+  peers[2].can_be_dialled = {peer(0)};
+  peers[0].lanes->reach(peer(2));
+  REQUIRE(peers.until([&] { return peers[2].dialled_directly.contains(peer(0)); }));
+  // That did not help, and the next offer is taken.
+  REQUIRE(peers.until([&] {
+    peers[0].lanes->reach(peer(2));
+    return peers[2].lanes->relay_of(peer(0)) == peer(1);
+  }));
 }
 
 TEST_CASE("a relay that cannot reach the other peer refuses and the next is asked", "[unit]") {
