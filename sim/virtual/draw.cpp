@@ -294,6 +294,7 @@ DrawnWorld as_tickets(DrawnWorld world) {
   scenario.tickets = true;
   // A revoked peer that does not know trains on alone, and would end alone too.
   const Config plain = settings_of_worlds();
+  if (world.config.run.budget == BudgetKind::swarm) world.config.run.steps = plain.run.steps;
   world.config.data = plain.data;
   world.config.run.budget = plain.run.budget;
   world.config.run.wall = plain.run.wall;
