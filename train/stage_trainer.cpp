@@ -1,6 +1,4 @@
 // Trains stages: keeps the micro-batches in flight and the versions of the parameters.
-#include "train/stage_trainer.hpp"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "train/layers/network.hpp"
 #include "train/layers/plan.hpp"
 #include "train/model.hpp"
+#include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
 #include "train/parameter_bound.hpp"
 #include "train/schedule.hpp"
@@ -45,35 +44,6 @@ struct Flight {
   std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
   Parameters parameters;         ///< The version used in the forward pass.
 };
-
-/// Number of multiplications and additions in one sample's forward pass.
-double operations(const LayerPlan& layer) {
-  double sum = static_cast<double>(elements(layer.in) + elements(layer.out));
-  for (const LayerPlan& inner : layer.layers) sum += operations(inner);
-  for (const LayerPlan& beside : layer.shortcut) sum += operations(beside);
-  if (!layer.layers.empty()) return sum;
-  const double weights = static_cast<double>(layer.end - layer.begin);
-  const double positions = static_cast<double>(layer.in[0]);
-  switch (layer.spec.kind) {
-    case LayerKind::conv2d:
-      return sum + 2 * weights * static_cast<double>(layer.out[1] * layer.out[2]);
-    case LayerKind::dense:
-      return sum + 2 * static_cast<double>(layer.rows) *
-                       static_cast<double>(elements(layer.in) / layer.rows) *
-                       static_cast<double>(elements(layer.out) / layer.rows);
-    case LayerKind::attention:
-      // The projections of every position, and twice the products of every position with those
-      // before it.
-      return sum + 2 * weights * positions +
-             2 * positions * positions * static_cast<double>(layer.in[2]);
-    case LayerKind::lstm:
-      return sum + 2 * weights * positions;
-    case LayerKind::clusters:
-      return sum + 2 * weights;
-    default:
-      return sum;
-  }
-}
 
 /// A stage that this peer carries.
 struct Carried {
@@ -546,73 +516,6 @@ class StageTrainer final : public StageLearner {
 std::unique_ptr<StageLearner> built_in_stage_learner(StagesSpec spec,
                                                      std::shared_ptr<const DataSet> shard) {
   return std::make_unique<StageTrainer>(std::move(spec), std::move(shard));
-}
-
-std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
-                                  const std::vector<std::size_t>& ends) {
-  Problems unsound;
-  const ModelPlan plan = plan_model(model, input, unsound);
-  std::vector<Layout> layouts;
-  std::size_t first = 0;
-  for (const std::size_t end : ends)
-    layouts.push_back(slice(plan, std::exchange(first, end), end).layout);
-  return layouts;
-}
-
-bool can_share_stages(const ModelSpec& model, SampleShape input,
-                      const std::vector<std::size_t>& ends) {
-  Problems unsound;
-  const ModelPlan plan = plan_model(model, input, unsound);
-  std::size_t first = 0;
-  return std::ranges::any_of(ends, [&](std::size_t end) {
-    return !group_sums(slice(plan, std::exchange(first, end), end), false, true).empty();
-  });
-}
-
-std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
-  Problems unsound;
-  const ModelPlan plan = plan_model(model, input, unsound);
-  std::vector<LayerWork> all;
-  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    const LayerPlan& layer = plan.layers[i];
-    all.push_back({.operations = operations(layer),
-                   .parameters = layer.end - layer.begin,
-                   .outputs = elements(layer.out),
-                   .may_begin_stage = may_cut(plan, i) && layer.has_parameters()});
-  }
-  return all;
-}
-
-Problems cut_problems(const ModelSpec& model, SampleShape input,
-                      const std::vector<std::size_t>& ends) {
-  Problems unsound;
-  const ModelPlan plan = plan_model(model, input, unsound);
-  if (!unsound.empty()) return unsound;
-  Problems found;
-  const std::string count = std::to_string(plan.layers.size());
-  const bool rises = std::ranges::adjacent_find(ends, std::ranges::greater_equal{}) == ends.end();
-  if (ends.empty() || !rises || ends.front() == 0 || ends.back() != plan.layers.size()) {
-    found.push_back({"pipeline.ends", "the stages do not divide the model's " + count + " layers",
-                     "give one past the last layer of each stage, rising, the last " + count});
-    return found;
-  }
-  std::size_t first = 0;
-  for (std::size_t s = 0; s < ends.size(); ++s) {
-    if (!may_cut(plan, first)) {
-      found.push_back({"pipeline.ends", "layers that share a table of tokens are in two stages",
-                       "write tied = false in [model]"});
-      return found;
-    }
-    const bool learns = std::any_of(plan.layers.begin() + static_cast<std::ptrdiff_t>(first),
-                                    plan.layers.begin() + static_cast<std::ptrdiff_t>(ends[s]),
-                                    [](const LayerPlan& layer) { return layer.has_parameters(); });
-    if (!learns) {
-      found.push_back(
-          {"pipeline.ends", "stage " + std::to_string(s) + " has no parameters", "cut elsewhere"});
-    }
-    first = ends[s];
-  }
-  return found;
 }
 
 }  // namespace gv

@@ -8,8 +8,8 @@
 #include "cli/doctor/checks.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/peer_socket.hpp"
+#include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
-#include "train/stage_trainer.hpp"
 
 namespace gv {
 namespace {

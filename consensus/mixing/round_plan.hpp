@@ -37,8 +37,7 @@ class RoundPlan {
   RoundTurn turn(std::size_t rank, std::uint64_t round) const;
 
   friend bool operator==(const RoundPlan& a, const RoundPlan& b) {
-    return a.rule_ == b.rule_ && a.peers_ == b.peers_ && a.seed_ == b.seed_ &&
-           a.hosts_ == b.hosts_;
+    return a.rule_ == b.rule_ && a.peers_ == b.peers_ && a.seed_ == b.seed_ && a.hosts_ == b.hosts_;
   }
   /// Adds the plan to a StateHash.
   void add_to(auto& hash) const { hash.add(rule_, peers_, seed_, hosts_); }

@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "peer/config/config_settings.hpp"
 #include "train/layers/plan.hpp"
-#include "train/stage_trainer.hpp"
+#include "train/model_stages.hpp"
 
 namespace gv {
 namespace {

@@ -6,8 +6,8 @@
 #include "consensus/pipeline/stage_partition.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "train/model.hpp"
+#include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
-#include "train/stage_trainer.hpp"
 
 namespace gv {
 namespace {

@@ -22,8 +22,8 @@
 #include "train/checkpoint/safetensors.hpp"
 #include "train/data/partition.hpp"
 #include "train/model.hpp"
+#include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
-#include "train/stage_trainer.hpp"
 
 namespace gv {
 namespace {

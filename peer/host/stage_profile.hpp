@@ -11,7 +11,7 @@
 #include "consensus/pipeline/replay.hpp"
 #include "consensus/pipeline/stage_partition.hpp"
 #include "train/data_set.hpp"
-#include "train/stage_trainer.hpp"
+#include "train/model_stages.hpp"
 
 namespace gv {
 

@@ -11,7 +11,7 @@
 #include "sim/mean.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
-#include "train/stage_trainer.hpp"
+#include "train/model_stages.hpp"
 
 namespace gv {
 

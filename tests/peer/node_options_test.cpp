@@ -41,8 +41,9 @@ auto options_of_generations(const NodeOptions& node) {
   return std::tuple(allreduce.local, allreduce.algorithm, allreduce.compression,
                     allreduce.bucket_elements, allreduce.measures_noise, node.mixing.rule,
                     node.mixing.period, node.mixing.catch_up_rounds, pipeline.kind, pipeline.router,
-                    pipeline.consensus, pipeline.micro_batches, pipeline.accumulate, pipeline.group, pipeline.ahead,
-                    pipeline.mix_alpha, pipeline.rule, pipeline.mix_every, pipeline.copy_every);
+                    pipeline.consensus, pipeline.micro_batches, pipeline.accumulate, pipeline.group,
+                    pipeline.ahead, pipeline.mix_alpha, pipeline.rule, pipeline.mix_every,
+                    pipeline.copy_every);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include "train/data/generated.hpp"
 #include "train/data/sampler.hpp"
 #include "train/model.hpp"
+#include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
-#include "train/stage_trainer.hpp"
 
 namespace gv {
 namespace {

@@ -17,7 +17,7 @@ template <class Real>
 class Downpour : public MixStep<Real> {
  public:
   friend class gv::Fields;
-  static constexpr std::size_t field_count = 2;
+  static constexpr std::size_t field_count = 4;
   using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
   using typename MixStep<Real>::Peer;
   using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;

@@ -15,6 +15,8 @@ namespace {
 template <class Real>
 class OwnPiece : public MixStep<Real> {
  public:
+  friend class gv::Fields;
+  static constexpr std::size_t field_count = 1;
   using typename MixStep<Real>::Vector, typename MixStep<Real>::Peer;
   using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
 

@@ -1,0 +1,132 @@
+// Leased data until the common end: chunks are dealt by speed, and others train those of the dead.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/virtual/ledger_tally.hpp"
+#include "tests/sim/ending.hpp"
+
+namespace gv {
+namespace {
+
+/// The same with leased data: chunks of eight steps.
+Simulator::Options leased(Simulator::Options options) {
+  options.node.course.work.chunk_steps = 8;
+  options.node.course.work.weigh_max = 1;
+  return options;
+}
+
+/// Chunks that all peers have trained together, and those among them that were done before.
+struct Trained {
+  std::uint64_t chunks = 0;
+  std::uint64_t repeated = 0;
+};
+
+class LedgerWatch : public Watcher {
+ public:
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone&) override {
+    const auto& node = world.peer(peer).node;
+    const SwarmWork* work = node ? node->mode().swarm_work() : nullptr;
+    if (work == nullptr || work->ledger() == nullptr) return;
+    counts_[{peer, world.peer(peer).incarnation}] = work->ledger()->counts();
+  }
+  Trained all() const {
+    Trained sum;
+    for (const auto& [life, counts] : counts_) {
+      sum.chunks += counts.trained;
+      sum.repeated += counts.repeated;
+    }
+    return sum;
+  }
+
+ private:
+  std::map<std::pair<PeerNumber, int>, Ledger::Counts> counts_;
+};
+
+}  // namespace
+
+TEST_CASE("leased chunks follow each peer's pace, and nearly all are trained once", "[sim]") {
+  Simulator::Options options = leased(world_of(4, 800));
+  options.scenario.speeds.push_back({just(3), 0.1});
+  Ending end(options);
+  LedgerWatch ledger;
+  LedgerTally tally;
+  end.world.watch(ledger);
+  end.world.watch(tally);
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(tally.samples() == 3200 * batch);
+  CHECK(tally.trained() == tally.samples());
+  CHECK(tally.again() <= 4 * 8 * batch);
+  CHECK(ledger.all().chunks >= 400);
+  CHECK(ledger.all().chunks <= 404);
+  // 3200 steps at 155 a second.
+  CHECK(end.first_stop_s() <= 1.1 * 3200 / 155.0 + 1);
+}
+
+TEST_CASE("leased chunks of a peer that dies, sleeps or is cut off are trained by the others",
+          "[sim]") {
+  const std::vector<FaultRule> faults = {fault(FaultKind::kill, 6s, just(1)),
+                                         fault(FaultKind::kill, 6s, just(1), 2s),
+                                         fault(FaultKind::stop, 6s, just(1), 8s),
+                                         fault(FaultKind::partition, 6s, {.ranges = {{0, 1}}}, 6s)};
+  for (const FaultRule& rule : faults) {
+    Ending end(with(leased(world_of(4, 800)), rule));
+    LedgerWatch ledger;
+    end.world.watch(ledger);
+    INFO(to_string(rule.kind));
+    end.run();
+    CHECK(end.models({0, 2, 3}) == 1);
+    CHECK(ledger.all().chunks >= 400);
+    // A half that is cut off trains what the other does as well.
+    CHECK(ledger.all().chunks <= (rule.kind == FaultKind::partition ? 560 : 430));
+  }
+}
+
+TEST_CASE("a late joiner takes leases at once", "[sim]") {
+  Simulator::Options options = leased(world_of(4, 800));
+  options.wait_for = 3;
+  Ending end(with(options, fault(FaultKind::join, 8s, just(3))));
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  // 3 peers make 1200 steps in 8 s, and 4 the other 2000 in 10 s.
+  CHECK(end.first_stop_s() <= 8 + 10 + 1.5);
+}
+
+TEST_CASE("in lockstep and in rounds every sample of leased data is trained once", "[sim]") {
+  for (const Way way : {Way::rounds, Way::lockstep}) {
+    Simulator::Options options = leased(world_of(4, 100, way));
+    options.node.allreduce.is_leased = true;
+    options.node.mixing.is_leased = true;
+    Ending end(options);
+    std::multiset<std::uint64_t> read;
+    class Reads : public Watcher {
+     public:
+      explicit Reads(std::multiset<std::uint64_t>& all) : all_(all) {}
+      void on_job_done(const Simulator&, PeerNumber, const JobDone& done) override {
+        const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
+        const auto* gradient = first_of<task::ComputeGradient>(done.job.tasks);
+        if (steps != nullptr && steps->from) all_.insert(*steps->from);
+        if (gradient != nullptr && gradient->from) all_.insert(*gradient->from);
+      }
+
+     private:
+      std::multiset<std::uint64_t>& all_;
+    } reads(read);
+    end.world.watch(reads);
+    end.run();
+    INFO("way " << static_cast<int>(way));
+    REQUIRE(read.size() == 400);
+    std::uint64_t next = 0;
+    for (const std::uint64_t from : read) {
+      REQUIRE(from == next);
+      next += batch;
+    }
+  }
+}
+
+}  // namespace gv
