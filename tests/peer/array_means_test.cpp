@@ -287,7 +287,7 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
 }
 
 TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
-  // None where the sound code of the hostile peer adds the values first.
+  // There is none where the sound code of the hostile peer adds the values first.
   std::size_t witnesses = 0;
   for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {
     Swarm swarm(4);
