@@ -13,6 +13,7 @@
 #include "peer/config/config_settings.hpp"
 #include "peer/config/old_names.hpp"
 #include "peer/config/toml.hpp"
+#include "peer/modes/course.hpp"
 #include "peer/modes/pipeline_options.hpp"
 
 namespace gv {

@@ -24,12 +24,12 @@
 #include "peer/config/config_places.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode_kind.hpp"
-#include "peer/modes/selection.hpp"
 #include "peer/modes/stage_consensus.hpp"
-#include "train/learner/batch_growth.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
+
+struct BatchGrowth;
 
 /// Whose epochs or steps the budget counts: those of each peer, or those of all together.
 enum class BudgetKind { peer, swarm };

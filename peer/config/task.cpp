@@ -15,6 +15,7 @@
 #include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/load_data.hpp"
 #include "peer/config/stage_cut.hpp"
+#include "peer/modes/course.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "train/built_in_learner.hpp"

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
 #include "peer/node/job.hpp"
-#include "train/learner/batch_growth.hpp"
 
 namespace gv {
 
@@ -20,6 +20,23 @@ struct TargetOptions {
   double value = 0;         ///< Accuracy, or R2 of data with targets; 0: no target.
   std::uint64_t every = 1;  ///< Samples of all peers between two sittings of judges.
   std::uint64_t seed = 1;   ///< Of the draws of judges; the same at all peers.
+};
+
+/// How a batch grows while the budget is used up (Smith 2018). A function of the samples that
+/// all peers have trained on, so that peers which agree on these agree on their batches, and a run
+/// that goes on from a checkpoint needs no other number.
+struct BatchGrowth {
+  std::vector<std::uint64_t> at;  ///< Numbers of samples after which it grows, ascending.
+  std::uint64_t factor = 1;       ///< By this factor each time.
+
+  /// The factor on the first batch after that number of samples.
+  std::uint64_t after(std::uint64_t samples) const {
+    std::uint64_t growth = 1;
+    for (const std::uint64_t each : at) growth *= samples >= each ? factor : 1;
+    return growth;
+  }
+  /// The factor on the first batch at the end.
+  std::uint64_t most() const { return after(std::numeric_limits<std::uint64_t>::max()); }
 };
 
 /// A budget that all peers of a run work off together.

@@ -10,7 +10,6 @@
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
 #include "peer/modes/mode_report.hpp"
-#include "peer/modes/selection.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/job.hpp"
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/modes/course.hpp"
 #include "tests/peer/config_texts.hpp"
 
 namespace gv {

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "train/learner/batch_growth.hpp"
-
 namespace gv {
 namespace {
 
@@ -68,21 +66,6 @@ TEST_CASE("where the batch grows the rate stays and falls at the steps that the 
   CHECK(learning_rate(spec, 1, 29, 50) == near(1));
   CHECK(learning_rate(spec, 1, 30, 50) == near(0.2));
   CHECK(learning_rate(spec, 1, 40, 50) == near(0.04));
-}
-
-TEST_CASE("a batch that grows makes the updates of Smith's first experiment", "[unit]") {
-  // 50,000 samples in batches of 128, a factor of 5 after 60, 120 and 160 of 200 epochs: 78,000
-  // updates if the rate falls, 28,800 if the batch grows (Smith 2018 says 80,000 and 29,000).
-  constexpr std::uint64_t epoch = 50000;
-  const BatchGrowth growth{.at = {60 * epoch, 120 * epoch, 160 * epoch}, .factor = 5};
-  std::uint64_t updates = 0;
-  for (std::uint64_t samples = 0; samples < 200 * epoch; ++updates) {
-    samples += 128 * growth.after(samples);
-  }
-  // 60 and 60 / 5 and 40 / 25 and 40 / 125 epochs of 390.6 updates.
-  CHECK(updates == 28876);
-  CHECK(growth.most() == 125);
-  CHECK(BatchGrowth{}.after(epoch) == 1);
 }
 
 TEST_CASE("a cosine falls from the end of warm-up to its final fraction", "[unit]") {
