@@ -113,8 +113,8 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
 }
 
 TEST_CASE("a peer that was away past the end of its certificate is told so with the remedy") {
-  const Scratch scratch;
-  const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path, "key").pair;
+  const TemporaryFolder scratch;
+  const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path(), "key").pair;
   Certificate over{.swarm = swarm.public_key,
                    .issuer = swarm.public_key,
                    .key = own.public_key,
@@ -122,14 +122,14 @@ TEST_CASE("a peer that was away past the end of its certificate is told so with 
                    .may_invite = true,
                    .expires_s = 1'000'000'000};
   over.signature = KeySigner(swarm, {}).sign(signed_bytes(over));
-  REQUIRE(write_certificates(scratch.path, swarm.public_key, {over}, {}));
+  REQUIRE(write_certificates(scratch.path(), swarm.public_key, {over}, {}));
   const Ticket ticket{.addresses = {"192.0.2.1:7000"},
                       .swarm = swarm.public_key,
                       .inviter = generate_key_pair().public_key,
                       .secret = generate_ticket_secret(),
                       .expires_s = 4'000'000'000};
   SwarmArguments arguments;
-  arguments.folder = scratch.path.string();
+  arguments.folder = scratch.path().string();
   HostOptions options;
   const Problems problems = prepare_to_join(arguments, to_text(ticket), options);
   REQUIRE(problems.size() == 1);
@@ -141,15 +141,15 @@ TEST_CASE("a peer that was away past the end of its certificate is told so with 
 }
 
 TEST_CASE("a machine whose keys are removed after a theft begins a new swarm with its model") {
-  const Scratch scratch;
+  const TemporaryFolder scratch;
   SwarmArguments arguments;
-  arguments.folder = scratch.path.string();
+  arguments.folder = scratch.path().string();
   arguments.host.listen = "127.0.0.1:0";
   HostOptions first, again;
   REQUIRE(prepare_to_create(arguments, first).empty());
   CHECK_FALSE(first.resume);
-  std::filesystem::create_directories(scratch.path / "checkpoints");
-  std::filesystem::remove_all(swarm_folder(scratch.path));
+  std::filesystem::create_directories(scratch.path() / "checkpoints");
+  std::filesystem::remove_all(swarm_folder(scratch.path()));
   REQUIRE(prepare_to_create(arguments, again).empty());
   CHECK(again.resume);
   REQUIRE((first.swarm && again.swarm));

@@ -255,7 +255,7 @@ TEST_CASE("however short the buckets beside factors are, all can be named", "[si
   Collective operation(PeerId{1}, elements, options);
   operation.enter({.order = {PeerId{1}, PeerId{2}}, .shares = {2, 2}});
   Effects out;
-  operation.begin(0, 1, out);
+  operation.begin(0, 1, 1, out);
   const task::ComputeGradient order = operation.order(1).value();
   CHECK(order.marks.size() <= PieceName::buckets_max);
   CHECK(order.marks.back() == 0);

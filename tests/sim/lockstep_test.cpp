@@ -219,7 +219,7 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
     Collective& part = parts.emplace_back(peer, elements, options);
     Effects out;
     part.enter(generation);
-    part.begin(0, 1, out);
+    part.begin(0, 1, 1, out);
     const auto order = part.order(1);
     REQUIRE(order);
     // The sum of two of them overflows in half precision.

@@ -74,7 +74,7 @@ TEST_CASE("models of a peer alone or of one moment make no picture", "[unit]") {
 }
 
 TEST_CASE("the history of a run is what its peers have left of the same moments", "[unit]") {
-  const TempFolder folder;
+  const DataFolder folder;
   Layout layout;
   layout.add("x", {2});
   const std::vector<std::filesystem::path> peers{folder.path("peer-0"), folder.path("peer-1"),
