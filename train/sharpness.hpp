@@ -17,8 +17,8 @@ namespace gv {
 using GradientAt = std::function<void(std::span<const float> x, std::span<float> gradient)>;
 
 struct SharpnessOptions {
-  std::size_t iterations = 20;  ///< Most products with the Hessian.
-  double tolerance = 0.01;      ///< Stop when the eigenvalue changes by less than this part.
+  std::size_t iterations = 100;  ///< Most products with the Hessian.
+  double tolerance = 0.01;       ///< Stop when the eigenvalue changes by less than this part.
 };
 
 struct Sharpness {

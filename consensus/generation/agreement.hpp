@@ -58,6 +58,8 @@ class Agreement {
   /// Sets the pipeline stages whose state we have, at most `stage_holdings_max`.
   void set_holdings(std::vector<StageHolding> holdings) { own_.holdings = std::move(holdings); }
   const std::vector<StageHolding>& holdings() const { return own_.holdings; }
+  /// Sets the key of our host, where peers of one host are neighbours.
+  void set_host(std::uint64_t key) { own_.host = key; }
   /// In a pipeline: from now on we take no part and hand over the stages that we hold.
   void set_leaving() { own_.leaves = true; }
   /// Says whether the time of the run is over by our clock, so that training should end with the

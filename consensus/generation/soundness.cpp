@@ -46,6 +46,9 @@ std::string problem(PeerId from, const Install& message, const GenerationPlanner
   if (generation.sources.size() != peers || generation.shares.size() != peers) {
     return "not every peer of the generation it installs has a source and a share";
   }
+  if (!generation.hosts.empty() && generation.hosts.size() != peers) {
+    return "not every peer of the generation it installs has a host";
+  }
   if (peers == 0) return "";  // All peers leave.
   if (has_repeats(generation.order)) return "the generation it installs names a peer twice";
   const bool is_closed = std::ranges::all_of(

@@ -389,6 +389,7 @@ struct Answer {
   std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
   bool leaves = false;                 ///< It takes no part and leaves once others have taken over.
   bool ends = false;                   ///< For it the time is over, or the target is reached.
+  std::uint64_t host = 0;              ///< The key of its host; 0: not known, or of no use.
   SettingsRevision revision;           ///< The newest that it has heard of.
 
   std::string problem() const;
@@ -420,6 +421,7 @@ struct Generation {
   PeerId slowest_from{};                     ///< The beginning of the slowest link in use.
   LinkReport slowest;                        ///< That link; 0 bytes a second if none was measured.
   std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
+  std::vector<std::uint64_t> hosts;          ///< The key of each rank's host, as it answered.
   SettingsRevision revision;                 ///< The settings that all use.
 
   /// Names the generation in blocks and messages.

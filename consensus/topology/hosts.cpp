@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rng.hpp"
 #include "consensus/topology/pairing.hpp"
 
 namespace gv {
@@ -42,14 +43,18 @@ void average_between(const std::vector<std::size_t>& one, const std::vector<std:
 
 }  // namespace
 
-std::vector<std::size_t> host_numbers(std::span<const std::string_view> addresses) {
-  std::vector<std::string_view> known;
+std::uint64_t host_key(std::string_view address) {
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  return host.empty() ? 0 : stable_hash(host);
+}
+
+std::vector<std::size_t> host_numbers(std::span<const std::uint64_t> keys) {
+  std::vector<std::uint64_t> known;
   std::vector<std::size_t> numbers;
-  for (const std::string_view address : addresses) {
-    const std::string_view host = address.substr(0, address.rfind(':'));
-    const auto found = host.empty() ? known.end() : std::ranges::find(known, host);
+  for (const std::uint64_t key : keys) {
+    const auto found = key == 0 ? known.end() : std::ranges::find(known, key);
     numbers.push_back(static_cast<std::size_t>(found - known.begin()));
-    if (found == known.end()) known.push_back(host);
+    if (found == known.end()) known.push_back(key);
   }
   return numbers;
 }

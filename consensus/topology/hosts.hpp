@@ -11,10 +11,12 @@
 
 namespace gv {
 
+/// Names the host in an address, which is the part before the last colon; 0 if that is empty.
+std::uint64_t host_key(std::string_view address);
+
 /// For each peer the number of its host, counted in the order in which hosts first occur. Peers
-/// are on one host if the parts of their addresses before the last colon are equal. A peer with an
-/// empty address counts as a host of its own.
-std::vector<std::size_t> host_numbers(std::span<const std::string_view> addresses);
+/// are on one host if their keys are equal. A peer with key 0 counts as a host of its own.
+std::vector<std::size_t> host_numbers(std::span<const std::uint64_t> keys);
 
 /// The hosts of n peers of which nothing is known: one for each half of the ranks.
 std::vector<std::size_t> even_hosts(std::size_t n);

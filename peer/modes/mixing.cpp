@@ -41,14 +41,15 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
           .revision_problem = problem_of_revision(options)};
 }
 
-/// The hosts of the peers, by what they state of their addresses.
-std::vector<std::size_t> hosts_of(const std::vector<PeerId>& peers, const Membership& members) {
-  std::vector<std::string_view> addresses;
+/// The hosts of these peers of the generation, as all in it know them.
+std::vector<std::size_t> hosts_of(const std::vector<PeerId>& peers, const Generation& generation) {
+  if (generation.hosts.empty()) return {};
+  std::vector<std::uint64_t> keys;
   for (const PeerId peer : peers) {
-    const Member* member = members.find(peer);
-    addresses.push_back(member != nullptr ? std::string_view(member->address) : "");
+    const auto at = std::ranges::find(generation.order, peer) - generation.order.begin();
+    keys.push_back(generation.hosts[static_cast<std::size_t>(at)]);
   }
-  return host_numbers(addresses);
+  return host_numbers(keys);
 }
 
 }  // namespace
@@ -118,13 +119,14 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   if (!course().is_running()) return;
   if (!finale_.is_ending()) {
     generations_.set_candidates(now, course_.options().layout_hash, members);
+    generations_.agreement().set_host(host_key(members.self().address));
     waits_for_mean_ = finale_.is_on() && course_.phase() == Phase::joining && step() == 0 &&
                       finale_.has_ended_for_a_third(members);
     if (!waits_for_mean_) generations_.join(now, course_, out);
     if (generations_.takes_part(course_)) look_after_generation(now, out);
     const Generations::Change change = generations_.follow(now, course_);
     if (change.left) abandon();
-    if (change.entered != nullptr) begin_generation(now, *change.entered, members, out);
+    if (change.entered != nullptr) begin_generation(now, *change.entered, out);
     go_on(now, out);
   }
   if (tick_finale(now, members, out, jobs)) return;
@@ -198,8 +200,7 @@ void MixingMode::refuse(Time now, PeerId peer, Effects& out) {
   if (generations_.follow_quarantine(now, peer, out)) disturb(now, {peer}, out);
 }
 
-void MixingMode::begin_generation(Time now, const Generation& generation, const Membership& members,
-                                  Effects& out) {
+void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   // Messages of the last generation that were not mixed still say what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     take_messages(unbounded_staleness, left_over_);
@@ -210,7 +211,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, const 
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   go_by(generation, out);
   hosts_.clear();
-  if (options_.rule.topology.kind == TopologyKind::hosts) hosts_ = hosts_of(order_, members);
+  if (options_.rule.topology.kind == TopologyKind::hosts) hosts_ = hosts_of(order_, generation);
   plan_.emplace(options_.rule, order_.size(), course_.options().run_seed, hosts_);
   round_ = served_ = followed_ = 0;
   box_.enter(generations_.key());

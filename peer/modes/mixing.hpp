@@ -93,8 +93,7 @@ class MixingMode final : public Mode {
   std::size_t held() const { return box_.held(); }
 
  private:
-  void begin_generation(Time now, const Generation& generation, const Membership& members,
-                        Effects& out);
+  void begin_generation(Time now, const Generation& generation, Effects& out);
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void look_after_generation(Time now, Effects& out);

@@ -126,6 +126,8 @@ std::optional<Generation> ReplicaPlanner::plan(const Answers& answers,
     start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
   }
   start.shares = shares(start.order, answers, last);
+  for (const PeerId peer : start.order) start.hosts.push_back(answers.at(peer).host);
+  if (std::ranges::count(start.hosts, 0) == std::ssize(start.hosts)) start.hosts.clear();
   return start;
 }
 

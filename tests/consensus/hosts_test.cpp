@@ -55,7 +55,9 @@ double left_of_spread(std::size_t hosts, std::size_t peers_each) {
 
 TEST_CASE("peers are on one host if their addresses differ in the port alone", "[unit][topology]") {
   const std::vector<std::string_view> addresses = {"a:1", "b:1", "a:2", "", "", "[::1]:5", "b:9"};
-  CHECK(host_numbers(addresses) == Hosts{0, 1, 0, 2, 3, 4, 1});
+  std::vector<std::uint64_t> keys;
+  for (const std::string_view address : addresses) keys.push_back(host_key(address));
+  CHECK(host_numbers(keys) == Hosts{0, 1, 0, 2, 3, 4, 1});
 }
 
 TEST_CASE("hosts of three peers and one with models 0 and 4 both come to 1", "[unit][topology]") {
@@ -101,9 +103,9 @@ TEST_CASE("rounds of hosts are symmetric and their rows sum to 1 with no negativ
   }
 }
 
-// A drawn matching of an even number of equal hosts leaves (1 - 1 / (hosts - 1)) / 2. What four hosts
-// leave has Beta(1/2, 1) as its distribution, so the standard error of 40,000 draws is 0.0015; that
-// of eight hosts is smaller.
+// A drawn matching of an even number of equal hosts leaves (1 - 1 / (hosts - 1)) / 2. What four
+// hosts leave has Beta(1/2, 1) as its distribution, so the standard error of 40,000 draws is
+// 0.0015; that of eight hosts is smaller.
 TEST_CASE("drawn pairs of equal hosts leave the share of the spread that is known",
           "[unit][topology]") {
   CHECK(left_of_spread(4, 2) == Approx(1.0 / 3).margin(0.006));
