@@ -299,6 +299,7 @@ void Trust::restore(Time now, const std::vector<Certificate>& certificates,
            Source::own_record);
   fresh_ = {};  // Others see what they lack when they compare.
   newly_revoked_.clear();
+  belonged_ = now;
 }
 
 void Trust::refresh(Time now) {
@@ -427,6 +428,11 @@ void Trust::forget_expired(Time now) {
   judge(now);
 }
 
+bool Trust::must_leave(Time now) const {
+  if (is_revoked(options_.self)) return true;
+  return accepted(options_.self) == nullptr && now >= belonged_ + patience_of_the_uncertified;
+}
+
 void Trust::tick(Time now, const View& live, Effects& out) {
   if (now < next_) return;
   next_ = now + options_.period;
@@ -434,6 +440,7 @@ void Trust::tick(Time now, const View& live, Effects& out) {
   sign_again(now, live);
   forget_expired(now);
   refresh(now);
+  if (accepted(options_.self) != nullptr) belonged_ = now;
   spread(std::nullopt, live, out);
   std::erase_if(sent_all_, [&](const auto& item) { return !live.contains(item.first); });
   std::vector<PeerId> others = live.peers();

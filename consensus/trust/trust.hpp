@@ -23,6 +23,10 @@ namespace gv {
 /// The most keys of which a peer keeps certificates.
 inline constexpr std::size_t certified_max = 1024;
 
+/// A peer whose inviter is revoked, or whose certificate is over, waits so long for another
+/// certificate before it leaves. After a partition the other side may have certified it already.
+inline constexpr Duration patience_of_the_uncertified = std::chrono::seconds(20);
+
 /// One peer's certificates and revocations of its swarm.
 ///
 /// A key may invite if the swarm's key, or another key that may, has certified that it does. A key
@@ -88,6 +92,8 @@ class Trust {
   /// The certificate of the key if it belongs to the swarm now; null otherwise.
   const Certificate* accepted(const PeerKey& key) const;
   bool is_revoked(const PeerKey& key) const { return revocations_.is_revoked(key); }
+  /// True if this peer is revoked, or has belonged to the swarm no more for a while.
+  bool must_leave(Time now) const;
   /// Rises with each change of accepted().
   std::uint64_t version() const { return version_; }
   /// Rises with each change of what is held.
@@ -181,6 +187,7 @@ class Trust {
   std::uint64_t changes_ = 0;
   Digest held_{};
   Time next_{};
+  Time belonged_{};     ///< When this peer last belonged to the swarm, as of the ticks.
   Certificates fresh_;  ///< Taken, and not passed on yet.
   /// What both sides held when we last sent a peer everything. While both still hold the same,
   /// doing so again helps only if the messages were lost.

@@ -61,9 +61,10 @@ void Host::enter_swarm() {
 }
 
 /// Prints a ticket, unless one that was printed earlier still lets machines in. Its secret is not
-/// kept, so it cannot be printed again.
+/// kept, so it cannot be printed again. If the system chooses the port, its address is wrong now.
 void Host::offer_ticket(const TicketTerms& terms) {
-  if (const auto open = tickets_->open_ticket(wall_s())) {
+  const auto open = tickets_->open_ticket(wall_s());
+  if (open && !options_.listen.ends_with(":0")) {
     say(stdout, fmt::format("an earlier ticket is good for {} more machine{} and {} min; for "
                             "another: grapevine invite {}\n",
                             open->uses_left, open->uses_left == 1 ? "" : "s",
@@ -73,10 +74,24 @@ void Host::offer_ticket(const TicketTerms& terms) {
   say(stdout, fmt::format("on another machine: grapevine join {}\n", make_ticket(terms)));
 }
 
-/// Makes links, lanes and signatures follow the certificates.
+/// Leaves the swarm if this peer no longer belongs to it.
 void Host::follow_certificates() {
   const Trust& trust = *node_->trust();
-  if (trust.version() == followed_) return;
+  if (trust.version() != followed_) follow_accepted();
+  if (!trust.must_leave(now()) || node_->is_leaving()) return;
+  const bool is_revoked = trust.is_revoked(options_.identity.public_key);
+  warn(fmt::format(
+      "the certificate of this peer, {}, {}, so it leaves; to take "
+      "part again it needs a new ticket and another --folder",
+      options_.name,
+      is_revoked ? "has been revoked" : "has expired or rests on one that has been revoked"));
+  exit_code_ = 2;
+  feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
+}
+
+/// Makes links, lanes and signatures follow the certificates.
+void Host::follow_accepted() {
+  const Trust& trust = *node_->trust();
   followed_ = trust.version();
   std::set<PeerId> gone;
   for (const AuthorizedPeer& peer : options_.authorized) gone.insert(peer_id(peer.key));
@@ -95,16 +110,6 @@ void Host::follow_certificates() {
   std::erase_if(cached_,
                 [this](const auto& entry) { return !control_->roster().is_other(entry.first); });
   keep_certificates();
-  if (trust.accepted(options_.identity.public_key) == nullptr && !node_->is_leaving()) {
-    const bool is_revoked = trust.is_revoked(options_.identity.public_key);
-    warn(fmt::format(
-        "the certificate of this peer, {}, {}, so it leaves; to take "
-        "part again it needs a new ticket and another --folder",
-        options_.name,
-        is_revoked ? "has been revoked" : "has expired or rests on one that has been revoked"));
-    exit_code_ = 2;
-    feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
-  }
 }
 
 void Host::keep_certificates() {

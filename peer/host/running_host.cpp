@@ -214,7 +214,9 @@ void Host::carry_out(NodeEffects& effects) {
   }
   keep_revision();
   // Posted, because we may be handling a message of a link that this cuts.
-  if (node_->trust() != nullptr && node_->trust()->version() != followed_) {
+  const Trust* trust = node_->trust();
+  const bool must_leave = trust != nullptr && !node_->is_leaving() && trust->must_leave(now());
+  if (must_leave || (trust != nullptr && trust->version() != followed_)) {
     asio::post(io_, [this] { follow_certificates(); });
   }
   if (node_->is_leaving()) stop_learner();

@@ -104,6 +104,7 @@ class Host {
 
   void enter_swarm();
   void follow_certificates();
+  void follow_accepted();
   void keep_certificates();
   void open_door();
   void show_certificates();

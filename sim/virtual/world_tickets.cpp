@@ -51,7 +51,7 @@ Trust Simulator::World::trust_of(PeerNumber number) {
 void Simulator::World::follow_trust(PeerNumber number) {
   const VirtualPeer& peer = peers[number];
   if (!peer.node || saboteurs.contains(number) || peer.node->is_leaving()) return;
-  if (peer.node->trust()->accepted(key_of(id_of(number))) != nullptr) return;
+  if (!peer.node->trust()->must_leave(local(number))) return;
   queue.push(now, Admission{.kind = Admission::Kind::leave,
                             .peer = number,
                             .incarnation = peer.incarnation,

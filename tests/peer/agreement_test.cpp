@@ -134,6 +134,26 @@ TEST_CASE("whatever number is lost at once everybody is told in one word", "[uni
   for (std::size_t i = 5; i < all.size(); ++i) CHECK(first.is_blamed(all[i]));
 }
 
+TEST_CASE("a generation has the hosts that its peers answered", "[unit]") {
+  const ReplicaPlanner planner({});
+  Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));
+  Effects out;
+  const auto agree = [&](Time now, std::uint64_t own, std::uint64_t other) {
+    first.set_host(own);
+    first.disturb(now, {}, out);
+    first.tick(now, planner, out);
+    first.receive(now, PeerId{2},
+                  Message(Promise{.ballot = first.promised(), .answer = {.host = other}}), planner,
+                  out);
+    REQUIRE(first.generation() != nullptr);
+    return first.generation()->hosts;
+  };
+  first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+  CHECK(agree(Time(0s), 7, 8) == std::vector<std::uint64_t>{7, 8});
+  CHECK(agree(Time(10s), 7, 0) == std::vector<std::uint64_t>{7, 0});
+  CHECK(agree(Time(20s), 0, 0).empty());
+}
+
 TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]") {
   const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
   const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {

@@ -192,6 +192,7 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
       [](Generation& g) { g.shares.assign(g.order.size(), 0); },
       [](Generation& g) { g.shares.front() = 2; },
       [](Generation& g) { g.shares.pop_back(); },
+      [](Generation& g) { g.hosts.push_back(7); },
       [](Generation& g) { g.sources.pop_back(); },
       [](Generation& g) { g.order.assign(g.order.size(), PeerId{1}); },
       [](Generation& g) { g.sources.front() = PeerId{77}; },

@@ -150,6 +150,8 @@ TEST_CASE("two hosts that only dial out train in lockstep through a third", "[pr
   }
   std::string config = endless_config();
   config.insert(config.find("steps"), "mode = \"allreduce\"\n");
+  const std::size_t gossip = config.find("[gossip]");
+  config.erase(gossip, config.find("[checkpoint]") - gossip);
   Swarm swarm(3, config);
   swarm.start(0, hosts.on(1, true, {"--wait-for", "3"}));
   swarm.start(1, hosts.on(2, false, {"--wait-for", "3"}));

@@ -29,12 +29,14 @@ class TicketRun {
  public:
   TicketRun() { std::ofstream(root() / "config.toml") << endless_config(); }
 
+  std::string first_listens = "127.0.0.1:0";
+
   std::filesystem::path root() const { return root_.path(); }
   std::string folder(const std::string& name) const { return (root() / name).string(); }
 
   void create(const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = {"create",   (root() / "config.toml").string(),
-                                      "--listen", "127.0.0.1:0",
+                                      "--listen", first_listens,
                                       "--name",   "first",
                                       "--folder", folder("first")};
     words.insert(words.end(), more.begin(), more.end());
@@ -47,6 +49,13 @@ class TicketRun {
                                       "--name", name,   "--folder", folder(name)};
     words.insert(words.end(), more.begin(), more.end());
     start(name, words);
+  }
+
+  /// Where the peer listens.
+  std::string address(const std::string& name) const {
+    std::string said;
+    CHECK(run_grapevine({"status", folder(name), "--json"}, said).exit_code == 0);
+    return nlohmann::json::parse(said)["self"].value("listening", "");
   }
 
   /// The ticket that the first peer has printed.
@@ -183,6 +192,8 @@ TEST_CASE("a first peer that starts again prints no ticket while an earlier one 
   const std::string ticket = run.first_ticket();
   run.join("second", ticket);
   REQUIRE(run.are_together({"first", "second"}));
+  // The ticket has its address.
+  run.first_listens = run.address("first");
   run.signal("first", SIGKILL);
   run.exit_code("first");
   run.forget_output("first");

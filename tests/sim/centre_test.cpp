@@ -81,7 +81,8 @@ TEST_CASE("the centre of asynchronous EASGD answers and does not train", "[sim]"
   const Simulator::Options options = elastic_world(5);
   Simulator world(options, workloads(options, false));
   world.run(Time(20s));
-  CHECK(world.peer(0).spent.training == 0);
+  // To copy models takes it a little time, too.
+  CHECK(world.peer(0).spent.training < 0.02 * world.peer(1).spent.training);
   const std::vector<std::uint64_t> steps = steps_of(world);
   for (PeerNumber worker = 1; worker < 4; ++worker) CHECK(steps[worker] == budget);
   CHECK(steps[4] < budget);
@@ -119,7 +120,8 @@ TEST_CASE("no worker of asynchronous DOWNPOUR waits for a slow one", "[sim][mixi
     const std::vector<std::uint64_t> steps = steps_of(world);
     for (PeerNumber worker = 1; worker < 4; ++worker) CHECK(steps[worker] == budget);
     CHECK(steps[4] < budget);
-    CHECK(world.peer(0).spent.training == 0);
+    // To copy models takes it a little time, too.
+    CHECK(world.peer(0).spent.training < 0.02 * world.peer(1).spent.training);
     world.run(Time(2min));
     CHECK(steps_of(world) == std::vector<std::uint64_t>(5, budget));
     const std::vector<double> optimum = common_optimum(quadratic(16), 5);
