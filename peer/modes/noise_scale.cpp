@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// Part of the average that is kept in each step.
-constexpr double kept = 0.98;
+/// Part of the average that each step keeps.
+constexpr double kept_share = 0.98;
 /// A quotient of fewer steps would be mostly chance.
 constexpr std::size_t steps_min = 10;
 
@@ -24,9 +24,9 @@ void NoiseScale::add(const result::GradientSquares& squares) {
   const double square = (large * squares.mean - small * squares.own) / (large - small);
   const double variance = (squares.own - squares.mean) / (1 / small - 1 / large);
   if (!std::isfinite(square) || !std::isfinite(variance)) return;
-  square_ = kept * square_ + square;
-  variance_ = kept * variance_ + variance;
-  weight_ = kept * weight_ + 1;
+  square_ = kept_share * square_ + square;
+  variance_ = kept_share * variance_ + variance;
+  weight_ = kept_share * weight_ + 1;
   ++steps_;
   batch_ = squares.samples;
   peers_ =
