@@ -34,7 +34,12 @@ class Reader : private ConfigReading {
     check_algorithm();
     override_peers();
     check_together(*this);
-    if (!overrides_.has_own_data) find_data_files(*this, overrides_.data_folder);
+    const auto others = static_cast<std::ptrdiff_t>(parsed.problems.size());
+    find_data_files(*this, overrides_.data_folder);
+    // The folder is found all the same, since it is written into the models of all peers.
+    if (overrides_.has_own_data) {
+      parsed.problems.erase(parsed.problems.begin() + others, parsed.problems.end());
+    }
     keep_places();
     std::stable_sort(
         parsed.problems.begin(), parsed.problems.end(),
