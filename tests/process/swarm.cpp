@@ -58,6 +58,13 @@ bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds li
   return true;
 }
 
+std::string ticket_in(const std::string& said) {
+  const std::size_t at = said.find("gv1_");
+  const std::size_t end = said.find('\n', at);
+  const bool is_whole = at != std::string::npos && end != std::string::npos;
+  return is_whole ? said.substr(at, end - at) : std::string();
+}
+
 std::string grapevine_binary() { return GRAPEVINE_BINARY; }
 
 Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,

@@ -23,6 +23,9 @@ std::string endless_config(const std::string& extra = "");
 /// few milliseconds.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit);
 
+/// The first whole ticket in what a program has printed; empty if there is none yet.
+std::string ticket_in(const std::string& said);
+
 /// Path of the program under test.
 std::string grapevine_binary();
 

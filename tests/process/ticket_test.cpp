@@ -63,12 +63,8 @@ class TicketRun {
     std::string ticket;
     REQUIRE(eventually(
         [&] {
-          const std::string said = output("first");
-          const std::size_t at = said.find("gv1_");
-          const std::size_t end = said.find('\n', at);
-          if (at == std::string::npos || end == std::string::npos) return false;
-          ticket = said.substr(at, end - at);
-          return true;
+          ticket = ticket_in(output("first"));
+          return !ticket.empty();
         },
         30s));
     return ticket;
