@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <memory_resource>
@@ -16,8 +17,9 @@
 namespace gv {
 
 /// Allocates memory for vectors that are sent to other peers. Within one host, a lane then sends
-/// the place of a block instead of a copy. Freed memory goes back to the system. When the buffer is
-/// full, it allocates ordinary memory, whose blocks are copied. Thread-safe.
+/// the place of a block instead of a copy. Freed memory goes back to the system, but for the newest
+/// blocks: those that are allocated again and again keep their pages. When the buffer is full, it
+/// allocates ordinary memory, whose blocks are copied. Thread-safe.
 class SharedBuffer : public std::pmr::memory_resource {
  public:
   /// Returns null if the system refuses.
@@ -30,8 +32,20 @@ class SharedBuffer : public std::pmr::memory_resource {
   std::optional<std::uint64_t> place_of(std::span<const std::byte> bytes) const;
 
  private:
+  /// A range of whole pages in the buffer.
+  struct Range {
+    std::size_t place;
+    std::size_t length;
+  };
+
   SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory);
 
+  // The mutex is held for these.
+  /// Returns the place of so many bytes that are no longer free; nullopt if the buffer is full.
+  std::optional<std::size_t> take(std::size_t length);
+  /// Gives pages of the oldest freed ranges back to the system until at most `most` bytes have any.
+  void keep_warm(std::size_t most);
+  void release(Range range);
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override;
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
@@ -42,6 +56,8 @@ class SharedBuffer : public std::pmr::memory_resource {
   std::shared_ptr<std::byte> memory_;
   std::mutex mutex_;
   std::map<std::size_t, std::size_t> free_;  ///< Free ranges: length by place; no two are adjacent.
+  std::deque<Range> warm_;                   ///< Freed ranges that still have pages, oldest first.
+  std::size_t warm_bytes_ = 0;
 };
 
 /// Another peer's shared buffer, mapped read-only. Its owner may change the content, so it may be

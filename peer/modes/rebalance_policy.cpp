@@ -81,9 +81,11 @@ bool RebalancePolicy::ballot_is_due(const Generation& generation,
                                     std::uint64_t operations) {
   const std::size_t peers = generation.order.size();
   const bool others = !std::ranges::is_permutation(generation.order, measured_peers_);
-  const bool slow = slow_operations_ >= slow_operations_max;
+  const bool slow =
+      slow_operations_ >= slow_operations_max && done_at_ - counting_since_ >= recount_min;
   if (others || slow) {
     measured_peers_ = generation.order;
+    counting_since_ = done_at_;
     ballot_after_ = std::max(first_ballot, 2 + LinkSurvey::operations(peers));
     counted_from_ = operations;
     usual_seconds_ = 0;

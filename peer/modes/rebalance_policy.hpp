@@ -2,6 +2,7 @@
 // links.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -29,13 +30,18 @@ class RebalancePolicy {
 
   /// True when a ballot should update shares, order and algorithm from new measurements: after some
   /// operations with the same peers, when all links are measured, and again after four times as
-  /// many, so that ballots cost next to nothing. True at once when operations have become much
-  /// slower; counting then begins again. `operations` counts those we have finished.
+  /// many, so that ballots cost next to nothing. Also true when operations have become much slower;
+  /// counting then begins again, at most once in `recount_min`. `operations` counts those we have
+  /// finished.
   bool ballot_is_due(const Generation& generation, const std::vector<PeerId>& candidates,
                      std::uint64_t operations);
 
   /// When newcomers_wait() has work.
   Time deadline() const;
+
+  /// On a machine whose speed varies, operations become slower again and again. Counting anew each
+  /// time would spend the budget that the others grant our ballots, and stop the work.
+  static constexpr Duration recount_min = std::chrono::seconds(10);
 
  private:
   bool is_ours(const Generation& generation) const;
@@ -50,6 +56,7 @@ class RebalancePolicy {
   Time done_at_{};                      ///< End of the newest operation.
   double usual_seconds_ = 0;            ///< Seconds of a normal operation; 0: not known.
   int slow_operations_ = 0;             ///< Slow operations in a row.
+  Time counting_since_{};               ///< When we began to count.
 };
 
 }  // namespace gv

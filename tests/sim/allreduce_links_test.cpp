@@ -171,6 +171,27 @@ TEST_CASE("a link that becomes slow later is gone round too", "[sim][allreduce]"
   CHECK(after < slow_one / 4);
 }
 
+TEST_CASE("peers whose speed varies all the time do not use up their ballots", "[sim][allreduce]") {
+  Simulator::Options options = world_of(2);
+  options.scenario.step = 1ms;
+  options.scenario.links = {every_link({.latency = 20us, .bandwidth = 10000})};
+  for (Duration at = 2s; at < 20s; at += 400ms) {
+    FaultRule slow = fault(FaultKind::slow_cpu, at, just(0), 200ms);
+    slow.factor = 0.25;
+    options.scenario.faults.push_back(slow);
+  }
+  Lockstep lockstep(options);
+  lockstep.run(Time(20s));
+  Duration longest{};
+  for (std::size_t i = 1; i < lockstep.finished.size(); ++i) {
+    longest = std::max(longest, lockstep.finished[i] - lockstep.finished[i - 1]);
+  }
+  INFO(seconds(longest) << " s, " << lockstep.invariants.generations() << " generations");
+  // A peer that the others do not answer waits 0.6 s.
+  CHECK(longest < 100ms);
+  CHECK(lockstep.invariants.generations() <= 14);
+}
+
 TEST_CASE("the order that links ask for is kept when one of them dies", "[sim][allreduce]") {
   Simulator::Options options = world_of(6);
   options.scenario.links.push_back(link_rule(a, b, fast_mbit / 10));
