@@ -24,7 +24,8 @@ namespace gv {
 /// same bytes only if they are equal.
 class CanonicalBytes {
  public:
-  /// `domain` says what the bytes are, with a version: bytes of one domain are none of another.
+  /// `domain` says what the bytes are, with a version: bytes of one domain never pass for
+  /// those of another.
   explicit CanonicalBytes(std::string_view domain) {
     bytes_.reserve(bytes_usual);
     add(domain);

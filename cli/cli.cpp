@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// Ends the program with a code from inside a callback, in the way of the parser library.
+/// Ends the program with an exit code from inside a callback, as the parser library expects it.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
 
 /// The number of words from `--` on that name the program which `launch` is to start.

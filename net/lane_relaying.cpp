@@ -1,4 +1,4 @@
-// Lanes to peers that cannot be reached, through a third peer.
+// Lanes that a third peer relays to peers that cannot be dialled directly.
 #include <algorithm>
 #include <utility>
 

@@ -40,8 +40,8 @@ class SharedBuffer : public std::pmr::memory_resource {
 
   SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory);
 
-  // The mutex is held for these.
-  /// Returns the place of so many bytes that are no longer free; nullopt if the buffer is full.
+  // The caller of these holds the mutex.
+  /// Takes `length` free bytes and returns their place; nullopt if the buffer is full.
   std::optional<std::size_t> take(std::size_t length);
   /// Gives pages of the oldest freed ranges back to the system until at most `most` bytes have any.
   void keep_warm(std::size_t most);

@@ -28,11 +28,11 @@ bool has_momentum(const OptimizerSpec& spec);
 ///   nesterov  v = mu v + g;  x -= lr (g + mu v)       (Sutskever 2013, as gradient at x)
 ///   adagrad   s += g^2;      x -= lr g / (sqrt(s) + eps)                   (Duchi 2011)
 ///   rmsprop   s = d s + (1-d) g^2;  x -= lr g / (sqrt(s) + eps)            (Tieleman 2012)
-///   adam      m, s plain averages;  x -= lr m' / (sqrt(s') + eps), primes: bias corrected (Kingma
-///   2015) adamw     adam, and x -= lr weight_decay x besides                     (Loshchilov 2019)
+///   adam      m, s averages of g, g^2;  x -= lr m' / (sqrt(s') + eps)      (Kingma 2015)
+///   adamw     adam, and besides x -= lr weight_decay x                     (Loshchilov 2019)
 ///
-/// and separately for each tensor w, so that large batches do not diverge where gradients are large
-/// compared with weights:
+/// where m' and s' are corrected for their bias; and separately for each tensor w, so that large
+/// batches do not diverge where gradients are large compared with weights:
 ///
 ///   lars      v = mu v + t g;  w -= lr v, t = trust |w| / (|g without decay| + weight_decay |w| +
 ///             eps)                                                         (You 2017)

@@ -14,7 +14,7 @@ namespace {
 /// Widths that are tried, each half of the one before.
 constexpr int widths = 8;
 
-/// A product with the Hessian, and what it says of the vector.
+/// The Hessian times a vector, and what the product tells about that vector.
 struct Product {
   std::vector<float> values;
   double quotient = 0;  ///< Rayleigh quotient.

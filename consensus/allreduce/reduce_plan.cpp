@@ -202,7 +202,8 @@ struct Row {
   ReduceAlgorithm algorithm;
   std::string_view name;
   void (*plan)(Plan&, std::size_t ranks, std::size_t rank, std::size_t elements);
-  /// Its phases are filled in by the caller, and so is `mean_bytes` unless it is above 0.
+  /// The cost of a sum. The caller fills in the phases of the result, and `mean_bytes` where it is
+  /// 0.
   ReduceCost (*cost)(std::size_t ranks, double bytes);
   /// The messages of the first half of the rounds do not wait for each other, nor do the others.
   bool has_two_phases;

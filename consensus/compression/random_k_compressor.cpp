@@ -44,10 +44,10 @@ constexpr std::size_t count(std::size_t per_bucket, std::size_t elements) {
 }  // namespace drawn_values
 
 /// Random-k with error feedback (Stich, Cordonnier and Jaggi 2018). All peers draw the same places
-/// from the number of the step, so the values are summed as any numbers are, and no places travel.
+/// from the number of the step, so the values are summed like any others, and no indices are sent.
 /// Values are not scaled up for those left out: what is left out is kept, and scaled values would
 /// count twice. Descent with rate eta on a curvature h is stable if eta h < 2 delta / (2 - delta),
-/// where delta is the part that is sent, since a value waits 1 / delta steps in the mean.
+/// where delta is the part that is sent, since a value waits 1 / delta steps on average.
 class RandomKCompressor final : public GradientCompressor {
  public:
   RandomKCompressor(const CompressorOptions& options, std::size_t elements)

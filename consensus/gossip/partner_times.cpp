@@ -12,7 +12,7 @@ constexpr std::size_t recent_min = 3;  ///< Fewer exchanges give no usual time.
 
 }  // namespace
 
-/// The median time of exchanges with other partners; the longest duration while they are too few.
+/// The median time of exchanges with other partners; Duration::max() while there are too few.
 Duration PartnerTimes::usual_without(PeerId partner) const {
   std::vector<Duration> others;
   for (const auto& [peer, took] : recent_) {

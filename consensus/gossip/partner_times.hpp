@@ -27,8 +27,8 @@ class PartnerTimes {
   /// An exchange with `partner` that began at `began` ended now.
   void note(Time now, PeerId partner, Time began);
 
-  /// The partner lets an exchange that began at `began` hang until we gave it up: it rests, however
-  /// few partners we know.
+  /// The partner left an exchange that began at `began` hanging until we gave up. The partner then
+  /// rests, however few partners we know.
   void note_hanging(Time now, PeerId partner, Time began);
 
   bool is_resting(Time now, PeerId partner) const;

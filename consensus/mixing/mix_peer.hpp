@@ -60,7 +60,8 @@ struct MixPeer {
   std::shared_ptr<std::vector<std::byte>> written(std::uint64_t round, std::uint64_t salt,
                                                   std::span<const std::span<const Real>> words,
                                                   const MixHeader& header) const;
-  /// One message for all peers that hear us. Stores the values that they will decode in `message`.
+  /// One message for all peers that hear us. Stores in `message` the values that
+  /// they will decode.
   std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
                                  std::uint32_t count);
 

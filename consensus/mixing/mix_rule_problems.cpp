@@ -19,7 +19,8 @@
 namespace gv {
 namespace {
 
-/// The largest squared disagreement that a codec without memory may leave, over the model's square.
+/// The largest squared disagreement that a codec without memory may leave, relative to the squared
+/// norm of the model.
 constexpr double floor_max = 0.01;
 
 bool is_symmetric(const MixRule& rule, std::size_t peers) {

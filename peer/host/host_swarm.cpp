@@ -60,8 +60,9 @@ void Host::enter_swarm() {
   if (swarm.first_ticket) offer_ticket(*swarm.first_ticket);
 }
 
-/// Prints a ticket, unless one that was printed earlier still lets machines in. Its secret is not
-/// kept, so it cannot be printed again. If the system chooses the port, its address is wrong now.
+/// Prints a ticket, unless one that was printed earlier still lets machines in. That one cannot be
+/// printed again, because its secret is not kept. If the system chooses the port, the earlier
+/// ticket names a port of the past, so a new one is printed in any case.
 void Host::offer_ticket(const TicketTerms& terms) {
   const auto open = tickets_->open_ticket(wall_s());
   if (open && !options_.listen.ends_with(":0")) {

@@ -1,4 +1,4 @@
-// Converts a config to the options of the network and of its process.
+// Makes the options of the network, and those of the peer's process, from a config.
 #pragma once
 
 #include <cstddef>

@@ -175,7 +175,7 @@ Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path
            "join with a new ticket and another --folder, or set the clock"}};
 }
 
-/// True if an earlier run in this folder left its model. Keys may have been replaced since.
+/// True if an earlier run left a checkpoint in this folder, even if the keys were replaced since.
 bool has_checkpoints(const std::filesystem::path& folder) {
   std::error_code error;
   return std::filesystem::exists(folder / "checkpoints", error);

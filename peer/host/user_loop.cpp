@@ -158,7 +158,7 @@ class UserLoop::Face final : public Learner {
     own_->reduced = {.again = std::exchange(waits_for_sum_, false)};
     is_stale_ = false;
     for (std::uint64_t made = 0; made < count && !own_->read(own_->should_stop);) {
-      // Each gradient needs a call, steps without one only count.
+      // A gradient is handed over by itself; steps without one are handed over together.
       const bool goes_on = hand_over(direct ? 1 : count - made);
       if (goes_on && own_->at == Meeting::At::reduce) {
         own_->reduced = {};

@@ -20,7 +20,7 @@ class AgreedEnd {
   /// tick.
   void follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
               Generations& generations, Effects& out);
-  /// Takes over what a ballot has decided.
+  /// Adopts what a ballot has decided.
   void enter(const Generation& generation, Agreement& agreement);
   /// Our version has changed: it says how much of the swarm's budget is used up. All peers together
   /// take `together` samples a step.

@@ -32,7 +32,7 @@ struct HostPlace {
   std::size_t peers = 1;
 };
 
-/// A way in which peers work together. A mode owns its parts, its course first. Pure: it appends
+/// A way in which peers work together. A mode owns its parts; each has a Course. Pure: it appends
 /// the messages to send and the jobs to do, and gets results and the time as arguments. Jobs are
 /// done in the order they are asked for. After every other input the node calls tick().
 class Mode {

@@ -11,9 +11,9 @@ namespace gv {
 
 /// Estimates tr(S) / |G|^2 (McCandlish et al. 2018, B_simple): S is the covariance of one sample's
 /// gradient, and G the gradient of the whole loss. A mean over b samples has the expected square
-/// |G|^2 + tr(S) / b, so a peer's own gradient and the mean of all peers, of two sizes b, give two
-/// equations. Each of the two unknowns is averaged over about fifty steps and then divided, because
-/// a mean of quotients would be biased. Pure.
+/// |G|^2 + tr(S) / b, so a peer's own gradient and the mean gradient of all peers, which have
+/// different b, give two equations. Both unknowns are averaged over about fifty steps, and only
+/// then is one divided by the other, because a mean of quotients would be biased. Pure.
 class NoiseScale {
  public:
   /// Takes the squared lengths of one step.

@@ -218,8 +218,8 @@ PipelineRun::StageSum& PipelineRun::sum_of(std::uint32_t stage) {
 
 // ---- Orders ----
 
-/// The next task for parameters to be averaged: at the beginning, while all peers compute; or at
-/// the end of a schedule of many updates.
+/// The next task that sends or copies parameters for averaging. A synchronous schedule has it at
+/// the start of a run, while all peers still compute; an asynchronous one at the end.
 std::optional<Job::Task> PipelineRun::parameters_task() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;

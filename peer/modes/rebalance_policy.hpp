@@ -39,7 +39,7 @@ class RebalancePolicy {
   /// When newcomers_wait() has work.
   Time deadline() const;
 
-  /// On a machine whose speed varies, operations become slower again and again. Counting anew each
+  /// On a machine whose speed varies, operations become slower again and again. Counting again each
   /// time would spend the budget that the others grant our ballots, and stop the work.
   static constexpr Duration recount_min = std::chrono::seconds(10);
 

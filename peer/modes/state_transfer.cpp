@@ -107,8 +107,8 @@ VectorPool::Vector StateTransfer::blank(const ModelVersion& version) {
 
 std::size_t StateTransfer::send(const Generation& generation, const VectorPool::Vector& state,
                                 bool is_common, Effects& out) {
-  // A copy taken before a collective that finished meanwhile is not the state that the generation
-  // starts from; the next job copies again.
+  // If a collective has finished since the copy was taken, the copy is not the state that the
+  // generation starts from. The next job copies again.
   if (taken_ != generation.version) return 0;
   sketches_.answer(0, std::span<const float>(*state).first(compared_), generation.version.step,
                    out);

@@ -53,7 +53,7 @@ class Saboteur {
   void hear(const Message& message);
   void hear(const TransferId& id) { any_.learn(id); }
 
-  /// Adds what leaves instead of what its node wants to send.
+  /// Adds to `deeds` what the peer really sends in place of what its node wants to send.
   void send(Outgoing outgoing, Deeds& deeds);
   void send(Transfer transfer, Deeds& deeds);
 

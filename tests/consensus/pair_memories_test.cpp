@@ -67,7 +67,8 @@ TEST_CASE("with a memory the sum of both models stays but for one rounding on ea
       const double before = static_cast<double>(a[i]) + static_cast<double>(b[i]);
       const double own = static_cast<double>(network.at(0).model[i]);
       const double other = static_cast<double>(network.at(1).model[i]);
-      // Both apply the same decoded force, so each addition rounds by half of its last place.
+      // Both apply the same decoded force, so only the rounding of each addition changes the sum:
+      // by at most half a unit in the last place.
       const double allowed = 0x1p-24 * (std::abs(own) + std::abs(other));
       worst = std::max(worst, std::abs(own + other - before) - allowed);
     }

@@ -228,8 +228,9 @@ TEST_CASE("what a codec loses goes into the residual too") {
   for (std::size_t i = 0; i < size; ++i) {
     worst = std::max(worst, std::abs(sent[i] + residual[i] - gradients[i]));
   }
-  // Each round makes two float additions to residuals below 256, each accurate to 2^-17. They add
-  // up at random to 2^-17 sqrt(2 rounds); the worst of a thousand is within four times that.
+  // Each round makes two float additions to residuals below 256, each with an error of at most
+  // 2^-17. The errors grow like a random walk, to 2^-17 sqrt(2 rounds); the largest of a thousand
+  // is within four times that.
   CHECK(worst < 4 * std::ldexp(std::sqrt(2.0 * rounds), -17));
 }
 

@@ -13,7 +13,7 @@
 
 namespace gv::explore {
 
-/// The bound of a world of downloads.
+/// How much of a TransferWorld is explored.
 struct TransferBound {
   Faults faults;
   int changes = 1;  ///< Changes of state by all sources together.

@@ -41,9 +41,10 @@ std::string events_page() {
   std::string page =
       "# Events\n\nEach line of a run's `events.jsonl` is one of these. `t` is in seconds since "
       "the "
-      "start; `peer` and\n`name` tell the other peer, `reason` why something was refused or given "
-      "up, `detail` the rest.\n`grapevine explain EVENT` and `grapevine explain REASON` print "
-      "these texts.\n\n| event | sentence | meaning | remedy | figures "
+      "start; `peer` and\n`name` are those of the other peer, `reason` says why something was "
+      "refused "
+      "or given up, and `detail` holds the\nrest. `grapevine explain EVENT` and `grapevine explain "
+      "REASON` print these texts.\n\n| event | sentence | meaning | remedy | figures "
       "|\n|---|---|---|---"
       "|---|\n";
   for (const Fact& fact : all_facts) {

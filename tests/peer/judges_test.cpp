@@ -51,7 +51,7 @@ class Panel {
     }
   }
 
-  /// All look at the reports. `counted`: samples of all.
+  /// Every judge reads the reports. `counted`: the samples that all peers together trained on.
   void hear(std::uint64_t counted) {
     now_ += 1s;
     for (std::size_t i = 0; i < count_; ++i) judges[i].hear(now_, counted, members_[i]);

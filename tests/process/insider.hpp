@@ -11,7 +11,8 @@
 
 namespace gv {
 
-/// Talks to peer `target` of a swarm as peer `number`, which must not run itself.
+/// Talks to peer `target` of a swarm in the name of peer `number`, whose own process must not be
+/// running.
 class Insider {
  public:
   Insider(Swarm& swarm, std::size_t number, std::size_t target);

@@ -101,8 +101,8 @@ bool is_function(const std::string& declaration) {
 const std::size_t longest_function = 70;
 const std::size_t longest_file = 600;
 
-/// Functions with more lines than that, from the first line of the declaration to the closing
-/// brace. What is inside of a function is a part of it.
+/// Functions with more than `longest_function` lines, from the first line of the declaration to the
+/// closing brace. Lambdas and local types count as lines of the function around them.
 std::vector<Finding> long_functions(const SourceFile& file) {
   const std::vector<std::string> lines = code_lines(file);
   std::vector<Finding> found;

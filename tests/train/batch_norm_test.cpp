@@ -60,7 +60,7 @@ TEST_CASE("a batch norm has the gradients of an independent computation") {
   CHECK(gradient[1] == Approx(1.5));
   CHECK(gradient[0] == Approx(-3.8570360431763673).epsilon(1e-12));
   CHECK(checksum(d_x) == Approx(2.017526545661484).epsilon(1e-12));
-  // In place of a gradient, statistics have what they differ by from the batch's.
+  // The running statistics have no gradient. Their slots hold the running value minus the batch's.
   CHECK(gradient[2] == Approx(0 - 1.75));
   CHECK(gradient[3] == Approx(1 - (4.4375 + 1.75 * 1.75)));
 }

@@ -29,8 +29,9 @@ struct GroupStep {
 };
 std::vector<GroupStep> group_steps(const ModelPlan& plan);
 
-/// Floats that members sum after each part but the last of a pass, for one sample. They do not
-/// depend on the group. `wants_d_inputs`: the gradient of the stage's inputs is needed.
+/// For each part of a pass but the last: how many floats per sample the members sum after it. The
+/// numbers do not depend on the group. `wants_d_inputs`: the gradient of the stage's inputs is
+/// needed.
 std::vector<std::size_t> group_sums(const ModelPlan& plan, bool backward, bool wants_d_inputs);
 
 /// Forward and backward pass through a stage for batches of one size. A pass has one part more than
