@@ -9,69 +9,14 @@ finish have the machine to themselves.)
 Example: bench/gossip_cost.py --binary build/release/grapevine --repeats 5
 """
 import argparse
-import json
 import pathlib
-import re
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
+
+from launched_peers import samples_per_second, with_settings
 
 CASES = [("mlp", "fashion-mlp.toml", 16, 0.95), ("cnn", "fashion-cnn.toml", 4, 0.98)]
-
-
-def status(binary, peer):
-    """What a peer says of itself, or None before it can be asked."""
-    answer = subprocess.run([binary, "status", str(peer), "--json"], capture_output=True, timeout=20)
-    return json.loads(answer.stdout) if answer.returncode == 0 else None
-
-
-def samples_per_second(binary, config, peers, warm_up, window):
-    """Sum over the peers of samples trained on in the window, by each peer's own clock."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "config.toml"
-        path.write_text(config)
-        run = pathlib.Path(folder) / "run"
-        swarm = subprocess.Popen(
-            [binary, "launch", "-n", str(peers), str(path), "--folder", str(run)],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            folders = [run / f"peer-{peer}" for peer in range(peers)]
-            give_up = time.monotonic() + 60
-            while True:
-                said = [status(binary, peer) for peer in folders]
-                if all(s and s["phase"] == "training" for s in said):
-                    break
-                if time.monotonic() > give_up or swarm.poll() is not None:
-                    raise SystemExit("the peers did not start training")
-                time.sleep(0.2)
-            time.sleep(warm_up)
-            before = [status(binary, peer) for peer in folders]
-            time.sleep(window)
-            after = [status(binary, peer) for peer in folders]
-        finally:
-            swarm.send_signal(signal.SIGINT)
-            swarm.wait(timeout=60)
-        return sum(
-            (b["samples"] - a["samples"]) / (b["uptime_s"] - a["uptime_s"])
-            for a, b in zip(before, after)
-        )
-
-
-def with_settings(text, settings):
-    """A config with these (section, key, value) in place of its own; None takes the key away."""
-    for section, key, value in settings:
-        text = re.sub(rf"(?m)^{key}\s*=.*\n", "", text)
-        if value is None:
-            continue
-        if re.search(rf"(?m)^\[{section}\]", text):
-            text = re.sub(rf"(?m)^\[{section}\].*\n", f"[{section}]\n{key} = {value}\n", text)
-        else:
-            text += f"\n[{section}]\n{key} = {value}\n"
-    return text
 
 
 def config_text(base, period, alpha):

@@ -14,7 +14,8 @@ import signal
 import statistics
 import sys
 
-from gossip_cost import config_text, samples_per_second
+from gossip_cost import config_text
+from launched_peers import samples_per_second
 
 
 def with_threads(base, threads, period):

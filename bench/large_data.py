@@ -11,17 +11,16 @@ Examples:
   bench/large_data.py --mib 8192 --folder /var/tmp
 """
 import argparse
-import json
 import os
 import pathlib
 import re
-import signal
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
+
+from launched_peers import launched, pace, status
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIB = 1 << 20
@@ -73,12 +72,6 @@ def drop_from_cache(file):
     os.close(descriptor)
 
 
-def status(binary, peer):
-    """What a peer says of itself, or None before it can be asked."""
-    answer = subprocess.run([binary, "status", str(peer), "--json"], capture_output=True, timeout=20)
-    return json.loads(answer.stdout) if answer.returncode == 0 else None
-
-
 def highest_mib(pid):
     return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
@@ -87,33 +80,13 @@ def measure(arguments, folder, name, model, in_memory):
     """(samples/s, highest resident MiB) of one peer."""
     for part in ("images", "labels"):
         drop_from_cache(folder / f"{name}-{part}")
-    with tempfile.TemporaryDirectory() as run_folder:
-        config = pathlib.Path(run_folder) / "config.toml"
-        config.write_text(CONFIG.format(folder=folder, name=name, model=MODELS[model],
-                                        in_memory=str(in_memory).lower()))
-        run = pathlib.Path(run_folder) / "run"
-        swarm = subprocess.Popen([arguments.binary, "launch", "-n", "1", str(config), "--folder", str(run)],
-                                 stdout=subprocess.DEVNULL)
-        try:
-            peer = run / "peer-0"
-            give_up = time.monotonic() + 300
-            while True:
-                said = status(arguments.binary, peer)
-                if said and said["phase"] == "training":
-                    break
-                if time.monotonic() > give_up or swarm.poll() is not None:
-                    raise SystemExit("the peer did not start training")
-                time.sleep(0.2)
-            time.sleep(arguments.warm_up)
-            before = status(arguments.binary, peer)
-            time.sleep(arguments.window)
-            after = status(arguments.binary, peer)
-            highest = highest_mib(after["self"]["pid"])
-        finally:
-            swarm.send_signal(signal.SIGINT)
-            swarm.wait(timeout=120)
-        pace = (after["samples"] - before["samples"]) / (after["uptime_s"] - before["uptime_s"])
-        return pace, highest
+    config = CONFIG.format(folder=folder, name=name, model=MODELS[model], in_memory=str(in_memory).lower())
+    with launched(arguments.binary, config, 1, patience_s=300) as [peer]:
+        time.sleep(arguments.warm_up)
+        before = status(arguments.binary, peer)
+        time.sleep(arguments.window)
+        after = status(arguments.binary, peer)
+        return pace(before, after), highest_mib(after["self"]["pid"])
 
 
 class Rows:

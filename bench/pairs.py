@@ -22,7 +22,7 @@ import tempfile
 
 import memory
 import simulator
-from gossip_cost import samples_per_second, with_settings
+from launched_peers import samples_per_second, with_settings
 
 ENDLESS = [("run", "epochs", None), ("run", "steps", 10**9), ("checkpoint", "every_steps", 0)]
 KIB, MIB = 1 << 10, 1 << 20

@@ -10,21 +10,13 @@ of the time threads of a peer could have run and did not, its own two among them
 Example: bench/pipeline.py --binary build/release/grapevine --repeats 5 --schedule zero-bubble
 """
 import argparse
-import json
 import os
 import pathlib
 import re
-import signal
 import statistics
-import subprocess
-import tempfile
 import time
 
-
-def status(binary, peer):
-    """What a peer says of itself, or None before it can be asked."""
-    answer = subprocess.run([binary, "status", str(peer), "--json"], capture_output=True, timeout=20)
-    return json.loads(answer.stdout) if answer.returncode == 0 else None
+from launched_peers import launched, status
 
 
 def pin(process, core):
@@ -71,43 +63,24 @@ def config_text(base, stages, schedule, micro_batches, folder):
 def windows_per_second(binary, config, peers, batch, warm_up, window):
     """Samples that a run takes, times runs in a second; the part of time each peer waits; and the greatest part of
     the time in which a peer was kept from its core."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "config.toml"
-        path.write_text(config)
-        run = pathlib.Path(folder) / "run"
-        swarm = subprocess.Popen(
-            [binary, "launch", "-n", str(peers), str(path), "--folder", str(run)],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            folders = [run / f"peer-{peer}" for peer in range(peers)]
-            give_up = time.monotonic() + 60
-            while True:
-                said = [status(binary, peer) for peer in folders]
-                if all(s and s["phase"] == "training" for s in said):
-                    break
-                if time.monotonic() > give_up or swarm.poll() is not None:
-                    raise SystemExit("the peers did not start training")
-                time.sleep(0.2)
-            for core, peer in enumerate(said):
-                pin(peer["self"]["pid"], core)
-            time.sleep(warm_up)
-            first = after_step(binary, folders[0])
-            before = [status(binary, peer) for peer in folders]
-            delays = [-delayed_s(peer["self"]["pid"]) for peer in said]
-            time.sleep(window)
-            delays = [delay + delayed_s(peer["self"]["pid"]) for delay, peer in zip(delays, said)]
-            after = [status(binary, peer) for peer in folders]
-            last = after_step(binary, folders[0])
-        finally:
-            swarm.send_signal(signal.SIGINT)
-            swarm.wait(timeout=60)
-        pace = batch * (last["step"] - first["step"]) / (last["uptime_s"] - first["uptime_s"])
-        waits = []
-        for a, b in zip(before, after):
-            computing = b["pipeline"]["computing_s"] - a["pipeline"]["computing_s"]
-            waits.append(1 - computing / (b["uptime_s"] - a["uptime_s"]))
-        return pace, waits, max(delays) / window
+    with launched(binary, config, peers) as folders:
+        pids = [status(binary, peer)["self"]["pid"] for peer in folders]
+        for core, pid in enumerate(pids):
+            pin(pid, core)
+        time.sleep(warm_up)
+        first = after_step(binary, folders[0])
+        before = [status(binary, peer) for peer in folders]
+        delays = [-delayed_s(pid) for pid in pids]
+        time.sleep(window)
+        delays = [delay + delayed_s(pid) for delay, pid in zip(delays, pids)]
+        after = [status(binary, peer) for peer in folders]
+        last = after_step(binary, folders[0])
+    pace = batch * (last["step"] - first["step"]) / (last["uptime_s"] - first["uptime_s"])
+    waits = []
+    for a, b in zip(before, after):
+        computing = b["pipeline"]["computing_s"] - a["pipeline"]["computing_s"]
+        waits.append(1 - computing / (b["uptime_s"] - a["uptime_s"]))
+    return pace, waits, max(delays) / window
 
 
 def main():

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from gossip_cost import samples_per_second
+from launched_peers import samples_per_second
 from versus_pytorch import model_of
 
 BATCH = 64
