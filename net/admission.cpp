@@ -9,6 +9,7 @@
 
 #include "base/printable.hpp"
 #include "net/allow_list.hpp"
+#include "net/host_address.hpp"
 #include "net/key_signer.hpp"
 #include "net/wire.hpp"
 
@@ -32,7 +33,7 @@ struct Door {
   Door(zmq::context_t& context, const std::string& address, const Ticket& ticket)
       : dealer(context, zmq::socket_type::dealer), events(context, zmq::socket_type::pair) {
     dealer.set(zmq::sockopt::linger, 0);
-    dealer.set(zmq::sockopt::ipv6, address.starts_with('['));
+    dealer.set(zmq::sockopt::ipv6, is_ipv6(address));
     dealer.set(zmq::sockopt::reconnect_ivl, -1);  // Another door is opened instead.
     dealer.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     dial_as(dealer, curve_keys(guest_keys(ticket)), ticket.inviter);

@@ -9,7 +9,8 @@
 namespace gv {
 
 /// Returns the bytes of an IPv4 address, or the first half of an IPv6 address, because a machine
-/// chooses the second half itself. Empty for Unix sockets.
+/// chooses the second half itself. A socket for both shows IPv4 addresses as ::ffff:a.b.c.d; they
+/// are sources of their own too. Empty for Unix sockets.
 inline std::string source_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address).sin_addr;
@@ -17,7 +18,9 @@ inline std::string source_of(const sockaddr_storage& address) {
   }
   if (address.ss_family == AF_INET6) {
     const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-    return {reinterpret_cast<const char*>(&v6), sizeof v6 / 2};
+    const char* bytes = reinterpret_cast<const char*>(&v6);
+    if (IN6_IS_ADDR_V4MAPPED(&v6)) return {bytes + sizeof v6 - sizeof(in_addr), sizeof(in_addr)};
+    return {bytes, sizeof v6 / 2};
   }
   return {};
 }

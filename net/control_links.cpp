@@ -36,17 +36,20 @@ constexpr RateLimit::Options guest_frames{.per_second = 20, .burst = 300};
 /// More returns mean that two processes use one key.
 constexpr int returns_max = 3;
 
-std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
+/// What ZeroMQ dials: an address, from another one if that is not empty.
+std::string source_and(const std::string& source, const std::string& address) {
+  if (source.empty()) return address;
+  return (source.find(':') == std::string::npos ? source : "[" + source + "]") + ":0;" + address;
+}
 
 /// Returns true if lanes to a peer may be dialled at `address`. Its host must be the source of the
 /// message, the host in the allow-list, or the one that the peer's hello advertises. Otherwise a
 /// member could make us dial any machine without a trace.
 bool is_host_of(std::string_view address, std::string_view claimed, std::string_view listed,
                 const zmq::message_t& came) {
-  const std::string_view host = host_of(address);
-  const char* from = ::zmq_msg_gets(came.handle(), "Peer-Address");
+  const std::string host = host_of(address);
   return !host.empty() &&
-         ((from != nullptr && host == from) || host == host_of(claimed) || host == host_of(listed));
+         (host == source_host(came) || host == host_of(claimed) || host == host_of(listed));
 }
 
 }  // namespace
@@ -125,6 +128,7 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
                                                          const std::string& address) {
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::ipv6, is_ipv6(address));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
   socket.set(zmq::sockopt::handshake_ivl,
              static_cast<int>(milliseconds(options.handshake_deadline).count()));
@@ -136,8 +140,7 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
   dial_as(socket, curve_keys(options.identity), key);
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
   dealer.used = dealer.dialled = dealer.heard = dealer.opened;
-  const std::string& source = options.dial_from;
-  socket.connect(endpoint(source.empty() ? address : source + ":0;" + address));
+  socket.connect(endpoint(source_and(options.dial_from, address)));
   dealer.watch = std::make_shared<SocketWatch>(
       io, std::move(socket), [this, peer](SocketWatch& watch) { read_dealer(peer, watch); });
   dealer.watch->start();
@@ -342,6 +345,7 @@ void ControlLinks::Impl::show(const PublicKey& there, const std::string& address
   try {
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::ipv6, is_ipv6(address));
     // What comes back over it is never read.
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     socket.set(zmq::sockopt::rcvhwm, 1);

@@ -18,6 +18,7 @@
 #include "base/conduct.hpp"
 #include "net/allow_list.hpp"
 #include "net/control_links.hpp"
+#include "net/host_address.hpp"
 #include "net/link_connections.hpp"
 #include "net/roster.hpp"
 #include "net/socket_watch.hpp"
@@ -25,6 +26,12 @@
 #include "net/wire.hpp"
 
 namespace gv {
+
+/// The numeric address that a message came from; empty if ZeroMQ does not say it.
+inline std::string source_host(const zmq::message_t& message) {
+  const char* from = ::zmq_msg_gets(message.handle(), "Peer-Address");
+  return from == nullptr ? std::string() : plain_host(from);
+}
 
 struct ControlLinks::Impl {
   using Clock = std::chrono::steady_clock;

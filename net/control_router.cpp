@@ -17,6 +17,7 @@ constexpr auto self_test_patience = std::chrono::seconds(10);
 void ControlLinks::Impl::listen() {
   zmq::socket_t socket(context, zmq::socket_type::router);
   socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::ipv6, is_ipv6(options.listen));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
   socket.set(zmq::sockopt::handshake_ivl,
              static_cast<int>(milliseconds(options.handshake_deadline).count()));
@@ -71,9 +72,13 @@ void ControlLinks::Impl::self_test() {
   events.set(zmq::sockopt::linger, 0);
   events.connect("inproc://monitor.self-test");
   const std::string port = listening.substr(listening.rfind(':'));
-  const bool any = listening.starts_with("0.0.0.0:") || listening.starts_with("*:");
   own_knock = true;
-  knock.connect(endpoint(any ? "127.0.0.1" + port : listening));
+  if (listening.starts_with("0.0.0.0:") || listening.starts_with("*:")) {
+    knock.connect(endpoint("127.0.0.1" + port));
+  } else {
+    knock.set(zmq::sockopt::ipv6, is_ipv6(listening));
+    knock.connect(endpoint(listening.starts_with("[::]:") ? "[::1]" + port : listening));
+  }
   const auto deadline = Clock::now() + self_test_patience;
   bool refused = false;
   while (!refused && Clock::now() < deadline) {

@@ -28,6 +28,7 @@
 #include "consensus/allreduce/all_reduce.hpp"
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
+#include "net/host_address.hpp"
 #include "net/identity.hpp"
 #include "peer/host/adaptive_spin_wait.hpp"
 #include "peer/host/network_options.hpp"
@@ -188,7 +189,7 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
   lent_ = memory_to_share(options_.task.lane);
   lanes_.emplace(
       io_,
-      BulkLanes::Options{.listen_host = host_part(control_->listening()),
+      BulkLanes::Options{.listen_host = host_of(control_->listening()),
                          .port = options_.lane_port,
                          .trusted_network = options_.task.lane == LaneKind::plain,
                          .lent = lent_,

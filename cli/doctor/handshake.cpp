@@ -8,6 +8,7 @@
 #include <zmq.hpp>
 
 #include "net/allow_list.hpp"
+#include "net/host_address.hpp"
 
 namespace gv {
 namespace {
@@ -34,7 +35,7 @@ Attempt begin(zmq::context_t& context, const std::string& address, const CurveKe
                   .dealer = zmq::socket_t(context, zmq::socket_type::dealer),
                   .events = zmq::socket_t(context, zmq::socket_type::pair)};
   attempt.dealer.set(zmq::sockopt::linger, 0);
-  attempt.dealer.set(zmq::sockopt::ipv6, address.starts_with('['));
+  attempt.dealer.set(zmq::sockopt::ipv6, is_ipv6(address));
   // One attempt is enough: who failed once fails again.
   attempt.dealer.set(zmq::sockopt::reconnect_ivl, -1);
   dial_as(attempt.dealer, own, peer.key);

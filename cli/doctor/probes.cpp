@@ -24,8 +24,8 @@
 #include <utility>
 
 #include "net/descriptor.hpp"
+#include "net/host_address.hpp"
 #include "net/shared_buffer.hpp"
-#include "peer/host/network_options.hpp"
 #include "peer/host/processors.hpp"
 
 namespace gv {
@@ -43,7 +43,7 @@ struct Resolved {
 };
 
 Resolved resolve(const std::string& address, bool to_listen) {
-  const std::string host = host_part(address);
+  const std::string host = host_of(address);
   const std::string port = address.substr(address.rfind(':') + 1);
   ::addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "net/host_address.hpp"
 #include "net/pair_token.hpp"
 #include "net/roster.hpp"
 #include "peer/config/node_options.hpp"
@@ -129,8 +130,8 @@ void Host::open_lanes() {
   const std::string& advertised = control_->advertised();
   lanes_.emplace(
       io_,
-      BulkLanes::Options{.listen_host = host_part(listening),
-                         .advertise_host = host_part(advertised),
+      BulkLanes::Options{.listen_host = host_of(listening),
+                         .advertise_host = host_of(advertised),
                          .port = options_.lane_port,
                          .dial_from = options_.dial_from,
                          .trusted_network = options_.config.network.trusted,

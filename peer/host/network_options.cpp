@@ -34,15 +34,6 @@ Problems take_descriptors() {
            "raise the limit, for example with ulimit -n 1024"}};
 }
 
-std::string host_part(const std::string& address) {
-  const auto colon = address.rfind(':');
-  std::string host = colon == std::string::npos ? address : address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return host;
-}
-
 BulkLanes::Security lane_security(LaneKind lane) {
   switch (lane) {
     case LaneKind::automatic:

@@ -26,9 +26,6 @@ constexpr std::uint64_t descriptors_for(std::size_t partners) { return 31 + 5 * 
 /// few to start: without a descriptor libzmq would end the process later.
 Problems take_descriptors();
 
-/// Returns the "host" of "host:port" or "[v6]:port"; empty if the address is.
-std::string host_part(const std::string& address);
-
 BulkLanes::Security lane_security(LaneKind lane);
 
 /// Returns a shared buffer for peers on this host; null if lanes never stay within the host or

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "net/cohort.hpp"
+#include "net/host_address.hpp"
 #include "net/identity.hpp"
 #include "peer/host/engines.hpp"
-#include "peer/host/network_options.hpp"
 
 namespace gv {
 namespace {
@@ -46,11 +46,6 @@ bool is_listen_address(const std::string& text) {
   // Replace "any host" and "any port" by values that the check for dialled addresses accepts.
   const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
   return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
-}
-
-bool is_any_interface(const std::string& address) {
-  const std::string host = host_part(address);
-  return host == "0.0.0.0" || host == "::" || host == "*";
 }
 
 /// Overrides the config's choice of lanes with the one given.
@@ -92,7 +87,7 @@ Problems take_addresses(const CohortPlace& place, HostOptions& options) {
   if (options.join.empty() && !place.host.empty() && place.rank != 0 && is_fixed) {
     options.join = {name_of_rank(0) + "@" + place.host + ":" + port};
   }
-  if (options.advertise.empty() && is_any_interface(options.listen)) {
+  if (options.advertise.empty() && is_any_host(options.listen)) {
     options.advertise = host_name() + ":0";
     if (!is_address(host_name() + ":1")) {
       return {{"--advertise", "the name of this machine is no name of a host",
@@ -133,12 +128,12 @@ Problems address_problems(const std::string& listen, const std::string& advertis
   if (!listen.empty() && !is_listen_address(listen)) {
     problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", listen),
                         "write for example 192.0.2.1:7000, or port 0 for any free one"});
-  } else if (!listen.empty() && is_any_interface(listen) && advertise.empty()) {
-    problems.push_back(
-        {"--listen", "this listens everywhere, and others cannot dial '" + host_part(listen) + "'",
-         "say with --advertise HOST:PORT what they should dial"});
+  } else if (!listen.empty() && is_any_host(listen) && advertise.empty()) {
+    problems.push_back({"--listen",
+                        "this listens everywhere, and others cannot dial '" + host_of(listen) + "'",
+                        "say with --advertise HOST:PORT what they should dial"});
   }
-  if (!advertise.empty() && (!is_listen_address(advertise) || is_any_interface(advertise))) {
+  if (!advertise.empty() && (!is_listen_address(advertise) || is_any_host(advertise))) {
     problems.push_back({"--advertise", fmt::format("'{}' cannot be dialled", advertise),
                         "write the HOST:PORT at which others reach this peer"});
   }

@@ -18,9 +18,9 @@
 #include "base/printable.hpp"
 #include "consensus/trust/trust.hpp"
 #include "net/admission.hpp"
+#include "net/host_address.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
-#include "peer/host/network_options.hpp"
 #include "peer/host/replace_file.hpp"
 #include "peer/host/run_format.hpp"
 #include "peer/host/swarm_files.hpp"
@@ -30,6 +30,7 @@ namespace {
 
 /// No packet goes there: the system only says which of its addresses it would use.
 constexpr const char* far_away = "192.0.2.1";
+constexpr const char* far_away_v6 = "2001:db8::1";
 
 std::uint64_t now_s() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
@@ -44,29 +45,34 @@ std::string machine_name() {
   return is_peer_name(name) ? name : "peer";
 }
 
-/// The address of this machine from which it reaches a host; loopback where it has no other.
-std::string own_address_towards(std::string host) {
-  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+/// The address of this machine from which it reaches a host, or any far one, by IPv6 or IPv4;
+/// loopback where it has no other.
+std::string own_address_towards(const std::string& host, bool is_v6) {
+  using asio::ip::udp;
   asio::io_context io;
-  asio::error_code error;
-  // A peer with this address listens on IPv4 only, because it listens at 0.0.0.0.
-  const auto found = asio::ip::udp::resolver(io).resolve(asio::ip::udp::v4(), host, "9", error);
-  if (error || found.empty()) return "127.0.0.1";
-  asio::ip::udp::socket socket(io);
-  socket.connect(found.begin()->endpoint(), error);
-  if (error) return "127.0.0.1";
-  const asio::ip::address address = socket.local_endpoint(error).address();
-  if (error) return "127.0.0.1";
-  return address.to_string();
+  for (const std::string& there : {host, std::string(is_v6 ? far_away_v6 : far_away)}) {
+    asio::error_code error;
+    const udp kind = is_v6 ? udp::v6() : udp::v4();
+    const auto found = udp::resolver(io).resolve(kind, there, "9", error);
+    if (error || found.empty()) continue;
+    udp::socket socket(io);
+    socket.connect(found.begin()->endpoint(), error);
+    if (error) continue;
+    const std::string address = socket.local_endpoint(error).address().to_string();
+    if (!error) return is_v6 ? "[" + address + "]" : address;
+  }
+  return is_v6 ? "[::1]" : "127.0.0.1";
 }
 
 /// Fills in where the peer listens and what others dial.
 Problems take_addresses(const std::string& towards, HostOptions& options) {
-  if (options.listen.starts_with(':')) options.listen = "0.0.0.0" + options.listen;
-  const std::string host = host_part(options.listen);
-  if (options.advertise.empty() && (host == "0.0.0.0" || host == "*")) {
+  const bool is_v6_there = towards.find(':') != std::string::npos;
+  if (options.listen.starts_with(':')) {
+    options.listen = (is_v6_there ? "[::]" : "0.0.0.0") + options.listen;
+  }
+  if (options.advertise.empty() && is_any_host(options.listen)) {
     const std::string port = options.listen.substr(options.listen.rfind(':'));
-    options.advertise = own_address_towards(towards) + port;
+    options.advertise = own_address_towards(towards, is_ipv6(options.listen)) + port;
   }
   return address_problems(options.listen, options.advertise, {});
 }
@@ -299,7 +305,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   options.folder = arguments.folder.empty() ? std::filesystem::path("grapevine-" + options.name)
                                             : std::filesystem::path(arguments.folder);
   if (options.listen.empty()) options.listen = ":0";
-  Problems problems = take_addresses(host_part(given.ticket.addresses.front()), options);
+  Problems problems = take_addresses(host_of(given.ticket.addresses.front()), options);
   if (!problems.empty()) return problems;
 
   SwarmFiles files;
