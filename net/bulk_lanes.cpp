@@ -20,6 +20,8 @@ constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
+/// Time without another attempt, where a direct lane could not take the place of a relayed one.
+constexpr auto blocked_for = std::chrono::minutes(10);
 
 std::uint64_t random_number() {
   std::uint64_t value = 0;
@@ -95,6 +97,7 @@ void BulkLanes::Impl::invite(Lane& lane) {
   lane.state = Lane::State::invited;
   lane.id = random_number();
   lane.progress = Clock::now();
+  if (is_blocked(lane.peer) && ask_relay(lane.peer)) return;
   LaneToken token;
   randombytes_buf(token.data(), token.size());
   doors.expect(lane.id, token);
@@ -213,6 +216,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   lane.progress = lane.heard = Clock::now();
   lane.reset_stream();
   previous[peer] = id;
+  if (!lane.relay) moves.erase(peer);
   ++counters.lanes_opened;
   callbacks.fact(LaneOpened{.peer = peer, .kind = lane.connection->kind});
   read_on(peer);
@@ -224,6 +228,10 @@ void BulkLanes::Impl::refused(PeerId peer) {
   if (found == lanes.end()) return;
   doors.expect_no_more(found->second.id);
   lanes.erase(found);
+  const auto move = moves.find(peer);
+  if (move != moves.end() && std::exchange(move->second.is_under_way, false)) {
+    move->second.not_before = Clock::now() + blocked_for;
+  }
   ++counters.lanes_refused;
   callbacks.fact(LaneRefused{.peer = peer});
   callbacks.refused(peer);
@@ -248,6 +256,7 @@ void BulkLanes::Impl::housekeeping() {
   std::vector<PeerId> unanswered;
   std::vector<std::pair<PeerId, ConnectionPtr>> stuck;
   std::vector<PeerId> read_all;
+  std::vector<PeerId> relayed;
   for (auto lane = lanes.begin(); lane != lanes.end();) {
     Lane& own = lane->second;
     if (own.state != Lane::State::open) {
@@ -258,6 +267,8 @@ void BulkLanes::Impl::housekeeping() {
       retired.add(own.connection);
       lane = lanes.erase(lane);
       continue;
+    } else if (can_give_way(own)) {
+      relayed.push_back(lane->first);
     } else if (own.lent_read > 0 || !own.connection->holds.empty()) {
       read_all.push_back(lane->first);
     }
@@ -267,6 +278,7 @@ void BulkLanes::Impl::housekeeping() {
   for (const PeerId peer : unanswered) refused(peer);
   for (const auto& [peer, connection] : stuck) broken(peer, connection, "no progress");
   for (const PeerId peer : read_all) write_next(peer, true);
+  for (const PeerId peer : relayed) move_lane(peer);
   doors.tidy_up();
   relaying.tidy_up();
   timer->expires_after(housekeeping_period);
@@ -341,6 +353,7 @@ void BulkLanes::doubt(PeerId peer) {
 void BulkLanes::forget(PeerId peer) {
   impl_->relaying.forget(peer);
   impl_->detours.erase(peer);
+  impl_->moves.erase(peer);
   const auto found = impl_->lanes.find(peer);
   if (found == impl_->lanes.end()) return;
   if (found->second.connection) impl_->retired.add(found->second.connection);

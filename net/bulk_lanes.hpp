@@ -89,6 +89,9 @@ class BulkLanes {
   void reach(PeerId peer);
   /// Call when a link to the peer has come up.
   void reached(PeerId peer);
+  /// Call while there is a link to a peer with a relayed lane. That lane ends when it is quiet, and
+  /// the next transfer opens a direct one. If none can be opened, relays are asked again.
+  void prefer_direct(PeerId peer);
   /// The peer that relays our lane to this one; nullopt if there is no lane, or a direct one.
   std::optional<PeerId> relay_of(PeerId peer) const;
 

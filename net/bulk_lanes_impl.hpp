@@ -42,6 +42,8 @@ struct BulkLanes::Impl {
     Clock::time_point progress;   ///< Time of the last byte either way, or of the invitation.
     Clock::time_point heard;      ///< Time of the last byte received, or of the opening.
     std::optional<PeerId> relay;  ///< The peer that relays it; empty: it is direct.
+    /// Since when a direct one seems possible, though it is relayed.
+    std::optional<Clock::time_point> gives_way;
 
     bool is_busy() const {
       return writing || !queue.empty() || !messages.empty() ||
@@ -62,6 +64,12 @@ struct BulkLanes::Impl {
     Clock::time_point next_offer;  ///< Offers before that are ignored.
   };
 
+  /// The way from a relayed lane to a direct one.
+  struct Move {
+    bool is_under_way = false;     ///< The relayed lane has ended, and no other one is open yet.
+    Clock::time_point not_before;  ///< Until then no direct lane is tried.
+  };
+
   Impl(asio::io_context& loop, Options given, Callbacks calls);
   ~Impl();
 
@@ -73,6 +81,9 @@ struct BulkLanes::Impl {
   bool ask_relay(PeerId peer);
   void refused_by_relay(PeerId peer);
   void meet(PeerId relay, const RelayStep& step);
+  bool is_blocked(PeerId peer) const;
+  bool can_give_way(const Lane& lane) const;
+  void move_lane(PeerId peer);
   void accepted(std::uint64_t id, ConnectionPtr connection);
   void opened(PeerId peer, std::uint64_t id, ConnectionPtr connection);
   void refused(PeerId peer);
@@ -113,6 +124,7 @@ struct BulkLanes::Impl {
   LaneHandshake doors;
   RelayService relaying;
   std::map<PeerId, Detour> detours;
+  std::map<PeerId, Move> moves;
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
   DrainingConnections retired;

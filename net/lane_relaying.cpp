@@ -14,6 +14,10 @@ constexpr auto ask_pause = std::chrono::seconds(2);
 constexpr std::size_t doublings_max = 4;
 /// Time between two offers that are followed: each makes us dial.
 constexpr auto offer_pause = std::chrono::seconds(1);
+/// A relayed lane gives way when nothing has come or gone for so long.
+constexpr auto quiet = std::chrono::milliseconds(200);
+/// A lane that is never quiet gives way between two records after this time.
+constexpr auto gives_way_within = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -87,6 +91,7 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   lane.state = Lane::State::dialling;
   lane.id = step.stream;
   lane.relay = relay;
+  lane.gives_way.reset();
   lane.progress = now;
   const LaneInvite way{.lane = relay_lane(step.stream, options.self, other),
                        .token = step.token,
@@ -121,6 +126,36 @@ void BulkLanes::receive_relay(PeerId from, const RelayStep& step) {
       impl_->refused_by_relay(step.other);
       break;
   }
+}
+
+/// True while a direct lane to the peer is not tried, because one could not be opened.
+bool BulkLanes::Impl::is_blocked(PeerId peer) const {
+  const auto found = moves.find(peer);
+  return found != moves.end() && Clock::now() < found->second.not_before;
+}
+
+bool BulkLanes::Impl::can_give_way(const Lane& lane) const {
+  if (!lane.relay || !lane.gives_way || lane.is_busy()) return false;
+  const auto now = Clock::now();
+  return now - lane.progress > quiet || now - *lane.gives_way > gives_way_within;
+}
+
+/// Ends a relayed lane. What is under way goes on over the next one, as after a loss.
+void BulkLanes::Impl::move_lane(PeerId peer) {
+  const auto found = lanes.find(peer);
+  if (found == lanes.end()) return;
+  retired.add(found->second.connection);
+  lanes.erase(found);
+  moves[peer].is_under_way = true;
+  callbacks.fact(LaneClosed{.peer = peer});
+  callbacks.lost(peer);
+}
+
+void BulkLanes::prefer_direct(PeerId peer) {
+  const auto found = impl_->lanes.find(peer);
+  const bool is_relayed = found != impl_->lanes.end() && relay_of(peer).has_value();
+  if (!is_relayed || found->second.gives_way || impl_->is_blocked(peer)) return;
+  found->second.gives_way = Impl::Clock::now();
 }
 
 void BulkLanes::reach(PeerId peer) {

@@ -80,7 +80,8 @@ std::vector<PeerId> Host::relays_to(PeerId to) const {
   return relays;
 }
 
-/// Dials a peer that cannot dial us, if it may listen and this was not tried a moment ago.
+/// Dials a peer that is reached through a relay, if it may listen and this was not tried a moment
+/// ago.
 bool Host::dial_directly(PeerId peer) {
   constexpr auto pause = std::chrono::seconds(30);
   if (control_->is_linked(peer)) return false;
@@ -104,6 +105,18 @@ std::optional<LaneToken> Host::pair_token_of(PeerId peer, std::uint64_t stream) 
     return pair_token(options_.identity, each.key, stream, agreed_settings());
   }
   return std::nullopt;
+}
+
+/// Looks for direct ways to peers that are reached through others.
+void Host::leave_relays() {
+  for (const Member& member : node_->membership().members()) {
+    if (member.id == self_ || !lanes_->relay_of(member.id)) continue;
+    if (control_->is_linked(member.id)) {
+      lanes_->prefer_direct(member.id);
+    } else {
+      static_cast<void>(dial_directly(member.id));
+    }
+  }
 }
 
 /// Handles a message about members that came over a lane. Only a relayed lane may bring one: it

@@ -420,6 +420,7 @@ void Host::every_second() {
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }
   sync_addresses();
+  leave_relays();
   if (cohort_) meet_cohort();
   if (options_.swarm) {
     node_->set_wall(now(), wall_s());

@@ -120,6 +120,7 @@ class Host {
   bool send(const Outgoing& outgoing);
   std::vector<PeerId> relays_to(PeerId to) const;
   bool dial_directly(PeerId peer);
+  void leave_relays();
   std::optional<LaneToken> pair_token_of(PeerId peer, std::uint64_t stream) const;
   void receive_on_lane(Envelope envelope);
   void note(const Fact& fact);
@@ -197,7 +198,7 @@ class Host {
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
   std::optional<KeySigner> swarm_signer_;    ///< Where this peer has begun the swarm.
-  std::map<PeerId, Time> dialled_directly_;  ///< When peers were dialled that asked for a relay.
+  std::map<PeerId, Time> dialled_directly_;  ///< When relayed peers were last dialled.
   std::optional<TicketBook> tickets_;        ///< Set for a peer of a swarm with certificates.
   std::vector<PublicKey> guests_;            ///< The keys of tickets that are admitted.
   Time next_refusal_{};                      ///< When a refused guest may be reported again.

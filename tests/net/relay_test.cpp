@@ -349,6 +349,48 @@ TEST_CASE("a lane comes back when its relay has ended it", "[unit]") {
   }));
 }
 
+TEST_CASE("a relayed lane gives way to a direct one as soon as there is a link", "[unit]") {
+  // The third peer listens, but at first there is no link to it.
+  LinkedPeers peers(3, {1, 2});
+  peers.link(0, 1);
+  peers.link(1, 2);
+  peers[0].relays = peers[2].relays = {peer(1)};
+  peers.send(0, 2, 1000);
+  REQUIRE(peers.until([&] { return peers[2].received == 1000; }));
+  REQUIRE(peers[0].lanes->relay_of(peer(2)) == peer(1));
+  peers.link(0, 2);
+  peers[0].lanes->prefer_direct(peer(2));
+  REQUIRE(peers.until([&] { return !peers[0].lanes->relay_of(peer(2)); }));
+  peers.send(0, 2, 2000);
+  REQUIRE(peers.until([&] { return peers[2].received == 3000; }));
+  CHECK_FALSE(peers[0].lanes->relay_of(peer(2)));
+  CHECK_FALSE(peers[2].lanes->relay_of(peer(0)));
+  CHECK(peers[0].refused.empty());
+}
+
+TEST_CASE("a relay is asked again where a direct lane cannot take its place", "[unit]") {
+  // The link comes up, but neither of the two has a port for lanes.
+  LinkedPeers peers(3, {1});
+  peers.link(0, 1);
+  peers.link(1, 2);
+  peers[0].relays = peers[2].relays = {peer(1)};
+  peers.send(0, 2, 1000);
+  REQUIRE(peers.until([&] { return peers[2].received == 1000; }));
+  peers.link(0, 2);
+  peers[0].lanes->prefer_direct(peer(2));
+  REQUIRE(peers.until([&] { return !peers[0].lanes->relay_of(peer(2)); }));
+  peers.send(0, 2, 1000);
+  REQUIRE(peers.until([&] { return peers[0].refused.size() == 1; }));
+  peers.send(0, 2, 1000);
+  REQUIRE(peers.until([&] { return peers[2].received == 2000; }));
+  CHECK(peers[0].lanes->relay_of(peer(2)) == peer(1));
+  // It stays now.
+  peers[0].lanes->prefer_direct(peer(2));
+  peers.send(0, 2, 1000);
+  REQUIRE(peers.until([&] { return peers[2].received == 3000; }));
+  CHECK(peers[0].lanes->relay_of(peer(2)) == peer(1));
+}
+
 TEST_CASE("peers whose settings differ get no lane through a relay", "[unit]") {
   LinkedPeers peers(3, {1});
   peers.agree("lenet");

@@ -56,6 +56,10 @@ class Hosts {
            run(nft + "'add chain inet router in { type filter hook input priority 0; }'") &&
            run(nft + "'add rule inet router in iifname eth0 tcp flags & (syn | ack) == syn drop'");
   }
+  /// Ends let_none_in().
+  void let_all_in(int host) const {
+    run("ip netns exec " + name(host) + " nft delete table inet router");
+  }
   /// Unplugs the host's cable or plugs it in again.
   void set_cable(int host, bool in) const {
     run("ip -n " + hub() + " link set port" + std::to_string(host) + (in ? " up" : " down"));
@@ -183,6 +187,28 @@ TEST_CASE("hosts behind routers that let none in meet through another relay when
   CHECK(eventually([&] { return relay_between(swarm, 2, 3) == Swarm::name(1 - dead); }, 60s));
   CHECK(swarm.exchanges_go_on(2));
   CHECK(swarm.exchanges_go_on(3));
+}
+
+TEST_CASE("two hosts leave their relay when one of them can be dialled", "[process][netns]") {
+  const Hosts hosts(3);
+  if (!hosts.usable() || !hosts.let_none_in(2) || !hosts.let_none_in(3)) {
+    WARN("network namespaces need root, iproute2 and nftables; skipped");
+    return;
+  }
+  Swarm swarm(3, endless_config());
+  for (std::size_t number = 0; number < 3; ++number) {
+    swarm.start(number, hosts.on(static_cast<int>(number) + 1, true, {"--wait-for", "3"}));
+  }
+  REQUIRE(eventually([&] { return relay_between(swarm, 1, 2) == Swarm::name(0); }, 60s));
+  hosts.let_all_in(2);
+  CHECK(eventually(
+      [&] {
+        return relay_between(swarm, 1, 2).empty() && relay_between(swarm, 2, 1).empty() &&
+               swarm.state_of(1, 2) == "alive" && swarm.state_of(2, 1) == "alive";
+      },
+      60s));
+  CHECK(swarm.exchanges_go_on(1));
+  CHECK(swarm.exchanges_go_on(2));
 }
 
 }  // namespace gv
