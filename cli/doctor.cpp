@@ -67,8 +67,8 @@ void add_doctor(CLI::App& app) {
                       "HOST:PORT that the lanes of the other peer listen on");
   command
       ->add_option("--link-mbit", options.link_mbit,
-                   "Bandwidth that TCP buffers have to suffice for")
-      ->capture_default_str()
+                   "Bandwidth that TCP buffers have to suffice for; default: that to the other "
+                   "peer, or 1000")
       ->check(CLI::Range(0.001, 1e6));
   command
       ->add_option("--link-ms", options.link_ms,
@@ -77,8 +77,10 @@ void add_doctor(CLI::App& app) {
   command->add_flag("--json", arguments->as_json, "The same as one JSON document");
   command->footer(
       "Each line is ok, a warning or an error, with what mends it. The exit code is 1 if there is\n"
-      "an error. Nothing is changed, and a peer that is dialled takes no notice but a line\n"
-      "`link_refused` in its log.\n\n"
+      "an error. Nothing is changed. A live peer that lets this key or ticket in is asked for its\n"
+      "clock, for a lane to measure, and to dial the ports of --listen and --lane-port back; to "
+      "its\n"
+      "swarm this machine is no member afterwards.\n\n"
       "Example:\n  grapevine doctor configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
       "  grapevine doctor 198.51.100.7:7000\n"
       "  grapevine doctor gv1_...\n"

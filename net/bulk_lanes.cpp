@@ -52,6 +52,7 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
            .fact = callbacks.fact}),
       relaying(io, {}, doors,
                [this](PeerId to, const RelayStep& step) { return callbacks.send_relay(to, step); }),
+      echoing(io, {}, doors),
       timer(std::make_shared<asio::steady_timer>(io)) {
   housekeeping();
 }
@@ -184,7 +185,7 @@ void BulkLanes::Impl::dial_failed(PeerId peer, const LaneInvite& invite) {
 }
 
 void BulkLanes::Impl::accepted(std::uint64_t id, ConnectionPtr connection) {
-  if (relaying.accepted(id, connection)) return;
+  if (relaying.accepted(id, connection) || echoing.accepted(id, connection)) return;
   const auto found =
       std::ranges::find_if(lanes, [&](const auto& item) { return item.second.id == id; });
   if (found == lanes.end()) {
@@ -281,6 +282,7 @@ void BulkLanes::Impl::housekeeping() {
   for (const PeerId peer : relayed) move_lane(peer);
   doors.tidy_up();
   relaying.tidy_up();
+  echoing.tidy_up();
   timer->expires_after(housekeeping_period);
   timer->async_wait([this, weak = std::weak_ptr(alive)](asio::error_code error) {
     if (!error && !weak.expired()) housekeeping();
@@ -293,6 +295,14 @@ BulkLanes::BulkLanes(asio::io_context& io, Options options, Callbacks callbacks)
 BulkLanes::~BulkLanes() = default;
 
 const std::string& BulkLanes::listening() const { return impl_->doors.listening(); }
+
+void BulkLanes::offer_echo(ExamAnswer& answer) {
+  answer.lanes = impl_->doors.advertised();
+  if (const auto offer = impl_->echoing.offer()) {
+    answer.lane = offer->lane;
+    answer.token = offer->token;
+  }
+}
 
 void BulkLanes::receive_invite(PeerId from, const LaneInvite& invite) {
   impl_->answer(from, invite);

@@ -95,6 +95,10 @@ class BulkLanes {
   /// The peer that relays our lane to this one; nullopt if there is no lane, or a direct one.
   std::optional<PeerId> relay_of(PeerId peer) const;
 
+  /// Fills in where our lanes are dialled and, unless another one is under way, a lane that returns
+  /// what comes on it.
+  void offer_echo(ExamAnswer& answer);
+
   /// Streams the transfer, and opens a lane first if there is none. Drops superseded transfers that
   /// have not started yet.
   void send(Transfer transfer);

@@ -16,6 +16,7 @@
 
 #include "net/bulk_lanes.hpp"
 #include "net/draining_connections.hpp"
+#include "net/echo_service.hpp"
 #include "net/lane_connection.hpp"
 #include "net/lane_handshake.hpp"
 #include "net/relay_service.hpp"
@@ -123,6 +124,7 @@ struct BulkLanes::Impl {
   Counters counters;
   LaneHandshake doors;
   RelayService relaying;
+  EchoService echoing;
   std::map<PeerId, Detour> detours;
   std::map<PeerId, Move> moves;
   std::map<PeerId, Lane> lanes;

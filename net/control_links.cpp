@@ -84,7 +84,10 @@ void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
     listed.insert(id);
     const auto [entry, is_new] = links.try_emplace(id);
     Link& link = entry->second;
-    if (is_new) link.frames = RateLimit(options.frames);
+    if (is_new) {
+      link.frames = RateLimit(options.frames);
+      link.exams = RateLimit(options.exams);
+    }
     link.peer = peer;
     if (link.address.empty()) link.address = peer.address;
   }
@@ -108,7 +111,7 @@ void ControlLinks::Impl::set_keys() {
     }
   }
   std::set<PublicKey> shared;
-  for (const auto& [key, budget] : guests) shared.insert(key);
+  for (const auto& [key, guest] : guests) shared.insert(key);
   allow_list.set(keys, shared);
 }
 
@@ -409,7 +412,7 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
     }
     callbacks.relay(from, *step);
   } else {
-    offend(from, "a frame that only guests and the peers that invite them send");
+    offend(from, "a frame that does not belong on a link");
   }
 }
 
@@ -561,10 +564,12 @@ const Roster& ControlLinks::roster() const { return impl_->roster; }
 void ControlLinks::authorize(std::vector<AuthorizedPeer> authorized) { impl_->allow(authorized); }
 
 void ControlLinks::admit_guests(const std::vector<PublicKey>& keys) {
-  std::map<PublicKey, RateLimit> guests;
+  std::map<PublicKey, Impl::Guest> guests;
+  const Impl::Guest fresh{.frames = RateLimit(guest_frames),
+                          .exams = RateLimit(impl_->options.exams)};
   for (const PublicKey& key : keys) {
     const auto before = impl_->guests.find(key);
-    guests.emplace(key, before == impl_->guests.end() ? RateLimit(guest_frames) : before->second);
+    guests.emplace(key, before == impl_->guests.end() ? fresh : before->second);
   }
   impl_->guests = std::move(guests);
   impl_->set_keys();

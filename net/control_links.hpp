@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "consensus/message/effects.hpp"
+#include "net/exam.hpp"
 #include "net/identity.hpp"
 #include "net/rate_limit.hpp"
 #include "net/ticket.hpp"
@@ -54,6 +55,17 @@ struct RelayStep {
 };
 constexpr RelayStep::Kind last_value(RelayStep::Kind) { return RelayStep::Kind::refuse; }
 
+/// A request of `grapevine doctor`, within the budget of its key.
+struct ExamCall {
+  PublicKey from{};
+  bool is_guest = false;  ///< It has the keys of a ticket, or those of a visitor.
+  std::string source;     ///< The numeric address that it comes from.
+  ExamRequest request;
+  /// Sends the answer where the request came from, if that connection is still there. May be called
+  /// later, and after the links are gone.
+  std::function<void(const ExamAnswer&)> reply;
+};
+
 /// One ROUTER that listens, and one DEALER per peer that is dialled. A pair of peers needs only one
 /// of the two connections and uses the one that is up. All calls on the thread that runs `io`.
 class ControlLinks {
@@ -74,6 +86,8 @@ class ControlLinks {
     /// Limit on the frames of one key. Beyond it, its connection ends. A correct peer sends far
     /// less.
     RateLimit::Options frames = {.per_second = 20000, .burst = 40000};
+    /// Limit on the exams of one key. Doctor needs two.
+    RateLimit::Options exams = {.per_second = 0.1, .burst = 6};
     /// How long a peer gets no link after repeated offences.
     Duration quarantine = std::chrono::minutes(1);
   };
@@ -93,6 +107,9 @@ class ControlLinks {
     std::function<void(const Certificates&)> shown = {};
     /// A step towards a relayed lane.
     std::function<void(PeerId, const RelayStep&)> relay = {};
+    /// A peer or a guest is to be examined. Returns false if that guest may not ask. Empty: no exam
+    /// is answered.
+    std::function<bool(ExamCall)> examine = {};
   };
 
   /// Binds, and tests that a random key is refused. Throws std::runtime_error with a sentence for

@@ -69,6 +69,13 @@ struct ControlLinks::Impl {
     RateLimit frames{{}};
     RateLimit hellos{{.per_second = 50, .burst = 100}};
     RateLimit invitations{{.per_second = 100, .burst = 100}};
+    RateLimit exams{{}};
+  };
+
+  /// What all guests with one key may still say.
+  struct Guest {
+    RateLimit frames;
+    RateLimit exams;
   };
 
   /// An address to join, with one dealer for each key that may answer there.
@@ -106,6 +113,8 @@ struct ControlLinks::Impl {
   void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
   void on_frame_of(PeerId peer, Link& link, zmq::message_t route, const zmq::message_t& bytes);
   void on_guest_frame(const PublicKey& key, zmq::message_t route, const zmq::message_t& bytes);
+  bool on_exam(const PublicKey& key, RateLimit& budget, bool is_guest, zmq::message_t route,
+               const zmq::message_t& bytes, const ExamRequest& request);
   void show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
             const Certificates& chain);
   bool is_within_budget(PeerId peer, Link& link, const zmq::message_t& bytes);
@@ -151,7 +160,7 @@ struct ControlLinks::Impl {
   Roster roster;
   Conduct conduct;
   LinkConnections connections{{.places = usual_places()}};
-  std::map<PublicKey, RateLimit> guests;  ///< And how much each may still say.
+  std::map<PublicKey, Guest> guests;
   /// Sockets on which certificates are shown, and when each was opened.
   std::deque<std::pair<Clock::time_point, zmq::socket_t>> shows;
   bool has_quarantined = false;  ///< True while the allow-list leaves out quarantined keys.

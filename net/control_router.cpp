@@ -174,21 +174,27 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
     refuse(std::nullopt, why);
     connections.hang_up(bytes);
   };
-  if (!guests.at(key).take(steady_time())) return turn_away("a guest says too much");
+  Guest& guest = guests.at(key);
+  if (!guest.frames.take(steady_time())) return turn_away("a guest says too much");
   try {
     const Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
     if (!decoded.frame) return turn_away("a guest is not understood: " + decoded.problem);
     const auto* request = std::get_if<JoinRequest>(&*decoded.frame);
+    const auto* exam = std::get_if<ExamRequest>(&*decoded.frame);
     const auto* message = std::get_if<Message>(&*decoded.frame);
     const auto* shown = message == nullptr ? nullptr : std::get_if<Certificates>(message);
     if (request != nullptr && callbacks.join) {
       const std::optional<JoinAnswer> answer = callbacks.join(key, *request);
       if (!answer) return turn_away("a visitor asks to join");
-      Link guest;
-      guest.route = std::move(route);
-      put_routed(guest, encode(*answer));
+      Link way;
+      way.route = std::move(route);
+      put_routed(way, encode(*answer));
     } else if (shown != nullptr && callbacks.shown) {
       callbacks.shown(*shown);
+    } else if (exam != nullptr && callbacks.examine) {
+      if (!on_exam(key, guest.exams, true, std::move(route), bytes, *exam)) {
+        return turn_away("a visitor asks to be examined");
+      }
     } else {
       turn_away("a guest asks for what only members get");
     }
@@ -197,12 +203,38 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
   }
 }
 
+/// Passes on a request of doctor. Nothing else is remembered of the asker, which is no process of
+/// the peer whose key it has. Returns false if it may not ask.
+bool ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool is_guest,
+                                 zmq::message_t route, const zmq::message_t& bytes,
+                                 const ExamRequest& request) {
+  if (!callbacks.examine) return true;
+  const auto way = std::make_shared<Link>();
+  way->route = std::move(route);
+  const auto reply = [this, way, weak = std::weak_ptr(timer)](const ExamAnswer& answer) {
+    if (!weak.expired()) put_routed(*way, encode(answer));
+  };
+  if (!budget.take(steady_time())) {
+    reply({.number = request.number, .refusal = "this key has asked often; try again in a minute"});
+    return true;
+  }
+  return callbacks.examine({.from = key,
+                            .is_guest = is_guest,
+                            .source = source_host(bytes),
+                            .request = request,
+                            .reply = reply});
+}
+
 void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t route,
                                      const zmq::message_t& bytes) {
   if (!is_within_budget(peer, link, bytes)) return;
   Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
   if (!decoded.frame) {
     offend(peer, decoded.problem);
+    return;
+  }
+  if (const auto* exam = std::get_if<ExamRequest>(&*decoded.frame)) {
+    on_exam(link.peer.key, link.exams, false, std::move(route), bytes, *exam);
     return;
   }
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);

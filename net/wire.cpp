@@ -66,13 +66,15 @@ void serialize(A& ar, T& value) {
 
 namespace {
 
-// Kinds: hello 1, invite 2, request of a guest 3, its answer 4, step to a relayed lane 5, messages
-// from 16 on in the order of the variant.
+// Kinds: hello 1, invite 2, request of a guest 3, its answer 4, step to a relayed lane 5, request
+// of doctor 6, its answer 7, messages from 16 on in the order of the variant.
 constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t request_kind = 3;
 constexpr std::uint8_t answer_kind = 4;
 constexpr std::uint8_t relay_kind = 5;
+constexpr std::uint8_t exam_kind = 6;
+constexpr std::uint8_t exam_answer_kind = 7;
 constexpr std::uint8_t first_message_kind = 16;
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.
@@ -92,6 +94,8 @@ std::optional<Frame> blank_frame(std::uint8_t kind) {
   if (kind == request_kind) return JoinRequest{};
   if (kind == answer_kind) return JoinAnswer{};
   if (kind == relay_kind) return RelayStep{};
+  if (kind == exam_kind) return ExamRequest{};
+  if (kind == exam_answer_kind) return ExamAnswer{};
   if (kind < first_message_kind) return std::nullopt;
   if (auto message = blank_message(std::size_t{kind} - first_message_kind)) return *message;
   return std::nullopt;
@@ -126,6 +130,8 @@ std::vector<std::byte> encode(const Frame& frame) {
   if (std::holds_alternative<JoinRequest>(frame)) kind = request_kind;
   if (std::holds_alternative<JoinAnswer>(frame)) kind = answer_kind;
   if (std::holds_alternative<RelayStep>(frame)) kind = relay_kind;
+  if (std::holds_alternative<ExamRequest>(frame)) kind = exam_kind;
+  if (std::holds_alternative<ExamAnswer>(frame)) kind = exam_answer_kind;
   if (const auto* message = std::get_if<Message>(&frame)) {
     kind = static_cast<std::uint8_t>(first_message_kind + message->index());
   }

@@ -34,8 +34,10 @@ struct Hello {
 };
 
 /// Everything that travels on a control link: a version byte, a kind byte, the fields.
-/// A JoinRequest and its answer travel between a guest and the peer that invites it.
-using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep>;
+/// A JoinRequest and its answer travel between a guest and the peer that invites it, an ExamRequest
+/// and its answer between doctor and a live peer.
+using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep,
+                           ExamRequest, ExamAnswer>;
 
 /// Throws ArchiveError (a std::runtime_error) for content that no peer would accept: more than
 /// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not

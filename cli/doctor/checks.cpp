@@ -13,6 +13,7 @@
 #include "cli/doctor/probes.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/trust/trust.hpp"
+#include "net/echo_service.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/host/run_format.hpp"
 
@@ -21,6 +22,8 @@ namespace {
 
 /// Vectors as long as the model that a peer keeps, its rule's own left out (docs/operations.md).
 constexpr double copies_of_model = 6;
+/// From this speed on, the bound of the other peer may be what was measured.
+constexpr double echo_nearly_bounded = 0.9 * echo_bytes_per_second;
 
 Diagnoses check_config(Patient& patient) {
   const PlannedRun& run = patient.run;
@@ -172,11 +175,16 @@ std::string own_address(const Patient& patient, const char* name) {
   return document.value("self", nlohmann::json::object()).value(name, "");
 }
 
+/// Where our lanes would listen.
+std::string lanes_address(const DoctorOptions& options) {
+  return fmt::format("{}:{}", options.listen.substr(0, options.listen.rfind(':')),
+                     options.lane_port);
+}
+
 Diagnoses check_ports(Patient& patient) {
   const DoctorOptions& options = patient.options;
   if (options.listen.empty()) return {};
-  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
-  const std::string lanes = fmt::format("{}:{}", host, options.lane_port);
+  const std::string lanes = lanes_address(options);
   if (lanes == options.listen && options.lane_port > 0) {
     return {{.health = Health::error,
              .text = options.listen + " cannot be for control links and for lanes",
@@ -201,19 +209,133 @@ Diagnoses check_control_port(Patient& patient) {
   return judge_control_port(connection);
 }
 
+/// Where the lanes of the other peer listen: as a person says, or as that peer does.
+std::string their_lanes(const Patient& patient) {
+  return patient.options.their_lanes.empty() ? patient.other.answer.lanes
+                                             : patient.options.their_lanes;
+}
+
 Diagnoses check_lane_port(Patient& patient) {
-  if (patient.options.their_lanes.empty()) return {};
-  return {judge_lane_port(probe_connection(patient.options.their_lanes, false))};
+  const std::string lanes = their_lanes(patient);
+  if (!is_address(lanes)) return {};
+  const Connection connection = probe_connection(lanes, false);
+  // Without a way to its lanes there is nothing to measure.
+  if (connection.outcome != Connection::Outcome::connected) patient.other.answer.lane = 0;
+  return {judge_lane_port(connection)};
+}
+
+/// Asks the live peer for its clock, its lanes and an echo, which the next checks use.
+Diagnoses check_their_clock(Patient& patient) {
+  OtherPeer& other = patient.other;
+  if (!other.live) return {};
+  const std::optional<Asked> asked = ask_live_peer(*other.live, {.wants_echo = true});
+  if (!asked) {
+    other.live.reset();
+    return {{.health = Health::warning,
+             .text = other.address + " answers no question of doctor",
+             .remedy = "use the same version of grapevine on all machines"}};
+  }
+  if (!asked->answer.refusal.empty()) {
+    other.live.reset();
+    return {{.health = Health::warning,
+             .text = fmt::format("{} does not answer: {}", other.address, asked->answer.refusal),
+             .remedy = "run doctor again in a minute"}};
+  }
+  other.answer = asked->answer;
+  return {judge(PeerClock{.theirs_us = asked->answer.wall_us,
+                          .ours_us = asked->wall_us,
+                          .uncertainty = asked->round_trip / 2,
+                          .has_certificates = patient.ticket || patient.credentials.swarm})};
+}
+
+Diagnoses check_lane_speed(Patient& patient) {
+  OtherPeer& other = patient.other;
+  if (!other.live || !is_address(other.answer.lanes)) return {};
+  if (other.answer.lane == 0) {
+    return {{.health = Health::warning,
+             .text = "the lane to it was not measured, because it cannot be dialled or another "
+                     "doctor measures one",
+             .remedy = "mend the lane port, or run doctor again in a minute"}};
+  }
+  other.lane = measure_lane(other.answer);
+  if (!other.lane) {
+    return {{.health = Health::error,
+             .text = other.answer.lanes + " opens no lane, or returns nothing on it",
+             .remedy = "look for a proxy on the way that is no plain TCP"}};
+  }
+  return {judge(LaneSpeed{.round_trip = other.lane->round_trip,
+                          .bits_per_second = 8 * other.lane->bytes_per_second,
+                          .is_bounded = other.lane->bytes_per_second > echo_nearly_bounded,
+                          .expected_bits = 1e6 * patient.options.link_mbit,
+                          .model_bytes = sizeof(float) * patient.run.parameters})};
+}
+
+/// A port of ours that another peer is to dial: one that we hold for it, or a running peer's.
+struct OwnPort {
+  std::string purpose;
+  std::uint16_t port = 0;
+  std::optional<HeldPort> held;
+};
+
+OwnPort own_port(const Patient& patient, const std::string& purpose, const std::string& given,
+                 const char* name) {
+  const std::string address = given.empty() ? own_address(patient, name) : given;
+  OwnPort own{.purpose = purpose, .held = {}};
+  if (!is_address(address) && !address.starts_with("*:")) return own;
+  own.port = static_cast<std::uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
+  own.held.emplace(address);
+  return own;
+}
+
+Diagnosis judge_own_port(OwnPort& own, DialOutcome outcome, const std::string& seen_as) {
+  const bool is_elsewhere =
+      outcome == DialOutcome::connected && own.held->is_listening() && !own.held->was_dialled();
+  return judge(DialledBack{.purpose = own.purpose,
+                           .port = own.port,
+                           .seen_as = seen_as,
+                           .outcome = outcome,
+                           .is_elsewhere = is_elsewhere});
+}
+
+/// Lets the live peer dial our ports.
+Diagnoses check_dial_back(Patient& patient) {
+  if (!patient.other.live) return {};
+  const DoctorOptions& options = patient.options;
+  OwnPort control = own_port(patient, "control links", options.listen, "listening");
+  OwnPort lanes = own_port(patient, "lanes",
+                           options.lane_port > 0 ? lanes_address(options) : std::string(), "lanes");
+  if (control.port == 0 && lanes.port == 0) return {};
+  const std::optional<Asked> asked =
+      ask_live_peer(*patient.other.live, {.control_port = control.port, .lane_port = lanes.port});
+  if (!asked || !asked->answer.refusal.empty()) {
+    return {{.health = Health::warning,
+             .text = asked ? "it did not dial this machine: " + asked->answer.refusal
+                           : "it has not said whether it reached this machine",
+             .remedy = "run doctor again in a minute"}};
+  }
+  const ExamAnswer& answer = asked->answer;
+  Diagnoses found;
+  if (control.port != 0) {
+    found.push_back(judge_own_port(control, answer.control_port, answer.seen_as));
+  }
+  if (lanes.port != 0) found.push_back(judge_own_port(lanes, answer.lane_port, answer.seen_as));
+  return found;
 }
 
 Diagnoses check_handshake(Patient& patient) {
   const Credentials& mine = patient.credentials;
-  const OtherPeer& other = patient.other;
+  OtherPeer& other = patient.other;
   if (!other.answers) return {};
+  const auto note_live = [&other](const Handshake& found, const KeyPair& identity) {
+    if (found.outcome != Handshake::Outcome::admitted) return;
+    other.live = LivePeer{.address = other.address, .key = found.key, .identity = identity};
+  };
   if (patient.ticket) {
-    Handshake found = shake_hands(other.address, guest_keys(*patient.ticket),
-                                  {{.name = "its maker", .key = patient.ticket->inviter}});
+    const KeyPair guest = guest_keys(*patient.ticket);
+    Handshake found =
+        shake_hands(other.address, guest, {{.name = "its maker", .key = patient.ticket->inviter}});
     found.by_ticket = true;
+    note_live(found, guest);
     return {judge(found)};
   }
   if (!mine.has_key() || !mine.has_list()) {
@@ -237,6 +359,7 @@ Diagnoses check_handshake(Patient& patient) {
   Handshake found = shake_hands(other.address, mine.key->pair, others);
   found.wanted = other.name;
   found.own_line = own_line(mine);
+  note_live(found, mine.key->pair);
   return {judge(found)};
 }
 
@@ -248,13 +371,21 @@ Diagnoses check_shared_memory(Patient&) { return {judge(probe_shared_memory())};
 
 Diagnoses check_tcp_buffers(Patient& patient) {
   TcpBuffers buffers = probe_tcp_buffers();
-  buffers.bits_per_second = 1e6 * patient.options.link_mbit;
-  if (patient.options.link_ms > 0) {
-    buffers.round_trip = from_seconds(patient.options.link_ms / 1e3);
-  } else if (patient.other.round_trip) {
-    buffers.round_trip = *patient.other.round_trip;
-    buffers.is_measured = true;
+  const OtherPeer& other = patient.other;
+  const DoctorOptions& options = patient.options;
+  if (options.link_mbit > 0) {
+    buffers.bits_per_second = 1e6 * options.link_mbit;
+  } else if (other.lane) {
+    buffers.bits_per_second = 8 * other.lane->bytes_per_second;
   }
+  if (options.link_ms > 0) {
+    buffers.round_trip = from_seconds(options.link_ms / 1e3);
+  } else if (other.lane) {
+    buffers.round_trip = other.lane->round_trip;
+  } else if (other.round_trip) {
+    buffers.round_trip = *other.round_trip;
+  }
+  buffers.is_measured = other.lane && options.link_mbit == 0 && options.link_ms == 0;
   return judge(buffers);
 }
 
@@ -307,7 +438,10 @@ constexpr std::array checks{
     Check{"own ports", check_ports},
     Check{"control port", check_control_port},
     Check{"handshake", check_handshake},
+    Check{"their clock", check_their_clock},
     Check{"lane port", check_lane_port},
+    Check{"lane speed", check_lane_speed},
+    Check{"dialled back", check_dial_back},
     Check{"descriptors", check_descriptors},
     Check{"shared memory", check_shared_memory},
     Check{"TCP buffers", check_tcp_buffers},

@@ -12,6 +12,7 @@
 #include "base/problems.hpp"
 #include "base/time.hpp"
 #include "cli/doctor/diagnosis.hpp"
+#include "cli/doctor/live_exam.hpp"
 #include "net/identity.hpp"
 #include "net/ticket.hpp"
 #include "peer/config/config.hpp"
@@ -28,8 +29,8 @@ struct DoctorOptions {
   std::string listen;           ///< "HOST:PORT" that this peer would listen on.
   std::uint16_t lane_port = 0;  ///< Port of its lanes on the same host; 0: any.
   std::string their_lanes;      ///< "HOST:PORT" where the other peer's lanes listen.
-  double link_mbit = 1000;
-  double link_ms = 0;  ///< Round trip; 0: that to the other peer, or 50 ms.
+  double link_mbit = 0;         ///< Bandwidth; 0: that to the other peer, or 1000.
+  double link_ms = 0;           ///< Round trip; 0: that to the other peer, or 50 ms.
 };
 
 /// Another peer, which the patient would join.
@@ -38,6 +39,9 @@ struct OtherPeer {
   std::string name;                    ///< By our list; empty: any.
   bool answers = false;                ///< Its port was dialled and answered as a control port.
   std::optional<Duration> round_trip;  ///< Once it was measured.
+  std::optional<LivePeer> live;        ///< Once it has let us in.
+  ExamAnswer answer;                   ///< To the first question.
+  std::optional<MeasuredLane> lane;    ///< Once it was measured.
 };
 
 /// What proves to others which peer this is. Nullopt stands for a file that does not exist.

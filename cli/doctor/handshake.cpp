@@ -24,6 +24,7 @@ constexpr int watched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAIL
 /// An attempt with the key of one peer.
 struct Attempt {
   std::string name;
+  PublicKey key{};
   zmq::socket_t dealer;
   zmq::socket_t events;
   bool has_failed = false;
@@ -32,6 +33,7 @@ struct Attempt {
 Attempt begin(zmq::context_t& context, const std::string& address, const CurveKeyPair& own,
               const AuthorizedPeer& peer) {
   Attempt attempt{.name = peer.name,
+                  .key = peer.key,
                   .dealer = zmq::socket_t(context, zmq::socket_type::dealer),
                   .events = zmq::socket_t(context, zmq::socket_type::pair)};
   attempt.dealer.set(zmq::sockopt::linger, 0);
@@ -60,7 +62,7 @@ std::uint16_t next_event(zmq::socket_t& events) {
 
 /// Waits for one of the attempts to succeed or to be refused for our key, or for all to fail.
 Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point until,
-                          std::string& name) {
+                          Handshake& found) {
   const auto is_open = [](const Attempt& attempt) { return !attempt.has_failed; };
   while (std::ranges::any_of(attempts, is_open) && Clock::now() < until) {
     std::vector<zmq::pollitem_t> items;
@@ -73,7 +75,8 @@ Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point unti
       if (what == 0) continue;
       attempt.has_failed = true;
       if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED || what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
-        name = attempt.name;
+        found.name = attempt.name;
+        found.key = attempt.key;
       }
       if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return Handshake::Outcome::admitted;
       if (what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return Handshake::Outcome::refused;
@@ -103,7 +106,7 @@ Handshake shake_hands(const std::string& address, const KeyPair& identity,
     for (std::size_t i = first; i < end; ++i) {
       attempts.push_back(begin(context, address, own, order[i]));
     }
-    found.outcome = settle(attempts, until, found.name);
+    found.outcome = settle(attempts, until, found);
     for (Attempt& attempt : attempts) zmq_socket_monitor(attempt.dealer.handle(), nullptr, 0);
     if (found.outcome != Handshake::Outcome::unknown) break;
   }

@@ -348,4 +348,67 @@ Diagnosis judge(const Handshake& handshake) {
                "add the line that keygen printed there to our authorized_peers");
 }
 
+Diagnosis judge(const PeerClock& clock) {
+  const bool is_ahead = clock.theirs_us > clock.ours_us;
+  const auto apart = std::chrono::microseconds(is_ahead ? clock.theirs_us - clock.ours_us
+                                                        : clock.ours_us - clock.theirs_us);
+  if (apart <= clock_error_max + clock.uncertainty) {
+    return ok(fmt::format("equal to the clock there within {:.3g} ms",
+                          1e3 * seconds(Duration(apart) + clock.uncertainty)));
+  }
+  const std::string both =
+      fmt::format("the clock there shows {}, and this one {}",
+                  time_text(clock.theirs_us / 1'000'000), time_text(clock.ours_us / 1'000'000));
+  const std::string remedy = "set the clock that is wrong: timedatectl set-ntp true";
+  if (clock.has_certificates && apart > std::chrono::seconds(clock_apart_max_s)) {
+    return error(both + ", so certificates expire at different times", remedy);
+  }
+  return warning(both + ", so times in logs and files cannot be compared", remedy);
+}
+
+Diagnosis judge(const LaneSpeed& speed) {
+  std::string found = fmt::format("round trip {:.3g} ms, {}{:.3g} Mbit/s both ways at once",
+                                  1e3 * seconds(speed.round_trip),
+                                  speed.is_bounded ? "at least " : "", speed.bits_per_second / 1e6);
+  if (speed.model_bytes > 0 && speed.bits_per_second > 0) {
+    found += fmt::format("; the whole model takes {:.3g} s without a codec",
+                         8 * static_cast<double>(speed.model_bytes) / speed.bits_per_second);
+  }
+  if (speed.is_bounded || speed.bits_per_second >= speed.expected_bits / 2) return ok(found);
+  return warning(
+      fmt::format("{}, and --link-mbit is {:g}", found, speed.expected_bits / 1e6),
+      "stop other traffic on the way, mend the TCP buffers, or set codec = \"fp16\" in the "
+      "config");
+}
+
+Diagnosis judge(const DialledBack& port) {
+  const std::string what =
+      fmt::format("TCP port {} of {} for {}", port.port, port.seen_as, port.purpose);
+  if (port.is_elsewhere) {
+    return error(what + " was reached from there, but another machine has it",
+                 fmt::format("forward TCP port {} to this machine in the router before it, or say "
+                             "with --advertise HOST:PORT where it is dialled",
+                             port.port));
+  }
+  switch (port.outcome) {
+    case DialOutcome::connected:
+      return ok(what + " was reached from there");
+    case DialOutcome::refused:
+      return error(what + " was refused from there",
+                   fmt::format("start the peer with that port, or forward TCP port {} to this "
+                               "machine in the router before it",
+                               port.port));
+    case DialOutcome::not_asked:
+    case DialOutcome::silent:
+      return error(what + " did not answer from there",
+                   fmt::format("nft add rule inet filter input tcp dport {} accept, and the same "
+                               "in every firewall on the way",
+                               port.port));
+    case DialOutcome::unreachable:
+      break;
+  }
+  return error(what + " cannot be reached from there",
+               "mend the route from that host, as `ip route get` shows it there");
+}
+
 }  // namespace gv

@@ -9,6 +9,8 @@
 
 #include "base/time.hpp"
 #include "cli/doctor/diagnosis.hpp"
+#include "net/exam.hpp"
+#include "net/identity.hpp"
 
 namespace gv {
 
@@ -90,7 +92,7 @@ struct TcpBuffers {
   std::optional<BufferLimit> send;
   double bits_per_second = 1e9;
   Duration round_trip = std::chrono::milliseconds(50);
-  bool is_measured = false;  ///< The round trip is that to the given peer.
+  bool is_measured = false;  ///< Both are those to the given peer.
 };
 Diagnoses judge(const TcpBuffers& buffers);
 
@@ -146,10 +148,40 @@ struct Handshake {
   std::string address;
   std::string wanted;      ///< The only peer that was tried; empty: any of our list.
   std::string name;        ///< The name on our list of the peer that answered.
+  PublicKey key{};         ///< And its key.
   std::string own_line;    ///< The line that the other side needs in its allow-list.
   std::size_t tried = 0;   ///< Keys of our list.
   bool by_ticket = false;  ///< With the keys of a ticket, at the peer that has made it.
 };
 Diagnosis judge(const Handshake& handshake);
+
+/// The clock of a live peer beside ours, at one moment.
+struct PeerClock {
+  std::uint64_t theirs_us = 0;  ///< In microseconds since 1970, like `ours_us`.
+  std::uint64_t ours_us = 0;
+  Duration uncertainty{};         ///< The moments lie no further apart.
+  bool has_certificates = false;  ///< The swarm goes by certificates, which expire.
+};
+Diagnosis judge(const PeerClock& clock);
+
+/// A lane to a live peer, measured.
+struct LaneSpeed {
+  Duration round_trip{};
+  double bits_per_second = 0;     ///< Each way, at once.
+  bool is_bounded = false;        ///< The peer returns no more than that.
+  double expected_bits = 0;       ///< That a person counts on; 0: not given.
+  std::uint64_t model_bytes = 0;  ///< 0: unknown.
+};
+Diagnosis judge(const LaneSpeed& speed);
+
+/// A port of ours that a live peer has dialled.
+struct DialledBack {
+  std::string purpose;  ///< "control links" or "lanes".
+  std::uint16_t port = 0;
+  std::string seen_as;  ///< The host that was dialled: ours, as that peer sees it.
+  DialOutcome outcome = DialOutcome::not_asked;
+  bool is_elsewhere = false;  ///< It was connected, but not to us.
+};
+Diagnosis judge(const DialledBack& port);
 
 }  // namespace gv

@@ -57,9 +57,10 @@ Resolved resolve(const std::string& address, bool to_listen) {
   return resolved;
 }
 
-/// Returns 0 or the errno of the attempt.
-int try_to_listen(const ::addrinfo& where) {
-  const Descriptor socket(::socket(where.ai_family, where.ai_socktype | SOCK_CLOEXEC, 0));
+/// Returns 0 or the errno of the attempt. `socket` then listens.
+int try_to_listen(const ::addrinfo& where, Descriptor& socket) {
+  socket =
+      Descriptor(::socket(where.ai_family, where.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   // Without it, a port of connections that have just ended counts as taken.
   if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
@@ -166,9 +167,21 @@ PortState probe_port(const std::string& purpose, const std::string& address) {
   if (!where.list) {
     port.unresolved = where.problem;
   } else {
-    port.error = try_to_listen(*where.list);
+    Descriptor socket;
+    port.error = try_to_listen(*where.list, socket);
   }
   return port;
+}
+
+HeldPort::HeldPort(const std::string& address) {
+  const Resolved where = resolve(address, true);
+  if (where.list && try_to_listen(*where.list, socket_) != 0) socket_ = Descriptor();
+}
+
+bool HeldPort::was_dialled() {
+  bool was = false;
+  while (Descriptor(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC))) was = true;
+  return was;
 }
 
 std::uint64_t probe_descriptors() {

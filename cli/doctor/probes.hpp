@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/doctor/judgement.hpp"
+#include "net/descriptor.hpp"
 
 namespace gv {
 
@@ -17,6 +18,20 @@ ClockState probe_clock();
 
 /// Listens on "HOST:PORT" for a moment, as a peer would. Port 0 means any free one.
 PortState probe_port(const std::string& purpose, const std::string& address);
+
+/// Listens on "HOST:PORT" for as long as it lives, so that another peer can dial it. Without a port
+/// that is free it listens nowhere.
+class HeldPort {
+ public:
+  explicit HeldPort(const std::string& address);
+
+  bool is_listening() const { return static_cast<bool>(socket_); }
+  /// True if a connection has come since the last call.
+  bool was_dialled();
+
+ private:
+  Descriptor socket_;
+};
 
 /// The most descriptors that a process of this user can have.
 std::uint64_t probe_descriptors();

@@ -62,7 +62,22 @@ void Host::open_links() {
                 feed([&](Time t, NodeEffects& out) { node_->receive_certificates(t, chain, out); });
               },
           .relay = [this](PeerId from,
-                          const RelayStep& step) { lanes_->receive_relay(from, step); }});
+                          const RelayStep& step) { lanes_->receive_relay(from, step); },
+          .examine = [this](ExamCall call) { return examine(std::move(call)); }});
+}
+
+/// Answers `grapevine doctor`, for peers and for guests whose ticket is still good.
+bool Host::examine(ExamCall call) {
+  if (call.is_guest) {
+    if (!tickets_->knows(call.from)) return false;
+    const std::string refusal = tickets_->refusal(call.from, {}, wall_s());
+    if (!refusal.empty()) {
+      call.reply({.number = call.request.number, .refusal = refusal});
+      return true;
+    }
+  }
+  examiner_.examine(call.source, call.request, std::move(call.reply));
+  return true;
 }
 
 /// Peers that may relay a lane to `to`. Each pair begins with another one, so that one peer does

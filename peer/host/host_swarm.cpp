@@ -30,8 +30,8 @@ std::string problem_text(const std::string& problem) {
 
 }  // namespace
 
-std::uint64_t Host::wall_s() const {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
+std::uint64_t Host::wall_us() const {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
                                         .count());
 }

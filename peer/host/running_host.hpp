@@ -17,6 +17,7 @@
 
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
+#include "net/examiner.hpp"
 #include "net/key_signer.hpp"
 #include "net/rate_limit.hpp"
 #include "peer/config/task.hpp"
@@ -114,13 +115,15 @@ class Host {
   std::string answer_swarm_command(const std::string& command);
   std::string make_ticket(const TicketTerms& terms);
   void offer_ticket(const TicketTerms& terms);
-  std::uint64_t wall_s() const;
+  std::uint64_t wall_us() const;
+  std::uint64_t wall_s() const { return wall_us() / 1'000'000; }
 
   void carry_out(NodeEffects& effects);
   bool send(const Outgoing& outgoing);
   std::vector<PeerId> relays_to(PeerId to) const;
   bool dial_directly(PeerId peer);
   void leave_relays();
+  bool examine(ExamCall call);
   std::optional<LaneToken> pair_token_of(PeerId peer, std::uint64_t stream) const;
   void receive_on_lane(Envelope envelope);
   void note(const Fact& fact);
@@ -172,6 +175,10 @@ class Host {
   KeySigner signer_;
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
+  Examiner examiner_{io_,
+                     {.dial_from = options_.dial_from},
+                     {.wall_us = [this] { return wall_us(); },
+                      .offer = [this](ExamAnswer& answer) { lanes_->offer_echo(answer); }}};
   std::optional<Node> node_;
   std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
   std::optional<Worker> worker_;

@@ -42,7 +42,13 @@ TEST_CASE("what is not ok says what mends it", "[unit]") {
       judge(Handshake{.outcome = Handshake::Outcome::refused, .address = "a:1", .by_ticket = true}),
       judge(TicketState{.expires_s = 1000, .now_s = 1000}),
       judge(RelayedMember{.name = "third", .relay = "first"}),
-      judge(CertificateState{.now_s = 1000}).front()};
+      judge(CertificateState{.now_s = 1000}).front(),
+      judge(PeerClock{.theirs_us = 5'000'000, .ours_us = 1'000'000}),
+      judge(LaneSpeed{.round_trip = 1ms, .bits_per_second = 4e6, .expected_bits = 1e7}),
+      judge(DialledBack{.purpose = "lanes", .port = 7001, .outcome = DialOutcome::refused}),
+      judge(DialledBack{.purpose = "lanes", .port = 7001, .outcome = DialOutcome::silent}),
+      judge(DialledBack{.purpose = "lanes", .port = 7001, .outcome = DialOutcome::unreachable}),
+      judge(DialledBack{.port = 7001, .outcome = DialOutcome::connected, .is_elsewhere = true})};
   for (const Diagnosis& line : bad) {
     INFO(line.text);
     CHECK(line.health != Health::ok);
@@ -161,6 +167,35 @@ TEST_CASE("a ticket that has expired and a clock that is wrong are named with bo
   CHECK(judge(state).size() == 1);
   state.expires_s = noon;
   CHECK(judge(state).front().health == Health::error);
+}
+
+TEST_CASE("two clocks are compared beyond what the way between them hides", "[unit]") {
+  constexpr std::uint64_t noon_us = 1'767'268'800'000'000;
+  PeerClock clock{.theirs_us = noon_us + 1'200'000, .ours_us = noon_us, .uncertainty = 300ms};
+  CHECK(judge(clock).health == Health::ok);
+  clock.uncertainty = 100ms;
+  CHECK(judge(clock).health == Health::warning);
+  // An hour apart, which certificates do not bear.
+  clock.theirs_us = noon_us - 3'600'000'000;
+  CHECK(judge(clock).health == Health::warning);
+  clock.has_certificates = true;
+  const Diagnosis apart = judge(clock);
+  CHECK(apart.health == Health::error);
+  CHECK(says(apart, "2026-01-01 12:00:00 UTC"));
+  CHECK(says(apart, "2026-01-01 11:00:00 UTC"));
+}
+
+TEST_CASE("a measured lane is shown with the time for the model", "[unit]") {
+  // 4 MB at 8 Mbit/s.
+  const Diagnosis found =
+      judge(LaneSpeed{.round_trip = 80ms, .bits_per_second = 8e6, .model_bytes = 4'000'000});
+  CHECK(found.health == Health::ok);
+  CHECK(says(found, "round trip 80 ms, 8 Mbit/s"));
+  CHECK(says(found, "takes 4 s"));
+  // A bound of the measurement says nothing against the link.
+  CHECK(
+      judge(LaneSpeed{.bits_per_second = 1e9, .is_bounded = true, .expected_bits = 1e10}).health ==
+      Health::ok);
 }
 
 TEST_CASE("a refused handshake gives the line that the other side needs", "[unit]") {

@@ -49,6 +49,7 @@ Target settings_revision_target();
 Target rendezvous_target();
 Target ticket_target();
 Target certificates_target();
+Target exam_target();
 
 /// All targets.
 std::vector<Target> targets();

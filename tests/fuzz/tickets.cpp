@@ -1,8 +1,11 @@
-// The targets `ticket` and `certificates`: what strangers show before they belong to the swarm.
+// The targets `ticket`, `certificates` and `exam`: what others say before they belong to the swarm.
+#include <algorithm>
+#include <asio/io_context.hpp>
 #include <string>
 
 #include "base/check.hpp"
 #include "consensus/trust/trust.hpp"
+#include "net/examiner.hpp"
 #include "net/key_signer.hpp"
 #include "net/ticket.hpp"
 #include "net/wire.hpp"
@@ -90,9 +93,40 @@ std::vector<Bytes> certificates_seeds() {
   return {encode(Message(said)), encode(Message(each_other)), encode(Message(Certificates{}))};
 }
 
+/// What doctor asks a peer, and what a peer answers doctor.
+void feed_exam(std::span<const std::byte> bytes) {
+  const Decoded decoded = decode(bytes);
+  if (!decoded.frame) return;
+  check(std::ranges::equal(encode(*decoded.frame), bytes), "a frame has one encoding");
+  const auto* request = std::get_if<ExamRequest>(&*decoded.frame);
+  if (request == nullptr) return;
+  asio::io_context io;
+  Examiner examiner(io, {}, {.wall_us = [] { return wall_s; }, .offer = [](ExamAnswer&) {}});
+  // No source: what is dialled must not depend on the bytes.
+  int answers = 0;
+  examiner.examine("", *request, [&](const ExamAnswer& answer) {
+    ++answers;
+    check(answer.number == request->number, "an answer is that to its question");
+  });
+  check(answers == 1, "a question has one answer");
+}
+
+std::vector<Bytes> exam_seeds() {
+  return {encode(ExamRequest{.number = 1, .control_port = 7000, .lane_port = 7001}),
+          encode(ExamRequest{.number = 2, .wants_echo = true}),
+          encode(ExamAnswer{.number = 3,
+                            .wall_us = wall_s,
+                            .seen_as = "192.0.2.1",
+                            .control_port = DialOutcome::silent,
+                            .lanes = "192.0.2.2:7001",
+                            .lane = 4,
+                            .token = {5}})};
+}
+
 }  // namespace
 
 Target ticket_target() { return {.name = "ticket", .feed = feed_ticket, .seeds = ticket_seeds}; }
+Target exam_target() { return {.name = "exam", .feed = feed_exam, .seeds = exam_seeds}; }
 Target certificates_target() {
   return {.name = "certificates", .feed = feed_certificates, .seeds = certificates_seeds};
 }

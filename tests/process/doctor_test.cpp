@@ -1,6 +1,8 @@
 // `grapevine doctor` and `grapevine explain` as people use them: the real binary, and a live peer.
 #include <sys/stat.h>
 
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -22,6 +24,7 @@ using Json = nlohmann::json;
 /// The lines of one check.
 std::vector<Json> lines_of(const Json& document, const std::string& check) {
   std::vector<Json> found;
+  if (!document.is_object()) return found;
   for (const Json& line : document.at("lines")) {
     if (line.at("check") == check) found.push_back(line);
   }
@@ -98,6 +101,53 @@ TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member",
   const Json mixed_up = doctor({lanes}, as_peer(swarm, 1), 1);
   CHECK(health_of(mixed_up, "control port") == "error");
   CHECK(health_of(mixed_up, "handshake") == "no line");
+}
+
+/// A port of loopback that nothing listens on now.
+std::string free_port() {
+  asio::io_context io;
+  const asio::ip::tcp::acceptor probe(io, {asio::ip::address_v4::loopback(), 0});
+  return std::to_string(probe.local_endpoint().port());
+}
+
+TEST_CASE("doctor measures a lane to a live peer and has its own ports dialled back", "[process]") {
+  Swarm swarm(2, endless_config());
+  swarm.start(0);
+  const std::string control = address_of(swarm, 0, "advertised");
+  REQUIRE_FALSE(control.empty());
+  const std::vector<std::string> ports = {"--listen", "127.0.0.1:" + free_port(), "--lane-port",
+                                          free_port()};
+  std::vector<std::string> words = {control, swarm.config_file().string()};
+  words.insert(words.end(), ports.begin(), ports.end());
+  const Json found = doctor(words, as_peer(swarm, 1), 0);
+  for (const char* check : {"their clock", "lane port", "lane speed", "dialled back"}) {
+    INFO(check);
+    CHECK(health_of(found, check) == "ok");
+  }
+  CHECK(lines_of(found, "dialled back").size() == 2);
+  const std::string speed = lines_of(found, "lane speed").front().at("text");
+  CHECK(speed.find("Mbit/s") != std::string::npos);
+  CHECK(lines_of(found, "TCP buffers").front().at("text").get<std::string>().find("measured") !=
+        std::string::npos);
+  CHECK(swarm.state_of(0, 1) == "unknown");
+
+  // A running peer is dialled at the ports that it has.
+  swarm.start(1);
+  REQUIRE_FALSE(address_of(swarm, 1, "lanes").empty());
+  REQUIRE(swarm.exchanges_go_on(1));
+  const Json own = doctor({control, swarm.folder(1).string()}, as_peer(swarm, 1), 0);
+  const auto dialled = lines_of(own, "dialled back");
+  REQUIRE(dialled.size() == 2);
+  CHECK(dialled.front().at("health") == "ok");
+  CHECK(swarm.exchanges_go_on(1));
+
+  // A key that asks without end is over its budget at some time, and is told so.
+  Json often;
+  for (int run = 0; run < 30 && health_of(often, "their clock") != "warning"; ++run) {
+    often = doctor({control}, as_peer(swarm, 1), 0);
+  }
+  CHECK(health_of(often, "their clock") == "warning");
+  CHECK(health_of(often, "dialled back") == "no line");
 }
 
 TEST_CASE("doctor says which side lacks the other's key", "[process]") {
@@ -195,6 +245,7 @@ TEST_CASE("doctor tries a ticket without using it up and reads a certified run f
     CHECK(health_of(tried, "ticket") == "ok");
     CHECK(health_of(tried, "handshake") == "ok");
     CHECK(health_of(tried, "key") == "no line");
+    CHECK(health_of(tried, "lane speed") == "ok");
   }
   const Json folder = doctor({first}, {}, 0);
   CHECK(health_of(folder, "certificate") == "ok");

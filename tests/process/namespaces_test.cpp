@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 
 #include "tests/process/swarm.hpp"
 
@@ -45,7 +46,7 @@ class Hosts {
   std::string address(int host) const { return "10.77.0." + std::to_string(host); }
   /// Options for a peer on that host.
   StartOptions on(int host, bool listens, std::vector<std::string> extra = {}) const {
-    return {.prefix = {"/usr/bin/env", "ip", "netns", "exec", name(host)},
+    return {.prefix = at(host),
             .listen = listens ? address(host) + ":0" : "",
             .extra = std::move(extra)};
   }
@@ -59,6 +60,10 @@ class Hosts {
   /// Ends let_none_in().
   void let_all_in(int host) const {
     run("ip netns exec " + name(host) + " nft delete table inet router");
+  }
+  /// Words before a command that is to run on that host.
+  std::vector<std::string> at(int host) const {
+    return {"/usr/bin/env", "ip", "netns", "exec", name(host)};
   }
   /// Unplugs the host's cable or plugs it in again.
   void set_cable(int host, bool in) const {
@@ -209,6 +214,56 @@ TEST_CASE("two hosts leave their relay when one of them can be dialled", "[proce
       60s));
   CHECK(swarm.exchanges_go_on(1));
   CHECK(swarm.exchanges_go_on(2));
+}
+
+TEST_CASE("doctor hears from a live peer which of its ports a router keeps closed",
+          "[process][netns]") {
+  const Hosts hosts(2);
+  if (!hosts.usable()) {
+    WARN("network namespaces need root, iproute2 and nftables; skipped");
+    return;
+  }
+  Swarm swarm(2, endless_config());
+  swarm.start(0, hosts.on(1, true));
+  std::string live;
+  REQUIRE(eventually(
+      [&] {
+        const auto status = swarm.status(0);
+        if (status.is_object()) live = status["self"].value("advertised", "");
+        return !live.empty();
+      },
+      30s));
+  const TemporaryFolder folder;
+  const auto lines = [&](const char* check) {
+    std::vector<std::string> words = hosts.at(2);
+    const std::vector<std::string> more = {grapevine_binary(),
+                                           "doctor",
+                                           "--json",
+                                           live,
+                                           "--key",
+                                           (swarm.folder(1) / "key").string(),
+                                           "--authorized",
+                                           swarm.authorized_file().string(),
+                                           "--listen",
+                                           hosts.address(2) + ":7000",
+                                           "--lane-port",
+                                           "7001"};
+    words.insert(words.end(), more.begin(), more.end());
+    ChildProcess process(words, folder.path() / "out");
+    CHECK(eventually([&] { return process.ending().has_value(); }, 60s));
+    std::ifstream in(folder.path() / "out");
+    const auto document = nlohmann::json::parse(in, nullptr, false);
+    std::vector<std::string> found;
+    if (!document.is_object()) return found;
+    for (const auto& line : document.at("lines")) {
+      if (line.at("check") == check) found.push_back(line.at("health"));
+    }
+    return found;
+  };
+  CHECK(lines("dialled back") == std::vector<std::string>{"ok", "ok"});
+  CHECK(lines("lane speed") == std::vector<std::string>{"ok"});
+  if (!hosts.let_none_in(2)) return;
+  CHECK(lines("dialled back") == std::vector<std::string>{"error", "error"});
 }
 
 }  // namespace gv

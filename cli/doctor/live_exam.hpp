@@ -1,0 +1,41 @@
+// Asks a live peer about the way between it and this machine, and measures a lane to it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/time.hpp"
+#include "net/exam.hpp"
+#include "net/identity.hpp"
+
+namespace gv {
+
+/// A live peer that admits our key.
+struct LivePeer {
+  std::string address;  ///< "HOST:PORT" of its control port.
+  PublicKey key{};
+  KeyPair identity;  ///< Ours, or that of a ticket.
+};
+
+/// The answer, and the moment that its clock belongs to.
+struct Asked {
+  ExamAnswer answer;
+  std::uint64_t wall_us = 0;  ///< Our clock halfway between question and answer.
+  Duration round_trip{};      ///< From question to answer.
+};
+
+/// Asks over a connection of its own, without a hello: to others we are no member afterwards.
+/// Nullopt if there is no answer within some seconds.
+std::optional<Asked> ask_live_peer(const LivePeer& peer, ExamRequest request);
+
+struct MeasuredLane {
+  Duration round_trip{};
+  double bytes_per_second = 0;  ///< Each way, both at once, without the slow start of TCP.
+};
+
+/// Opens the lane that an answer offers and sends for about two seconds, at most what the other
+/// peer returns. Nullopt if the lane cannot be opened or nothing comes back.
+std::optional<MeasuredLane> measure_lane(const ExamAnswer& offer);
+
+}  // namespace gv

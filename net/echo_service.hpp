@@ -1,0 +1,64 @@
+// A lane that returns what comes on it, so that its speed can be measured from the other end.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/time.hpp"
+#include "net/lane_connection.hpp"
+#include "net/lane_handshake.hpp"
+#include "net/relay_service.hpp"
+
+namespace gv {
+
+/// The bytes that one echo returns at most, and how fast: a bound on what a measurement can cost.
+inline constexpr std::size_t echo_bytes_max = std::size_t{32} << 20;
+inline constexpr double echo_bytes_per_second = 125e6;
+
+/// Offers one echo at a time, to the holder of the token of the offer. What comes is never looked
+/// at. All calls on the thread of `io`.
+class EchoService {
+ public:
+  struct Options {
+    Duration patience = std::chrono::seconds(5);  ///< Time in which an offer must be taken.
+    Duration lasts = std::chrono::seconds(10);    ///< Time after which an echo ends.
+  };
+
+  /// `doors` must outlive this object. Without a port they offer no echo.
+  EchoService(asio::io_context& io, Options options, LaneHandshake& doors);
+  ~EchoService();
+
+  struct Offer {
+    std::uint64_t lane = 0;
+    LaneToken token{};
+  };
+  /// Nullopt while there is another echo.
+  std::optional<Offer> offer();
+
+  /// Returns true if the proved connection has taken the offer; it then belongs to the echo.
+  bool accepted(std::uint64_t lane, const ConnectionPtr& connection);
+
+  /// Ends an echo whose time is over. Call periodically.
+  void tidy_up();
+
+ private:
+  using Clock = LaneConnection::Clock;
+  struct Echo;
+  using EchoPtr = std::shared_ptr<Echo>;
+
+  void pump(const EchoPtr& echo);
+  void pass_back(const EchoPtr& echo, std::size_t bytes);
+  void end();
+
+  asio::io_context& io_;
+  Options options_;
+  LaneHandshake& doors_;
+  EchoPtr echo_;  ///< Null: there is none.
+  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace gv
