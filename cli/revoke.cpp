@@ -22,7 +22,8 @@ void add_revoke(CLI::App& app) {
   auto* command = app.add_subcommand("revoke", "Take a peer's certificate away");
   command->add_option("FOLDER", arguments->folder, "The run folder of a peer that may invite")
       ->required();
-  command->add_option("NAME", arguments->name, "The name of the peer, as status shows it")
+  command
+      ->add_option("NAME", arguments->name, "The name of the peer, as status shows it, or its id")
       ->required();
   command->add_flag("--with-invited", arguments->with_invited,
                     "Revoke the peers that it has invited, too");

@@ -157,6 +157,11 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
   }
   Entry entry = found == entries_.end() ? Entry{} : found->second;
   if (!keep(entry, certificate)) return Outcome::unchanged;
+  const bool is_own = certificate.issuer == options_.self || certificate.issuer == signing_key();
+  if (source == Source::other_peer && !is_own) {
+    if (entry.rested_at > now + (replacements - 1) * replacing_every) return Outcome::unchanged;
+    entry.rested_at = std::max(entry.rested_at, now) + replacing_every;
+  }
   if (!is_signed_by(certificate.issuer, signed_bytes(certificate), certificate.signature)) {
     return Outcome::forged;
   }
@@ -262,6 +267,8 @@ void Trust::judge(Time now) {
 }
 
 bool Trust::take_all(Time now, const Certificates& message, Source source) {
+  // A peer that was stopped for long may hear of the loss of its place before it hears of another.
+  if (accepted(options_.self) != nullptr) belonged_ = now;
   bool took = false, is_forged = false;
   bool is_new = true;
   for (std::size_t pass = 0; is_new && !is_forged && pass < chain_max; ++pass) {
@@ -352,11 +359,13 @@ void Trust::receive(Time now, PeerId from, const Certificates& message, const Vi
 
 void Trust::show(Time now, const Certificates& shown, const View& live, Effects& out) {
   if (shown.certificates.empty() || shown.certificates.size() > chain_max) return;
+  const PeerKey& root = shown.certificates.front().issuer;
+  const PeerKey key = shown.certificates.back().key;
+  if (accepted(key) != nullptr || (root != options_.swarm && !entries_.contains(root))) return;
   // Judged on a copy, so that a stranger fills no table with what proves nothing.
   Trust judged = *this;
-  const PeerKey key = shown.certificates.back().key;
   const Certificates chain{.held = {}, .certificates = shown.certificates, .revocations = {}};
-  if (accepted(key) != nullptr || !judged.take_all(now, chain, Source::other_peer)) return;
+  if (!judged.take_all(now, chain, Source::other_peer)) return;
   if (judged.accepted(key) == nullptr) return;
   *this = std::move(judged);
   spread(std::nullopt, live, out);

@@ -23,6 +23,12 @@ namespace gv {
 /// The most keys of which a peer keeps certificates.
 inline constexpr std::size_t certified_max = 1024;
 
+/// A peer takes this many certificates of one key at once, and one more in each interval. A hostile
+/// peer that may invite could sign new ones without end, and each is checked and passed on by all.
+/// Peers compare what they hold, so what comes too soon is offered again.
+inline constexpr int replacements = 16;
+inline constexpr Duration replacing_every = std::chrono::seconds(5);
+
 /// A peer whose inviter is revoked, or whose certificate is over, waits so long for another
 /// certificate before it leaves. After a partition the other side may have certified it already.
 inline constexpr Duration patience_of_the_uncertified = std::chrono::seconds(20);
@@ -76,8 +82,9 @@ class Trust {
   std::optional<Certificate> certify(Time now, const PeerKey& key, const std::string& name,
                                      bool may_invite, const View& live, Effects& out);
 
-  /// Revokes the certificates of the peer with this name. Peers that it has invited keep their
-  /// places through certificates of this peer, unless they are to go with it.
+  /// Revokes the certificates of the peer with this name or id. Refused if several have the name: a
+  /// hostile peer can give any. Peers whose places rest on its certificates keep them through
+  /// certificates of this peer, unless they are to go with it.
   Problems revoke(Time now, std::string_view name, bool with_invited, const View& live,
                   Effects& out);
 
@@ -118,6 +125,7 @@ class Trust {
   struct Entry {
     std::optional<Certificate> newest;  ///< The one that expires last, if possible one that counts.
     std::optional<Certificate> right;   ///< The one by which it may invite most directly.
+    Time rested_at{};                   ///< When as many as at first can be replaced at once.
   };
   enum class Source { own_record, other_peer };
   enum class Outcome { unchanged, taken, forged };
@@ -160,6 +168,8 @@ class Trust {
   /// The same for this peer, up to a certificate that is valid now; empty if there is none.
   std::vector<Certificate> own_right(Time now, const PeerKey& without) const;
   const PeerKey& signing_key() const;
+  std::vector<PeerKey> keys_named(std::string_view name) const;
+  std::string id_text(const PeerKey& key) const;
   /// Signs revocations of these keys and takes them like those of another peer. Returns false if
   /// this peer may revoke none of them.
   bool sign_revocations(Time now, const std::vector<PeerKey>& keys);

@@ -130,6 +130,20 @@ std::optional<Certificate> Trust::certify(Time now, const PeerKey& key, const st
   return made;
 }
 
+/// The keys of peers with this name, or with this id. A peer whose certificate is over counts too:
+/// its key can still revoke others with an earlier date.
+std::vector<PeerKey> Trust::keys_named(std::string_view name) const {
+  std::vector<PeerKey> keys;
+  for (const auto& [key, entry] : entries_) {
+    const Certificate* certificate = latest(entry);
+    const bool has_name = certificate != nullptr && certificate->name == name;
+    if (!is_revoked(key) && (has_name || id_text(key) == name)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string Trust::id_text(const PeerKey& key) const { return to_string(signer_->id_of(key)); }
+
 Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const View& live,
                        Effects& out) {
   const auto problem = [&](std::string reason, std::string remedy) {
@@ -138,11 +152,16 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
   if (!may_invite(now)) {
     return problem("this peer may not revoke", "ask a peer that may invite others");
   }
-  const auto target = std::ranges::find(accepted_, name, &Certificate::name);
-  if (target == accepted_.end()) {
+  const std::vector<PeerKey> named = keys_named(name);
+  if (named.empty()) {
     return problem("no peer of the swarm has this name", "`grapevine status` lists their names");
   }
-  const PeerKey key = target->key;
+  if (named.size() > 1) {
+    std::string ids;
+    for (const PeerKey& one : named) ids += (ids.empty() ? "" : " or ") + id_text(one);
+    return problem("several peers have this name", "give one of them by its id: " + ids);
+  }
+  const PeerKey key = named.front();
   if (key == options_.self) return problem("this is the peer that was asked", "ask another one");
   const std::vector<Certificate> before = accepted_;
   const std::map<PeerKey, std::vector<Revocation>> counted = revocations_.counting();

@@ -106,6 +106,15 @@ void Host::follow_accepted() {
     gone.erase(peer_id(certificate.key));
   }
   for (const PeerId peer : gone) lanes_->forget(peer);
+  // Names of peers that are out are kept for what is said about them, but not without end.
+  if (names_.size() > 2 * certified_max) {
+    std::erase_if(names_, [&](const auto& entry) {
+      return entry.first != self_ &&
+             std::ranges::find(options_.authorized, entry.first, [](const AuthorizedPeer& peer) {
+               return peer_id(peer.key);
+             }) == options_.authorized.end();
+    });
+  }
   signer_.authorize(options_.authorized);
   control_->authorize(options_.authorized);
   std::erase_if(cached_,

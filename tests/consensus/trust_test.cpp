@@ -282,4 +282,67 @@ TEST_CASE("a full table gives the places of keys that are out to new ones") {
   CHECK(first.accepted().size() == 2);
 }
 
+TEST_CASE("new certificates of one key are taken at a limited rate, and all take the last") {
+  TrustSwarm swarm(3);
+  REQUIRE(swarm.invite(0, 1));
+  REQUIRE(swarm.invite(0, 2, false));
+  Effects out;
+  Certificate last;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    last = signed_by(2, key_of(3), began_s + certificate_lifetime_s + 1 + i, false);
+    swarm.holders[0].trust->receive(swarm.now, PeerId{2},
+                                    {.held = {}, .certificates = {last}, .revocations = {}},
+                                    View({PeerId{2}, PeerId{3}}), out);
+  }
+  // Each that is taken is passed on to one other peer.
+  const auto passed_on = std::ranges::count_if(out.messages, [](const Outgoing& message) {
+    const auto* certificates = std::get_if<Certificates>(&message.message);
+    return message.to == PeerId{3} && certificates != nullptr &&
+           !certificates->certificates.empty();
+  });
+  CHECK(passed_on == replacements);
+  swarm.now += replacing_every;
+  hear(swarm.holders[0], {last}, swarm.now);
+  CHECK(*swarm.holders[0].trust->accepted(key_of(3)) == last);
+}
+
+TEST_CASE("of peers with one name the one that is meant is revoked by its id") {
+  TrustSwarm swarm(3);
+  REQUIRE(swarm.invite(0, 1));
+  REQUIRE(swarm.invite(0, 2, false));
+  Certificate namesake = signed_by(2, key_of(20), soon);
+  namesake.name = "peer-3";
+  namesake.signature = StandInSigner(PeerId{2}, trust_secret).sign(signed_bytes(namesake));
+  hear(swarm.holders[0], {namesake});
+  const Problems problems = swarm.revoke(0, "peer-3");
+  REQUIRE(problems.size() == 1);
+  const std::string id = to_string(PeerId{20});
+  CHECK(problems.front().remedy.find(id) != std::string::npos);
+  CHECK(problems.front().remedy.find(to_string(PeerId{3})) != std::string::npos);
+  CHECK(swarm.accepts(0, 2));
+  CHECK(swarm.revoke(0, id).empty());
+  CHECK(swarm.holders[0].trust->accepted(key_of(20)) == nullptr);
+  CHECK(swarm.revoke(0, "peer-3").empty());
+  CHECK_FALSE(swarm.accepts(0, 2));
+}
+
+TEST_CASE("a peer that wakes up to the loss of its place waits for another certificate") {
+  TrustSwarm swarm(3);
+  REQUIRE(swarm.invite(0, 1));
+  REQUIRE(swarm.invite(1, 2));
+  swarm.pass(4);
+  swarm.away.insert(2);
+  swarm.pass(60);
+  REQUIRE(swarm.revoke(0, "peer-2").empty());
+  Trust& woken = *swarm.holders[2].trust;
+  Effects out;
+  woken.receive(
+      swarm.now, PeerId{1},
+      {.held = {}, .certificates = {}, .revocations = swarm.holders[0].trust->revocations()},
+      View({PeerId{1}}), out);
+  CHECK(woken.accepted(key_of(3)) == nullptr);
+  CHECK_FALSE(woken.must_leave(swarm.now));
+  CHECK(woken.must_leave(swarm.now + patience_of_the_uncertified));
+}
+
 }  // namespace gv
