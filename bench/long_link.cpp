@@ -16,6 +16,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -56,8 +57,8 @@ int namespace_of(const std::string& name) {
 /// One direction of the link.
 class Way {
  public:
-  Way(int from, int to, Clock::duration delay, double bytes_per_second)
-      : from_(from), to_(to), delay_(delay), bytes_per_second_(bytes_per_second) {}
+  Way(int from, int to, Clock::duration delay, double bytes_per_second, double loss)
+      : from_(from), to_(to), delay_(delay), bytes_per_second_(bytes_per_second), lost_(loss) {}
 
   void take_in() {
     std::array<char, packet_max> bytes;
@@ -67,7 +68,7 @@ class Way {
       const Clock::time_point now = Clock::now();
       free_at_ = std::max(free_at_, now);
       const Clock::duration room = std::max<Clock::duration>(queue_max, takes(burst));
-      if (free_at_ - now > room) continue;
+      if (free_at_ - now > room || lost_(draws_)) continue;
       free_at_ += takes(static_cast<std::size_t>(size));
       packets_.push_back({free_at_ + delay_, {bytes.begin(), bytes.begin() + size}});
     }
@@ -101,24 +102,29 @@ class Way {
   int to_;
   Clock::duration delay_;
   double bytes_per_second_;
+  std::bernoulli_distribution lost_;
+  std::mt19937_64 draws_{std::random_device{}()};
   Clock::time_point free_at_{};
   std::deque<Packet> packets_;
 };
 
 }  // namespace
 
-/// Arguments: NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS. Makes DEVICE in both namespaces and
-/// forwards packets between them for SECONDS, DELAY_MS later and at most MBIT megabits per second.
-/// Prints a line when both devices exist.
+/// Arguments: NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS [LOSS_PERCENT]. Makes DEVICE in both
+/// namespaces and forwards packets between them for SECONDS, DELAY_MS later and at most MBIT
+/// megabits per second. Loses each packet with LOSS_PERCENT. Prints a line when both devices exist.
 int main(int argc, char** argv) try {
-  if (argc != 7) throw std::invalid_argument("NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS");
+  if (argc != 7 && argc != 8) {
+    throw std::invalid_argument("NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS [LOSS_PERCENT]");
+  }
   const int first = device_in(namespace_of(argv[1]), argv[3]);
   const int second = device_in(namespace_of(argv[2]), argv[3]);
   const auto delay = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double, std::milli>(std::atof(argv[4])));
   const double bytes_per_second = std::atof(argv[5]) * 1e6 / 8;
-  std::array<Way, 2> ways = {Way(first, second, delay, bytes_per_second),
-                             Way(second, first, delay, bytes_per_second)};
+  const double loss = argc == 8 ? std::atof(argv[7]) / 100 : 0;
+  std::array<Way, 2> ways = {Way(first, second, delay, bytes_per_second, loss),
+                             Way(second, first, delay, bytes_per_second, loss)};
   std::puts("ready");
   std::fflush(stdout);
   const Clock::time_point end = Clock::now() + std::chrono::seconds(std::atoi(argv[6]));

@@ -48,9 +48,9 @@ DEVICE = "long0"
 class Ends:
     """Two namespaces, 10.79.0.1 and 10.79.0.2, and the link between them; gone when the block ends."""
 
-    def __init__(self, program, round_trip, mbit, seconds, buffers_mib):
+    def __init__(self, program, round_trip, mbit, seconds, buffers_mib=0, loss=0):
         self.names = [f"gvl{os.getpid()}e{end}" for end in (0, 1)]
-        self.link = [program, *self.names, DEVICE, str(round_trip / 2), str(mbit), str(seconds)]
+        self.link = [program, *self.names, DEVICE, str(round_trip / 2), str(mbit), str(seconds), str(loss)]
         self.buffers_mib = buffers_mib
         self.process = None
 
