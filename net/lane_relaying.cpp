@@ -147,7 +147,7 @@ void BulkLanes::Impl::move_lane(PeerId peer) {
   retired.add(found->second.connection);
   lanes.erase(found);
   moves[peer].is_under_way = true;
-  callbacks.fact(LaneClosed{.peer = peer});
+  callbacks.fact(LaneLost{.peer = peer, .why = "it was relayed, and a direct one seems possible"});
   callbacks.lost(peer);
 }
 

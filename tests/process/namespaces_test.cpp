@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/process/swarm.hpp"
@@ -249,6 +250,7 @@ TEST_CASE("doctor hears from a live peer which of its ports a router keeps close
                                            "--lane-port",
                                            "7001"};
     words.insert(words.end(), more.begin(), more.end());
+    std::filesystem::remove(folder.path() / "out");
     ChildProcess process(words, folder.path() / "out");
     CHECK(eventually([&] { return process.ending().has_value(); }, 60s));
     std::ifstream in(folder.path() / "out");
