@@ -49,6 +49,9 @@ CONDITIONS = {
 }
 GRID = [0.1, 0.03, 0.01]
 BEYOND = (0.003, 0.3)
+# Rows of all algorithms that have no name of their own, each after the one that it is a variant of.
+VARIANTS = ["elastic+gossip.codec=qsgd8", "elastic+gossip.codec=top_k+gossip.codec_fraction=0.1+gossip.alpha=0.25",
+            "all_reduce+train.schedule=growing_batch"]
 CONFIG = """
 [run]
 algorithm = "{algorithm}"
@@ -73,7 +76,7 @@ hidden = [{hidden}]
 [train]
 batch = {batch}
 learning_rate = {rate}
-schedule = "cosine"
+{schedule}
 
 [checkpoint]
 every_steps = 50
@@ -123,9 +126,26 @@ def is_of_population(binary, algorithm):
 
 
 def variant_of(algorithm):
-    """easgd+period_steps=64 is easgd with that key of [mixing]: the name, and the lines."""
+    """easgd+period_steps=64 is easgd with that key of [mixing], and elastic+gossip.codec=qsgd8 elastic with that one of
+    [gossip]: the name, the schedule, and the lines of all other settings."""
     name, *settings = algorithm.split("+")
-    return name, "[mixing]\n" + "\n".join(settings) + "\n" if settings else ""
+    sections, schedule = {}, "cosine"
+    for setting in settings:
+        path, value = setting.split("=", 1)
+        section, _, key = path.rpartition(".")
+        if path == "train.schedule":
+            schedule = value
+            continue
+        is_word = re.fullmatch(r"[a-z_][a-z_0-9]*", value) and value not in ("true", "false")
+        sections.setdefault(section or "mixing", []).append(f'{key} = "{value}"' if is_word else f"{key} = {value}")
+    return name, schedule, "".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items())
+
+
+def schedule_lines(schedule, steps):
+    """In place of a falling rate the batch may double, at half and at three quarters of the samples."""
+    if schedule != "growing_batch":
+        return f'schedule = "{schedule}"'
+    return f'schedule = "growing_batch"\nstep_at = [{steps // 2}, {3 * steps // 4}]\nbatch_growths = 2'
 
 
 def steps_of(epochs, trainers):
@@ -182,11 +202,15 @@ def simulate(arguments, text, seed):
 
 
 def train(arguments, algorithm, data, condition, seed, rate, epochs):
-    name, variant = variant_of(algorithm)
+    name, schedule, variant = variant_of(algorithm)
     trainers = PEERS - (1 if name in arguments.idle_centres else 0)
-    is_of_swarm = condition == "slow-swarm" and not is_of_population(arguments.binary, name)
+    # A batch grows with the samples of all peers.
+    is_of_swarm = (condition == "slow-swarm" and not is_of_population(arguments.binary, name)
+                   or schedule == "growing_batch")
+    steps = steps_of(epochs, trainers)
     text = CONFIG.format(
-        budget="swarm" if is_of_swarm else "peer", algorithm=name, variant=variant, seed=seed, peers=PEERS, steps=steps_of(epochs, trainers),
+        budget="swarm" if is_of_swarm else "peer", algorithm=name, variant=variant,
+        schedule=schedule_lines(schedule, steps), seed=seed, peers=PEERS, steps=steps,
         folder=arguments.folder, data=DATA[data], hidden=arguments.hidden, batch=BATCH, rate=rate,
         loss=0.1 if condition == "faulty" else 0, condition=CONDITIONS[condition],
         sample_every=10 if condition == "clean" else 20)
@@ -396,7 +420,8 @@ def main():
     parser.add_argument("--folder", default="/usr/share/datasets/fashion-mnist", help="of Fashion-MNIST")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--algorithms", default="all",
-                        help="names, separated by commas; easgd+period_steps=64 changes a key of [mixing]")
+                        help="names, separated by commas; easgd+period_steps=64 changes a key of [mixing], and\n"
+                             "elastic+gossip.codec=qsgd8 one of [gossip]")
     parser.add_argument("--data", default="iid,dirichlet")
     parser.add_argument("--conditions", default="clean,slow,faulty")
     parser.add_argument("--epochs", type=float, default=5, help="over all 60000 samples, by all peers together")
@@ -416,7 +441,8 @@ def main():
     known = [(family, name) for family, name in named_algorithms(arguments.binary)
              if not is_of_threads(arguments.binary, name)]
     if arguments.algorithms == "all":
-        arguments.algorithms = known
+        arguments.algorithms = [(family, row) for family, name in known
+                                for row in [name, *(v for v in VARIANTS if variant_of(v)[0] == name)]]
     else:
         chosen = words(arguments.algorithms)
         families = {name: family for family, name in known}

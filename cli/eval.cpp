@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/routing.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/evaluate.hpp"
@@ -23,7 +24,8 @@ namespace gv {
 namespace {
 
 struct EvaluateOptions {
-  std::string file;
+  std::vector<std::string> files;
+  std::string route;    ///< The file with the centres of the machines; empty means one model.
   std::string config;   ///< Empty means the settings stored in the checkpoint.
   std::string outputs;  ///< The file for the outputs; empty means none.
   bool sharpness = false;
@@ -47,17 +49,32 @@ void print_sharpness(const EvaluateOptions& options, const TestSet& test,
       found->has_settled ? "" : " (not settled)", samples, samples == 1 ? "sample" : "samples");
 }
 
-/// Evaluates the checkpoint and prints its loss, and its accuracy or R2. Returns the exit code.
+/// Evaluates machines that know a cluster each, and prints the score of all. Returns the exit code.
+int evaluate_routed(const EvaluateOptions& options, const TestSet& test) {
+  const RoutedScore routed = routed_score(options.route, options.files, test);
+  if (!routed.problems.empty()) return fail(routed.problems);
+  fmt::print("{}\n", to_text(routed.score, *test.data));
+  return 0;
+}
+
+/// Evaluates the checkpoint, or several, and prints the loss, and the accuracy or R2. Returns the
+/// exit code.
 int evaluate(const EvaluateOptions& options) {
-  const ParsedConfig parsed = stored_config(options.file, options.config).parsed;
+  const auto first = std::ranges::find_if_not(options.files, is_lost);
+  if (first == options.files.end() || (options.route.empty() && options.files.size() > 1)) {
+    return fail({{options.files.back(), "there is nothing to choose one of several models by",
+                  "name one model, or the centres with --route"}});
+  }
+  const std::string file = model_file_at(*first);
+  const ParsedConfig parsed = stored_config(file, options.config).parsed;
   if (!parsed.problems.empty()) return fail(parsed.problems);
   const TestSet test = load_test_set(parsed.config);
   if (!test.problems.empty()) return fail(test.problems);
+  if (!options.route.empty()) return evaluate_routed(options, test);
   Model model(test.model, test.data->shape, evaluation_batch(*test.data));
-  const LoadedParameters loaded = load_parameters(options.file, model.layout());
+  const LoadedParameters loaded = load_parameters(file, model.layout());
   if (!loaded.problem.empty()) {
-    return fail(
-        {{options.file, loaded.problem, "evaluate it with the config it was trained with"}});
+    return fail({{file, loaded.problem, "evaluate it with the config it was trained with"}});
   }
   if (!options.outputs.empty()) {
     const std::vector<float> outputs = outputs_on(model, loaded.parameters, *test.data);
@@ -76,13 +93,19 @@ int evaluate(const EvaluateOptions& options) {
 void add_eval(CLI::App& app) {
   const auto options = std::make_shared<EvaluateOptions>();
   auto* command = app.add_subcommand("eval", "Print the accuracy or R2 of a checkpoint");
-  command->add_option("FILE", options->file, "A step-*.safetensors or mean.safetensors file")
+  command
+      ->add_option("FILE", options->files,
+                   "A step-*.safetensors or mean.safetensors file, or the folder of a peer; with "
+                   "--route one for each centre, or - for one that is lost")
       ->required();
   command->add_option("--config", options->config,
                       "Evaluate on this config's test data instead of the checkpoint's own");
   command->add_option("--outputs", options->outputs,
                       "Also write the model's outputs for each test sample into this file: .npy, "
                       ".npz, .pt or .safetensors");
+  auto* route = command->add_option(
+      "--route", options->route,
+      "Send each test sample to the model of the nearest centre in this file of a k-means");
   auto* sharp = command->add_flag(
       "--sharpness", options->sharpness,
       "Print the largest eigenvalue of the Hessian of the test loss, by power iteration");
@@ -91,7 +114,10 @@ void add_eval(CLI::App& app) {
                    "How many test samples the sharpness is of (default 1000)")
       ->check(CLI::PositiveNumber)
       ->needs(sharp);
-  command->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
+  route->excludes(sharp)->excludes("--outputs");
+  command->footer(
+      "Examples:\n  grapevine eval runs/run-001/mean.safetensors\n"
+      "  grapevine eval --route runs/centres/mean.safetensors runs/run-001/peer-*");
   command->callback([options] { exit_with(evaluate(*options)); });
 }
 

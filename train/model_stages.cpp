@@ -36,6 +36,9 @@ double operations(const LayerPlan& layer) {
       return sum + 2 * weights * positions;
     case LayerKind::clusters:
       return sum + 2 * weights;
+    case LayerKind::kernel_features:
+      return sum +
+             static_cast<double>(elements(layer.in)) * static_cast<double>(elements(layer.out));
     default:
       return sum;
   }

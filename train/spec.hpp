@@ -36,17 +36,20 @@ enum class LayerKind {
   residual,
   stack,
   concat,
-  clusters
+  clusters,
+  kernel_features
 };
 
 /// Whose running statistics a batch norm has: those of one peer's batches, or the mean of the
-/// statistics of all peers whose models are mixed.
-enum class Statistics : std::uint8_t { local, pooled };
+/// statistics of all peers whose models are mixed. Configs may also ask for those of the step's
+/// whole batch, over all its peers, which no mode has.
+enum class Statistics : std::uint8_t { local, pooled, synchronised };
 
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
   /// dense: outputs. conv2d: output channels. embedding, lstm: width. clusters: centres.
+  /// kernel_features: outputs, an even number.
   std::size_t units = 0;
   std::size_t kernel = 0;  ///< conv2d, pools: side of the square window.
   /// conv2d, pools: step between windows; 0 means 1 for conv2d and `kernel` for pools.
@@ -55,6 +58,7 @@ struct LayerSpec {
   std::size_t padding = 0;
   std::size_t groups = 1;  ///< group_norm: number of groups.
   double rate = 0.5;       ///< dropout: probability of dropping an activation.
+  double gamma = 1;        ///< kernel_features: the kernel is exp(-gamma |x - z|^2).
   /// dense, layer_norm: apply the same layer to every row of {positions, 1, width}.
   bool per_position = false;
   /// dense: use the embedding's table of tokens as weights; only the biases are its own.
@@ -146,7 +150,7 @@ struct ScheduleSpec {
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
-enum class PartitionKind { iid, dirichlet, by_label, shared, leased };
+enum class PartitionKind { iid, dirichlet, by_label, shared, leased, clusters };
 
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;

@@ -16,11 +16,11 @@ bool has_batch_norm(const LayerSpec& layer) {
          std::ranges::any_of(layer.shortcut, has_batch_norm);
 }
 
-bool has_local_statistics(const LayerSpec& layer) {
-  const bool is_local =
-      layer.kind == LayerKind::batch_norm && layer.statistics == Statistics::local;
-  return is_local || std::ranges::any_of(layer.layers, has_local_statistics) ||
-         std::ranges::any_of(layer.shortcut, has_local_statistics);
+bool has_statistics(const LayerSpec& layer, Statistics statistics) {
+  const auto has_them = [&](const LayerSpec& inner) { return has_statistics(inner, statistics); };
+  const bool is_one = layer.kind == LayerKind::batch_norm && layer.statistics == statistics;
+  return is_one || std::ranges::any_of(layer.layers, has_them) ||
+         std::ranges::any_of(layer.shortcut, has_them);
 }
 
 /// True if peers' models differ, and are brought together by means of some of them.
@@ -37,7 +37,17 @@ Problems batch_norm_problems(const Config& config, const std::vector<LayerSpec>&
   if (found == layers.end()) return {};
   const std::string place = "model.layers[" + std::to_string(found - layers.begin()) + "]";
   Problems problems = buffer_problems(config);
-  if (mixes_models(config) && std::ranges::any_of(layers, has_local_statistics)) {
+  const auto any_has = [&](Statistics statistics) {
+    return std::ranges::any_of(
+        layers, [&](const LayerSpec& layer) { return has_statistics(layer, statistics); });
+  };
+  if (any_has(Statistics::synchronised)) {
+    problems.push_back({place,
+                        "statistics of all peers' batches together would need a sum over all in "
+                        "the middle of every pass, and a gradient is one piece of a peer's work",
+                        "use kind = \"group_norm\", whose statistics are those of one sample, or "
+                        "statistics = \"local\" in mode \"allreduce\" with a larger train.batch"});
+  } else if (mixes_models(config) && any_has(Statistics::local)) {
     problems.push_back({place,
                         "each peer's batch_norm has the statistics of its own batches, and a mixed "
                         "model fits no peer's statistics",

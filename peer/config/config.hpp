@@ -74,6 +74,7 @@ struct GeneratedConfig {
   std::size_t test_samples = 4000;
   std::size_t features = 32;
   std::size_t classes = 10;
+  std::size_t blobs = 1;    ///< Of each class. With several, no planes divide the classes.
   std::size_t targets = 0;  ///< Numbers to predict instead of a label; 0 means labels.
   /// Spread of a class around its centre, or of a target. More makes the task harder.
   double noise = 1.0;
@@ -97,6 +98,8 @@ struct DataConfig {
   double mean = 0;            ///< Subtracted from inputs. Bytes are divided by 255 first.
   double deviation = 1;       ///< Inputs are divided by this after `mean` is subtracted.
   PartitionSpec partition;
+  /// clusters: the model file with the centres. The parser resolves a relative path as of `folder`.
+  std::string centres;
   std::uint64_t chunk_samples = 0;  ///< leased: samples of a chunk; 0 = 16 batches.
   bool in_memory = true;            ///< leased: false leaves the training data in their files.
   GeneratedConfig generated;

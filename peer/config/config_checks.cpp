@@ -109,6 +109,16 @@ void check_text(ConfigReading& reading) {
     reading.report("data.partition", "a text has no labels to deal out by",
                    "write partition = \"iid\" or \"shared\"");
   }
+  if (is_text && reading.is_sound("data.partition") && dealt == PartitionKind::clusters) {
+    reading.report("data.partition", "ids of a text are names, and have no distance to centres",
+                   "write partition = \"iid\" or \"shared\"");
+  }
+  if (dealt == PartitionKind::clusters && config.data.centres.empty() &&
+      reading.is_sound("data.centres")) {
+    reading.report("data.partition", "no centres to deal out by",
+                   "add centres = \"/path/to/mean.safetensors\" of a k-means, as that of "
+                   "configs/ca-svm-centres.toml");
+  }
   if (model.kind != ModelKind::transformer) return;
   if (!is_text && reading.is_sound("data.kind")) {
     reading.report("model.kind", "a transformer learns text",

@@ -57,6 +57,8 @@ void find_files(ConfigReading& reading, const std::string& path, const std::stri
 
 void find_data_files(ConfigReading& reading, const std::string& data_folder) {
   DataConfig& data = reading.parsed.config.data;
+  const std::filesystem::path here = std::filesystem::path(reading.name).parent_path();
+  if (!data.centres.empty()) data.centres = (here / data.centres).lexically_normal().string();
   if (!reading.is_sound("data.kind") || data.kind == DataKind::generated) return;
   if (!reading.is_given("data.folder")) {
     return reading.report(reading.line_of("data.kind"), "data.folder",
@@ -66,7 +68,6 @@ void find_data_files(ConfigReading& reading, const std::string& data_folder) {
   if (!reading.is_sound("data.folder")) return;
   fill_in_names(reading, data);
   const std::filesystem::path folder(data_folder.empty() ? data.folder : data_folder);
-  const std::filesystem::path here = std::filesystem::path(reading.name).parent_path();
   const bool is_from_here = folder.is_absolute() || !data_folder.empty();
   data.folder = (is_from_here ? folder : here / folder).lexically_normal().string();
   const FileCounts counts = data.kind == DataKind::idx   ? FileCounts{2, 2, "images and labels"}

@@ -18,14 +18,19 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   const Section<LayerSpec> any{all, ""};
   any.choice("kind", GV_FIELD(kind),
              named_choices(names_of<LayerKind>(
-                 {"dense", "conv2d", "max_pool", "avg_pool", "flatten", "relu", "tanh", "gelu",
-                  "dropout", "layer_norm", "group_norm", "batch_norm", "embedding", "attention",
-                  "lstm", "residual", "stack", "concat", "clusters"})),
+                 {"dense",      "conv2d",     "max_pool",  "avg_pool",  "flatten",
+                  "relu",       "tanh",       "gelu",      "dropout",   "layer_norm",
+                  "group_norm", "batch_norm", "embedding", "attention", "lstm",
+                  "residual",   "stack",      "concat",    "clusters",  "kernel_features"})),
              "what the layer does; required");
-  any.with("kind", {"dense", "conv2d", "embedding", "lstm", "clusters"})
+  any.with("kind", {"dense", "conv2d", "embedding", "lstm", "clusters", "kernel_features"})
       .add("units", GV_FIELD(units), {1, 1e6},
            "outputs of a dense layer, channels of a convolution, width of an embedding, numbers "
-           "that an lstm remembers, centres of clusters");
+           "that an lstm remembers, centres of clusters, outputs of kernel_features");
+  any.with("kind", {"kernel_features"})
+      .add("gamma", GV_FIELD(gamma), {0, 1e9, true},
+           "of the kernel exp(-gamma |x - z|^2), of which products of these outputs are an "
+           "estimate");
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});
   windows.add("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window");
   windows.add("stride", GV_FIELD(stride), {0, 1024}, "0 = 1 for conv2d, the kernel for pools");
@@ -36,9 +41,10 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
       .add("groups", GV_FIELD(groups), {1, 65536}, "groups of channels");
   any.with("kind", {"batch_norm"})
       .choice("statistics", GV_FIELD(statistics),
-              named_choices(names_of<Statistics>({"local", "pooled"})),
+              named_choices(names_of<Statistics>({"local", "pooled", "synchronised"})),
               "where models of peers are mixed: \"pooled\" mixes the running statistics as well, "
-              "\"local\" is refused");
+              "\"local\" is refused; \"synchronised\" is refused everywhere, with what to take "
+              "instead");
   any.with("kind", {"dropout"})
       .add("rate", GV_FIELD(rate), {0, 0.999}, "probability that an activation is dropped");
   any.with("kind", {"dense", "layer_norm"})

@@ -49,6 +49,7 @@ LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
           std::make_shared<DataSet>(generate({.samples = test ? spec.test_samples : spec.samples,
                                               .features = spec.features,
                                               .classes = spec.classes,
+                                              .blobs = spec.blobs,
                                               .targets = spec.targets,
                                               .noise = spec.noise,
                                               .seed = config.run.seed},

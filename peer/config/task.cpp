@@ -14,6 +14,7 @@
 
 #include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/load_data.hpp"
+#include "peer/config/shards.hpp"
 #include "peer/config/stage_cut.hpp"
 #include "peer/modes/course.hpp"
 #include "peer/node/hyperparameters.hpp"
@@ -21,7 +22,6 @@
 #include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
-#include "train/data/partition.hpp"
 #include "train/model.hpp"
 #include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
@@ -110,19 +110,6 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
 }  // namespace
 
 namespace {
-
-using Shards = std::vector<std::vector<std::uint32_t>>;
-
-Shards dealt_out(const Config& config, const DataSet& all) {
-  return partition(config.data.partition, all, config.run.peers,
-                   Rng(config.run.seed).fork("partition"));
-}
-
-Problem too_few(const Config& config, std::size_t samples) {
-  return {"run.peers",
-          fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
-          "use fewer peers or more data"};
-}
 
 /// Turns it into a task of a pipeline. Every run takes the micro-batches of all peers together.
 void cut(const Config& config, std::size_t samples, Task& task) {
@@ -232,24 +219,25 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
 
 /// Loads the shard, of those of all peers, whose number `pick` returns.
 Task load_shard(const Config& config, const std::function<std::size_t(const Shards&)>& pick) {
+  Dealer dealer(config);
   std::size_t samples = 0;
   std::size_t number = 0;
   const Choose chosen = [&](const DataSet& all) {
     samples = all.size();
-    // Too little data to divide is reported below.
-    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
-    Shards shards = dealt_out(config, all);
+    Shards shards = dealer.deal(all);
+    // Problems are reported below.
+    if (shards.empty()) return std::vector<std::uint32_t>{};
     number = pick(shards);
     return std::move(shards.at(number));
   };
-  LoadedDataSet loaded = load_data(config, false, chosen);
+  LoadedDataSet loaded = load_data(config, false, dealer.needs_inputs() ? Choose{} : chosen);
   if (!loaded.problems.empty()) return {.problems = std::move(loaded.problems)};
   std::shared_ptr<DataSet> data = std::move(loaded.data);
   if (samples == 0) {
     const std::vector<std::uint32_t> kept = chosen(*data);
     data = std::make_shared<DataSet>(data->subset(kept));
   }
-  if (samples < config.run.peers) return {.problems = {too_few(config, samples)}};
+  if (!dealer.problems().empty()) return {.problems = dealer.problems()};
   return task_on(config, std::move(data), number, samples);
 }
 
@@ -283,7 +271,7 @@ std::vector<Task> tasks_on_files(const Config& config, const std::vector<std::si
   LoadedDataSet loaded = open_data(config.data);
   const std::size_t samples = loaded.data ? loaded.data->size() : 0;
   if (loaded.data && samples < config.run.peers) {
-    loaded.problems.push_back(too_few(config, samples));
+    loaded.problems.push_back(too_few_samples(config, samples));
   }
   std::vector<Task> tasks;
   if (!loaded.problems.empty()) {
@@ -386,16 +374,14 @@ std::vector<Task> load_tasks(const Config& config) {
     return tasks_on_files(config, all);
   }
   LoadedDataSet loaded = load_data(config, false);
-  if (loaded.problems.empty() && loaded.data->size() < config.run.peers) {
-    loaded.problems.push_back(too_few(config, loaded.data->size()));
-  }
-  if (!loaded.problems.empty()) {
-    tasks.push_back({.problems = std::move(loaded.problems)});
+  Dealer dealer(config);
+  const Shards shards = loaded.problems.empty() ? dealer.deal(*loaded.data) : Shards{};
+  if (shards.empty()) {
+    tasks.push_back({.problems = loaded.problems.empty() ? dealer.problems() : loaded.problems});
     return tasks;
   }
   const PartitionKind kind = config.data.partition.kind;
   const bool are_alike = kind == PartitionKind::shared || kind == PartitionKind::leased;
-  const auto shards = dealt_out(config, *loaded.data);
   std::shared_ptr<const DataSet> data;
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
     if (!data || !are_alike) {

@@ -36,9 +36,16 @@ void append_data(Settings& all) {
               "what every input is divided by after that");
   data.choice(
       "partition", GV_FIELD(data.partition.kind),
-      named_choices(names_of<PartitionKind>({"iid", "dirichlet", "by_label", "shared", "leased"})),
+      named_choices(names_of<PartitionKind>(
+          {"iid", "dirichlet", "by_label", "shared", "leased", "clusters"})),
       "how the samples are dealt out; shared = everybody has all; leased = everybody can "
-      "read all, and the peers take chunks as they train");
+      "read all, and the peers take chunks as they train; clusters = each has those nearest to "
+      "one of the centres");
+  data.with("partition", {"clusters"})
+      .add(
+          "centres", GV_FIELD(data.centres),
+          "the model file of a k-means with a centre for each peer; a relative path starts at this "
+          "file");
   data.with("partition", {"leased"})
       .agreed()
       .add("chunk_samples", GV_FIELD(data.chunk_samples), {0, 1e8},
@@ -62,6 +69,8 @@ void append_generated(Settings& all) {
   generated.add("test_samples", GV_FIELD(data.generated.test_samples), {1, 1e8}, "test samples");
   generated.add("features", GV_FIELD(data.generated.features), {1, 65536}, "numbers in one sample");
   generated.add("classes", GV_FIELD(data.generated.classes), {2, 65536}, "different labels");
+  generated.add("blobs_per_class", GV_FIELD(data.generated.blobs), {1, 1000},
+                "each around a centre of its own; with several, no planes divide the classes");
   generated.add("targets", GV_FIELD(data.generated.targets), {0, 65536},
                 "numbers to predict for each sample, linear in its inputs; 0 = it has a label");
   generated.add("noise", GV_FIELD(data.generated.noise), {0, 1000},

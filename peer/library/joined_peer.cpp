@@ -22,6 +22,7 @@ std::optional<IndexRule> rule_of(const HostOptions& options) {
       return rule;
     case PartitionKind::dirichlet:
     case PartitionKind::by_label:
+    case PartitionKind::clusters:
       break;
   }
   return std::nullopt;
@@ -78,7 +79,7 @@ std::uint64_t JoinedPeer::find_indices(std::uint64_t samples, std::uint64_t posi
                                        std::span<std::uint64_t> indices) {
   if (!index_rule_) {
     throw std::invalid_argument(
-        "data.partition deals samples by their labels, which only the built-in data have: write "
+        "data.partition deals samples by what is in them, which only the built-in data show: write "
         "iid, shared or leased");
   }
   if (!order_ || order_->samples() != samples) order_.emplace(samples, *index_rule_);

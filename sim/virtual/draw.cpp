@@ -275,10 +275,22 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   return world;
 }
 
+/// In a quarter of the gossip worlds pairs remember models, and exchange codes of what they lack.
+void draw_pair_codec(Rng rng, DrawnWorld& world) {
+  if (world.config.run.mode != ModeKind::gossip || !rng.chance(0.25)) return;
+  GossipConfig& gossip = world.config.gossip;
+  gossip.codec = rng.chance(0.5) ? Codec::qsgd8 : Codec{.kind = CodecKind::top_k};
+  if (gossip.codec.kind == CodecKind::top_k) {
+    gossip.codec_fraction = rounded(spread_between(rng, 0.01, 1));
+  }
+  gossip.alpha = std::min(gossip.alpha, 0.5);  // Above it a config is refused.
+}
+
 }  // namespace
 
 DrawnWorld draw_world(std::uint64_t seed) {
   DrawnWorld world = draw_honest(seed);
+  draw_pair_codec(Rng(seed).fork("pair codec"), world);
   // Drawn by a separate generator, so that worlds without hostile peers do not depend on it.
   const bool is_hostile = Rng(seed).fork("hostile").chance(0.25);
   if (is_hostile) world = as_hostile(std::move(world));

@@ -41,6 +41,10 @@ constexpr std::array kind_texts = {
         "gossip of leased data",
         "[run]\nmode = \"gossip\"\n[data]\npartition = \"leased\"\n[gossip]\nperiod_steps = 2\n",
         40, true},
+    KindText{"gossip of a pair's largest differences",
+             "[run]\nmode = \"gossip\"\n[gossip]\nperiod_steps = 2\ncodec = \"top_k\"\n"
+             "codec_fraction = 0.1\n",
+             40, true},
     KindText{"pipeline", "[run]\nmode = \"pipeline\"\n[pipeline]\nstages = 2\n"},
 };
 

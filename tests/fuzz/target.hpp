@@ -50,6 +50,7 @@ Target rendezvous_target();
 Target ticket_target();
 Target certificates_target();
 Target exam_target();
+Target pair_code_target();
 
 /// All targets.
 std::vector<Target> targets();

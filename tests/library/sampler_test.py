@@ -113,7 +113,7 @@ class SamplerTest(FolderTest):
             with self.assertRaisesRegex(ValueError, "fewer samples than peers"):
                 vine.sampler(2, batch=1)
         with self.join(partition="by_label") as vine:
-            with self.assertRaisesRegex(ValueError, "by their labels"):
+            with self.assertRaisesRegex(ValueError, "by what is in them"):
                 vine.sampler(10, batch=8)
 
     def test_leased_data_need_their_size_and_a_sampler(self):

@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "peer/config/task.hpp"
 #include "tests/peer/config_texts.hpp"
+#include "tests/train/data_folder.hpp"
+#include "train/checkpoint/safetensors.hpp"
 
 namespace gv {
 namespace {
@@ -132,6 +135,35 @@ TEST_CASE("clusters are refused where sums and counts would not move alike", "[u
   CHECK(refused("reconstruction", "optimizer = \"adam\"")
             .starts_with("a.toml:5: train.optimizer: sums and counts"));
   CHECK(refused("cross_entropy", sgd + "1.0").starts_with("a.toml:3: model.loss: clusters answer"));
+}
+
+TEST_CASE("samples are dealt out by centres that fit the peers and the data", "[unit]") {
+  const DataFolder folder;
+  const std::string file = folder.path("centres.safetensors");
+  const std::string config = "[data]\npartition = \"clusters\"\ncentres = \"" + file +
+                             "\"\n[data.generated]\nfeatures = 2\nsamples = 100\n";
+  CHECK(with_data(config).starts_with("a.toml:3: data.centres: " + file + ": "));
+  const auto write = [&](std::size_t centres, std::size_t features) {
+    std::vector<float> values(centres * features);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    REQUIRE(write_safetensors(file,
+                              {{"clusters1.sums", {centres, features}, values},
+                               {"clusters1.counts", {centres}, std::vector<float>(centres, 1)}},
+                              {})
+                .empty());
+  };
+  write(3, 2);
+  CHECK(with_data(config) ==
+        "a.toml:3: data.centres: 3 centres for 2 peers; write peers = 3 below [run], or units = 2 "
+        "in the config of the clusters\n");
+  CHECK(with_data(config, 3).empty());
+  write(2, 5);
+  CHECK(with_data(config).starts_with("a.toml:3: data.centres: a centre has 5 numbers"));
+  write(2, 2);
+  CHECK(with_data(config).empty());
+  CHECK(only_problem("[data]\npartition = \"clusters\"\n").remedy.find("centres = ") !=
+        std::string::npos);
+  CHECK(only_problem("[data]\ncentres = \"x\"\n").reason == "has no effect here");
 }
 
 TEST_CASE("generated data have targets if they are asked for", "[unit]") {

@@ -146,6 +146,10 @@ TEST_CASE("replicas that mix stay together and those that do not drift apart", "
   }
   task.rule = {.codec = {.kind = CodecKind::fp16}, .guard = {.kind = GuardKind::self_centred_clip}};
   check_together();
+  for (const Codec& codec : {Codec::bf16, Codec::qsgd8}) {
+    task.rule = {.codec = codec};
+    check_together();
+  }
   task.rule = {.fragments = 3};
   task.kind = PipelineKind::pipedream;
   check_together();

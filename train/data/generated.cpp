@@ -21,7 +21,8 @@ DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream) {
   Rng rng = Rng(spec.seed).fork("samples").fork(stream);
   // In d dimensions two standard normal points are about sqrt(2 d) apart.
   const double unit = separation / std::sqrt(2.0 * static_cast<double>(spec.features));
-  std::vector<double> centres(spec.classes * spec.features);
+  const std::size_t blobs = spec.classes * spec.blobs;
+  std::vector<double> centres(blobs * spec.features);
   for (double& value : centres) value = unit * centre_rng.normal();
   DataSet data;
   data.shape = {spec.features, 1, 1};
@@ -29,10 +30,10 @@ DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream) {
   data.floats.reserve(spec.samples * spec.features);
   data.labels.reserve(spec.samples);
   for (std::size_t n = 0; n < spec.samples; ++n) {
-    const std::size_t label = n % spec.classes;
-    data.labels.push_back(static_cast<std::int32_t>(label));
+    const std::size_t blob = n % blobs;
+    data.labels.push_back(static_cast<std::int32_t>(blob % spec.classes));
     for (std::size_t i = 0; i < spec.features; ++i) {
-      const double value = centres[label * spec.features + i] + spec.noise * rng.normal();
+      const double value = centres[blob * spec.features + i] + spec.noise * rng.normal();
       data.floats.push_back(static_cast<float>(value));
     }
   }

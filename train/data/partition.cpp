@@ -1,4 +1,5 @@
-// The kinds of partition: iid, Dirichlet (Hsu, Qi, Brown 2019), by label, shared.
+// The kinds of partition: iid, Dirichlet (Hsu, Qi, Brown 2019), by label, shared, and by
+// the nearest centre.
 #include "train/data/partition.hpp"
 
 #include <algorithm>
@@ -76,6 +77,18 @@ std::vector<Indices> by_label(std::size_t labels_per_peer, const DataSet& data, 
   return shards;
 }
 
+std::vector<Indices> by_centre(const Centres& centres, const DataSet& data, std::size_t peers) {
+  check(centres.size() == peers && centres.features == data.features(),
+        "each peer has a centre that is like a sample");
+  std::vector<Indices> shards(peers);
+  std::vector<float> sample(data.features());
+  for (std::uint32_t index = 0; index < data.size(); ++index) {
+    data.read(index, sample);
+    shards[nearest(centres, sample)].push_back(index);
+  }
+  return shards;
+}
+
 /// A peer cannot train without samples, so each empty shard takes one from the largest.
 void feed_the_empty(std::vector<Indices>& shards) {
   for (Indices& shard : shards) {
@@ -89,7 +102,8 @@ void feed_the_empty(std::vector<Indices>& shards) {
 }  // namespace
 
 std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, const DataSet& data,
-                                                  std::size_t peers, Rng rng) {
+                                                  std::size_t peers, Rng rng,
+                                                  const Centres& centres) {
   check(peers > 0 && data.size() >= peers, "there is at least one sample for each peer");
   const bool labelled = data.classes > 0 && data.predictions == 1;
   std::vector<Indices> shards;
@@ -99,6 +113,8 @@ std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, con
     shards = dirichlet(spec.alpha, data, peers, rng);
   } else if (spec.kind == PartitionKind::by_label && labelled) {
     shards = by_label(spec.labels_per_peer, data, peers, rng);
+  } else if (spec.kind == PartitionKind::clusters) {
+    shards = by_centre(centres, data, peers);
   } else {
     Indices order = all_indices(data.size());
     rng.shuffle(std::span(order));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "train/data/centres.hpp"
 #include "train/data_set.hpp"
 #include "train/spec.hpp"
 
@@ -15,8 +16,11 @@ namespace gv {
 /// and takes its own. Every sample goes to exactly one peer, except with `shared` and `leased`,
 /// where every peer has all samples. There must be at least as many samples as peers; then every
 /// peer gets at least one. Data without classes, or with several labels in a sample, are divided as
-/// iid.
+/// iid. With `clusters`, the peer of each number has the samples nearest to the centre of that
+/// number; `centres` then has one for each peer, with the samples' features, and otherwise is
+/// not used.
 std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, const DataSet& data,
-                                                  std::size_t peers, Rng rng);
+                                                  std::size_t peers, Rng rng,
+                                                  const Centres& centres = {});
 
 }  // namespace gv

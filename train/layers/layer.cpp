@@ -36,6 +36,8 @@ LayerFamily family_of(LayerKind kind) {
       return concat_layers();
     case LayerKind::clusters:
       return cluster_layers();
+    case LayerKind::kernel_features:
+      return kernel_feature_layers();
     case LayerKind::flatten:
     case LayerKind::relu:
     case LayerKind::tanh:

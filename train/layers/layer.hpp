@@ -73,5 +73,6 @@ LayerFamily residual_layers();
 LayerFamily stack_layers();
 LayerFamily concat_layers();
 LayerFamily cluster_layers();
+LayerFamily kernel_feature_layers();
 
 }  // namespace gv

@@ -149,11 +149,28 @@ class Planner {
         }
         add(layer, ".sums", {own.units, elements(shape)}, own.units, ".counts");
         return true;
+      case LayerKind::kernel_features:
+        return resolve_kernel_features(layer);
       case LayerKind::relu:
       case LayerKind::tanh:
       case LayerKind::gelu:
         return true;
     }
+    return true;
+  }
+
+  bool resolve_kernel_features(LayerPlan& layer) {
+    const LayerSpec& own = layer.spec;
+    const bool is_even = own.units > 0 && own.units % 2 == 0;
+    if (!is_even || own.units > elements_max / elements(layer.in)) {
+      return refuse("kernel_features need units: an even number of outputs",
+                    "set units to 512 or so");
+    }
+    if (!(own.gamma > 0)) {
+      return refuse("the kernel needs a gamma above 0",
+                    "set gamma to 1 / (the square of the distance of samples that are alike)");
+    }
+    layer.out = {own.units, 1, 1};
     return true;
   }
 

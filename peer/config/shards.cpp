@@ -1,0 +1,48 @@
+// Looks at the number of samples and at the centres, and deals out.
+#include "peer/config/shards.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "train/data/partition.hpp"
+
+namespace gv {
+
+Problem too_few_samples(const Config& config, std::size_t samples) {
+  return {"run.peers",
+          fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
+          "use fewer peers or more data"};
+}
+
+Dealer::Dealer(const Config& config) : config_(config) {
+  if (!needs_inputs()) return;
+  const std::string& file = config.data.centres;
+  LoadedCentres loaded = read_centres(file);
+  centres_ = std::move(loaded.centres);
+  if (!loaded.problem.empty()) {
+    problems_.push_back({"data.centres", file + ": " + loaded.problem,
+                         "name the mean.safetensors of a run whose only layer is clusters"});
+  } else if (centres_.size() != config.run.peers) {
+    problems_.push_back(
+        {"data.centres", fmt::format("{} centres for {} peers", centres_.size(), config.run.peers),
+         fmt::format("write peers = {} below [run], or units = {} in the config of the clusters",
+                     centres_.size(), config.run.peers)});
+  }
+}
+
+Shards Dealer::deal(const DataSet& all) {
+  if (problems_.empty() && all.size() < config_.run.peers) {
+    problems_.push_back(too_few_samples(config_, all.size()));
+  } else if (problems_.empty() && needs_inputs() && centres_.features != all.features()) {
+    problems_.push_back(
+        {"data.centres",
+         fmt::format("a centre has {} numbers, and a sample {}", centres_.features, all.features()),
+         "find the centres in the same data"});
+  }
+  if (!problems_.empty()) return {};
+  return partition(config_.data.partition, all, config_.run.peers,
+                   Rng(config_.run.seed).fork("partition"), centres_);
+}
+
+}  // namespace gv

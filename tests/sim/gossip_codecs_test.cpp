@@ -1,0 +1,93 @@
+// What pairs learn where codecs leave something out of each exchange.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "tests/sim/lockstep_run.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t test_samples = 4000;
+
+/// What peers have come to by gossip.
+struct Learned {
+  double mean_accuracy = 0;  ///< Of the mean of all models.
+  double worst = 1;          ///< The accuracy of the worst peer's model.
+  std::size_t bytes = 0;     ///< Of all models that were sent.
+  std::uint64_t exchanges = 0;
+};
+
+/// Counts the bytes of models.
+class ModelBytes : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
+    for (const Transfer& transfer : effects.transfers) sent += transfer.payload.bytes.size();
+  }
+  std::size_t sent = 0;
+};
+
+Learned learned(const Codec& codec) {
+  const LockstepRun run(4, 8, 600, OptimizerKind::nesterov);
+  Simulator::Options options = run.options();
+  options.node.mode = ModeKind::gossip;
+  options.node.course.wait_for_peers = 4;
+  options.node.gossip.period_steps = 4;
+  options.node.gossip.exchange.codec = codec;
+  Simulator world(options, run.workloads());
+  ModelBytes bytes;
+  world.watch(bytes);
+  world.run(Time(10min));
+  const DataSet test =
+      generate_blobs({.samples = test_samples, .features = 12, .classes = 4, .seed = 3}, 99);
+  Model judge(run.specs[0].model, test.shape, evaluation_batch(test));
+  Learned result{.bytes = bytes.sent};
+  std::vector<float> mean(world.peer(0).work->parameters().size());
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const auto model = world.peer(number).work->parameters();
+    CHECK(world.peer(number).work->step() == run.steps);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += model[i] / 4;
+    result.worst = std::min(result.worst, evaluate(judge, model, test).accuracy());
+    result.exchanges += world.peer(number).node->as<GossipMode>()->exchange().counts().committed;
+  }
+  result.mean_accuracy = evaluate(judge, mean, test).accuracy();
+  return result;
+}
+
+/// How far the accuracies of two equally good models may be apart on the test samples: three
+/// deviations of the difference of two independent counts, which is more than that of counts of the
+/// same samples.
+double margin_of(double accuracy) {
+  return 3 * std::sqrt(2 * accuracy * (1 - accuracy) / static_cast<double>(test_samples));
+}
+
+}  // namespace
+
+TEST_CASE("gossip by each codec learns what gossip of whole models learns", "[sim]") {
+  const Learned whole = learned(Codec::identity);
+  REQUIRE(whole.mean_accuracy > 0.84);
+  const double margin = margin_of(whole.mean_accuracy);
+  for (const NamedCodec& named : exchange_codecs) {
+    Codec codec = named.codec;
+    if (codec.kind == CodecKind::top_k) codec.fraction = 0.1;
+    const Learned coded = learned(codec);
+    INFO(named.name << ": " << coded.mean_accuracy << ", worst " << coded.worst << ", whole "
+                    << whole.mean_accuracy << ", worst " << whole.worst << ", margin " << margin
+                    << ", " << coded.bytes << " of " << whole.bytes << " bytes");
+    CHECK(coded.mean_accuracy > whole.mean_accuracy - margin);
+    CHECK(coded.worst > whole.worst - margin);
+    CHECK(coded.exchanges > whole.exchanges * 9 / 10);
+  }
+}
+
+TEST_CASE("codes of pairs send far fewer bytes than whole models", "[sim]") {
+  const Learned whole = learned(Codec::identity);
+  CHECK(learned(Codec::qsgd8).bytes < whole.bytes / 3);
+  CHECK(learned({.kind = CodecKind::top_k, .fraction = 0.1}).bytes < whole.bytes / 4);
+}
+
+}  // namespace gv
