@@ -1,6 +1,7 @@
 // The state of a peer's pair exchanges; only the sources of the pair exchange include this.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -110,10 +111,11 @@ struct PairExchange::State {
 
   /// True if values do not travel one by one, but as a code of the difference to what both know.
   bool needs_memory() const { return bytes_per_element(options.codec) == 0; }
-  /// The most bytes of a model.
+  /// The most bytes of a model. Of few values, or of most of many, a code is longer than these.
   std::uint64_t payload_bytes() const {
-    return needs_memory() ? PairMemories::code_bytes(options.codec, 0, options.elements)
-                          : options.elements * bytes_per_element(options.codec);
+    if (!needs_memory()) return options.elements * bytes_per_element(options.codec);
+    return std::max(PairMemories::code_bytes(options.codec, 0, options.elements),
+                    PairMemories::code_bytes(options.codec, 1, options.elements));
   }
   bool is_quarantined(Time now, PeerId peer) const;
   float radius() const;

@@ -111,6 +111,29 @@ TEST_CASE("only the first exchange of a pair sends whole models") {
   CHECK(network.at(0).exchange.counts().committed == 2);
 }
 
+TEST_CASE("a code that is longer than the model arrives as well") {
+  // Of nearly all values with their places, or of three in a bucket with its scale.
+  const auto [codec, size] =
+      GENERATE(std::pair(Codec{.kind = CodecKind::top_k, .fraction = 1}, width),
+               std::pair(Codec{.kind = CodecKind::top_k, .fraction = 0.9}, width),
+               std::pair(Codec{.kind = CodecKind::top_k, .fraction = 0.1}, std::size_t{3}),
+               std::pair(Codec::qsgd8, std::size_t{1}));
+  CHECK(encoded_size(codec, size) > size * sizeof(float));
+  PairExchange::Options options = with(codec);
+  options.elements = size;
+  ExchangeNetwork network(2, options);
+  const auto few = [size = size](std::uint64_t seed) {
+    std::vector<float> model = model_of(seed);
+    model.resize(size);
+    return model;
+  };
+  network.load(0, few(1));
+  network.load(1, few(2));
+  for (int round = 0; round < 3; ++round) exchange(network, 0, 1);
+  CHECK(network.at(0).exchange.counts().committed == 3);
+  CHECK(network.at(1).exchange.counts().committed == 3);
+}
+
 TEST_CASE("a partner that was started again is met whole after one exchange that fails") {
   ExchangeNetwork network(2, with(Codec::qsgd8));
   network.load(0, model_of(1));
