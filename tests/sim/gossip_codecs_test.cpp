@@ -36,7 +36,9 @@ class Traffic : public Watcher {
 };
 
 Learned learned(const Codec& codec) {
-  const LockstepRun run(4, 8, 600, OptimizerKind::nesterov);
+  LockstepRun run(4, 8, 600, OptimizerKind::nesterov);
+  // So that the last steps, which no exchange follows, are short.
+  for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
   Simulator::Options options = run.options();
   options.node.mode = ModeKind::gossip;
   options.node.course.wait_for_peers = 4;
