@@ -1,4 +1,5 @@
-// `grapevine switch`: makes a running swarm mix by another algorithm, and waits until it does.
+// `grapevine switch`: makes a running swarm work in another mode or mix by another algorithm, and
+// waits until it does.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -15,7 +16,7 @@
 
 #include "cli/commands.hpp"
 #include "peer/config/refusal.hpp"
-#include "peer/config/switched_mixing.hpp"
+#include "peer/config/switched_mode.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/switch_command.hpp"
 
@@ -24,8 +25,8 @@ namespace {
 
 /// Arguments of `grapevine switch`.
 struct SwitchArguments {
-  std::filesystem::path folder;       ///< The folder of any peer of the swarm.
-  std::string algorithm;              ///< Empty means that only `settings` change.
+  std::filesystem::path folder;  ///< The folder of any peer of the swarm.
+  std::string goal;  ///< A mode or an algorithm. Empty means that only `settings` change.
   std::vector<std::string> settings;  ///< Settings such as "mixing.gamma=0.2".
   double wait_s = 20;                 ///< How many seconds to wait until all peers agree.
 };
@@ -43,29 +44,51 @@ std::string line_of(const std::string& setting) {
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
 }
 
-/// The "mixing" part of the peer's state, once it uses the settings revision with this number.
-std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::uint64_t number) {
+/// The answer of a swarm that was told to switch.
+struct Answered {
+  std::string line;
+  int exit_code = 0;
+};
+
+/// What the peer says of the settings revision with this number, once its swarm uses or refuses it.
+std::optional<Answered> answered(const std::filesystem::path& folder, std::uint64_t number) {
   const auto document = ask_peer(folder);
   const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
-  if (!state.is_object() || !state.contains("mixing")) return std::nullopt;
-  nlohmann::json rounds = state.at("mixing");
+  if (!state.is_object()) return std::nullopt;
+  const auto part = [&state](const char* name) {
+    return state.contains(name) ? state.at(name) : nlohmann::json::object();
+  };
+  const nlohmann::json switched = part("switch");
+  if (switched.value("refused_revision", std::uint64_t{0}) >= number) {
+    return Answered{"the swarm does not switch: " + switched.value("refused", ""), 2};
+  }
+  if (switched.value("settings_revision", std::uint64_t{0}) >= number) {
+    return Answered{fmt::format(
+        "{} peers have switched to mode {} at step {}", switched.value("together", std::size_t{0}),
+        switched.value("mode", ""), switched.value("since", std::uint64_t{0}))};
+  }
+  const nlohmann::json rounds = part("mixing");
   if (rounds.value("settings_revision", std::uint64_t{0}) < number) return std::nullopt;
-  return rounds;
+  return Answered{fmt::format("{} peers go by it since step {}: {} on {}",
+                              rounds.value("together", std::size_t{0}),
+                              rounds.value("settings_since", std::uint64_t{0}),
+                              rounds.value("kind", ""), rounds.value("topology", ""))};
 }
 
 /// Sends the settings to the peer and waits until its swarm uses them. Returns the exit code: 0, 1
 /// if that takes too long, 2 if it is impossible.
-int switch_algorithm(const SwitchArguments& arguments) {
+int switch_swarm(const SwitchArguments& arguments) {
   std::string settings;
-  if (!arguments.algorithm.empty()) settings = revision_settings(arguments.algorithm);
+  if (!arguments.goal.empty()) settings = settings_of(arguments.goal);
   for (const std::string& setting : arguments.settings) {
     if (setting.find('=') == std::string::npos) {
-      return fail({{setting, "not a setting", "write mixing.KEY=VALUE"}});
+      return fail(
+          {{setting, "not a setting", "write mixing.KEY=VALUE, or another section of the mode"}});
     }
     settings += line_of(setting);
   }
   if (settings.empty()) {
-    return fail({{"switch", "nothing to switch to", "name an algorithm, or give --set"}});
+    return fail({{"switch", "nothing to switch to", "name a mode or an algorithm, or give --set"}});
   }
   const auto reply = ask_peer(arguments.folder, switch_command_text(settings));
   const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
@@ -81,12 +104,9 @@ int switch_algorithm(const SwitchArguments& arguments) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.wait_s);
   while (std::chrono::steady_clock::now() < end) {
-    if (const auto rounds = ruled(arguments.folder, number)) {
-      fmt::print("{} peers go by it since step {}: {} on {}\n",
-                 rounds->value("together", std::size_t{0}),
-                 rounds->value("settings_since", std::uint64_t{0}), rounds->value("kind", ""),
-                 rounds->value("topology", ""));
-      return 0;
+    if (const auto said = answered(arguments.folder, number)) {
+      fmt::print(said->exit_code == 0 ? stdout : stderr, "{}\n", said->line);
+      return said->exit_code;
     }
     ::poll(nullptr, 0, look_again_ms);
   }
@@ -101,22 +121,26 @@ int switch_algorithm(const SwitchArguments& arguments) {
 
 void add_switch(CLI::App& app) {
   const auto arguments = std::make_shared<SwitchArguments>();
-  auto* command = app.add_subcommand("switch", "Make a running swarm mix by another algorithm");
+  auto* command = app.add_subcommand(
+      "switch", "Make a running swarm work in another mode, or mix by another algorithm");
   command->add_option("FOLDER", arguments->folder, "The run folder of any of its peers")
       ->required();
-  command->add_option("ALGORITHM", arguments->algorithm,
-                      "One that works in rounds, as `grapevine algorithms` lists them");
+  command->add_option("MODE_OR_ALGORITHM", arguments->goal,
+                      "gossip, allreduce or mixing, or an algorithm that `grapevine algorithms` "
+                      "lists");
   command
       ->add_option("--set", arguments->settings,
-                   "A setting of [mixing], as mixing.gamma=0.2; may be given several times")
+                   "A setting of that mode, as mixing.gamma=0.2; may be given several times")
       ->allow_extra_args(false);
   command->add_option("--wait", arguments->wait_s, "Seconds to wait until the swarm has agreed")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   command->footer(
-      "All begin with it at one step that they agree on; run.mode has to be \"mixing\".\n"
-      "Example:\n  grapevine switch runs/run-001/peer-0 choco --set mixing.codec_fraction=0.05");
-  command->callback([arguments] { exit_with(switch_algorithm(*arguments)); });
+      "All peers begin with it at one step that they agree on. Between modes they first become the "
+      "mean\nof their models. A pipeline cannot switch.\n"
+      "Examples:\n  grapevine switch runs/run-001/peer-0 allreduce\n"
+      "  grapevine switch runs/run-001/peer-0 choco --set mixing.codec_fraction=0.05");
+  command->callback([arguments] { exit_with(switch_swarm(*arguments)); });
 }
 
 }  // namespace gv

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "peer/config/switched_mixing.hpp"
+#include "peer/config/switched_mode.hpp"
 #include "peer/config/toml.hpp"
 #include "sim/scenario_text.hpp"
 
@@ -62,12 +62,7 @@ Problems switch_problems(const RunFiles& files, const std::string& path) {
     const FaultRule& rule = files.scenario.faults[i];
     if (rule.kind != FaultKind::switch_to) continue;
     const std::string place = path + ": scenario.fault[" + std::to_string(i) + "]";
-    if (config.run.mode != ModeKind::mixing) {
-      problems.push_back({place, "these peers cannot switch while they run",
-                          "run.mode = \"mixing\" can, or leave it out"});
-      continue;
-    }
-    for (Problem& problem : switched_mixing(config, revision_settings(rule.algorithm)).problems) {
+    for (Problem& problem : switched_config(config, settings_of(rule.algorithm)).problems) {
       problems.push_back(
           {place + ": " + rule.algorithm, std::move(problem.reason), std::move(problem.remedy)});
     }

@@ -116,7 +116,7 @@ struct FaultRule {
   double factor = 1;
   Duration jump{};
   LinkQuality quality;    ///< slow_link: its latency and bandwidth.
-  std::string algorithm;  ///< switch_to: the algorithm.
+  std::string algorithm;  ///< switch_to: the mode or algorithm.
 };
 
 /// [[scenario.hostile]]: peers that attack the run during its whole time. Later rules win. Virtual
@@ -176,6 +176,9 @@ struct FaultEvent {
 /// worlds, virtual and real, get the same timeline from the same `rng`. Nothing begins after `end`.
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng);
+
+/// True if a peer is told to switch the swarm.
+bool has_switches(const Scenario& scenario);
 
 /// The hostile peers among `peers`, with their rules. If a rule says "any", they are drawn from the
 /// world's seed.

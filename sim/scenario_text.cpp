@@ -117,7 +117,7 @@ void append(const Section<FaultRule>& rule) {
                 "megabits a second at most; 0 = as it was");
   rule.with("kind", {"switch"})
       .add("algorithm", GV_FIELD(algorithm),
-           "what all are to mix by, as `grapevine algorithms` lists them");
+           "the mode in which all are to go on, or an algorithm that `grapevine algorithms` lists");
 }
 
 void append(const Section<HostileRule>& rule) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "peer/config/switched_mixing.hpp"
+#include "peer/config/switched_mode.hpp"
 #include "peer/node/gradient_places.hpp"
 #include "train/optimizer.hpp"
 
@@ -50,17 +51,23 @@ std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
   return config.run.wall > Duration{} ? run * std::min(peer.steps, samples_max / run) : 0;
 }
 
-SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
+/// The factor on the updates of a peer with much data.
+double weigh_max(const Config& config) {
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   const bool weighs =
       config.run.mode == ModeKind::gossip && config.gossip.weighs_by_data && !is_leased;
+  return weighs ? config.gossip.weigh_max : 1;
+}
+
+SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
+  const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   return {.budget = common_budget(config, peer),
           .batch = config.train.batch,
           .growth = batch_growth(config),
           .data = peer.data,
           .all_data = peer.all_data,
           .has_own_files = config.data.partition.kind == PartitionKind::shared,
-          .weigh_max = weighs ? config.gossip.weigh_max : 1,
+          .weigh_max = weigh_max(config),
           .wall = config.run.wall,
           .target = {.value = config.run.target,
                      .every = samples_of_sitting(config, peer),
@@ -187,6 +194,38 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
       .revision = peer.revision};
 }
 
+/// What a switch needs of a model and a peer.
+std::function<SwitchedMode(std::string_view)> switch_reader(const Config& config,
+                                                            const ModelFacts& model,
+                                                            const PeerFacts& peer) {
+  if (config.run.mode == ModeKind::pipeline || model.is_arrays) return {};
+  PeerFacts kept;
+  kept.steps = peer.steps;
+  kept.all_data = peer.all_data;
+  kept.processors = peer.processors;
+  kept.memory = peer.memory;
+  return [config, model, kept](std::string_view settings) {
+    SwitchedConfig next = switched_config(config, settings);
+    SwitchedMode switched{.problems = std::move(next.problems),
+                          .mode = next.config.run.mode,
+                          .gossip = {},
+                          .allreduce = {}};
+    if (switched.problems.empty() && switched.mode == ModeKind::mixing) {
+      switched.problems = switched_mixing(config, settings).problems;
+    }
+    if (!switched.problems.empty()) return switched;
+    switched.gossip = gossip_options(next.config, model, kept);
+    switched.allreduce = allreduce_options(next.config, model, kept);
+    switched.weigh_max = weigh_max(next.config);
+    // Peers that work in step make the same number of steps, however unequal their shards are.
+    switched.steps = kept.steps;
+    if (switched.mode != ModeKind::gossip && kept.all_data > 0) {
+      switched.steps = steps_of(next.config, kept.all_data / next.config.run.peers);
+    }
+    return switched;
+  };
+}
+
 }  // namespace
 
 std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data) {
@@ -233,13 +272,17 @@ ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer)
 }
 
 NodeOptions node_options(const Config& config, const ModelFacts& model, PeerFacts peer) {
+  auto read_switch = switch_reader(config, model, peer);
   return {.membership = membership_options(config.membership),
           .mode = config.run.mode,
           .course = course_options(config, model.layout, peer),
           .gossip = gossip_options(config, model, peer),
           .allreduce = allreduce_options(config, model, peer),
           .pipeline = pipeline_options(config, model, peer),
-          .mixing = mixing_options(config, model, peer)};
+          .mixing = mixing_options(config, model, peer),
+          .read_switch = std::move(read_switch),
+          .revision = peer.revision,
+          .alike = alike_in_step(config)};
 }
 
 }  // namespace gv

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "peer/config/config_settings.hpp"
+#include "peer/config/switched_mode.hpp"
 
 namespace gv {
 
 SwitchedMixing switched_mixing(const Config& running, std::string_view settings) {
   SwitchedMixing switched{.rule = running.mixing.rule, .period = running.mixing.period_steps};
-  if (settings.empty()) return switched;
+  const bool is_own = settings == settings_of("mixing") && running.run.mode == ModeKind::mixing;
+  if (settings.empty() || is_own) return switched;
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();
@@ -22,10 +24,10 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
   for (std::string_view rest = settings; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    named = named || line.starts_with("run.algorithm");
+    named = named || line.starts_with("run.algorithm") || line.starts_with("run.mode");
     // These keys go to the config reader, which also reports renamed ones.
-    if (line.starts_with("run.algorithm") || line.starts_with("mixing.") ||
-        line.starts_with("rounds.")) {
+    if (line.starts_with("run.algorithm") || line.starts_with("run.mode") ||
+        line.starts_with("mixing.") || line.starts_with("rounds.")) {
       continue;
     }
     switched.problems.push_back({.place = std::string(line),

@@ -12,6 +12,7 @@
 
 #include "peer/config/refusal.hpp"
 #include "peer/config/switched_mixing.hpp"
+#include "peer/config/switched_mode.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/folder_lock.hpp"
 #include "peer/host/network_options.hpp"
@@ -19,15 +20,16 @@
 #include "peer/host/run_format.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/host/settings_revision_file.hpp"
+#include "peer/modes/switchable_mode.hpp"
 
 namespace gv {
 namespace {
 
-/// A resumed peer in mode `mixing` keeps its settings revision; one that starts from the first
+/// A resumed peer keeps its settings revision, in the mode of that; one that starts from the first
 /// model forgets it.
 Problems begin_with_revision(const HostOptions& options, Config& config,
                              SettingsRevision& revision) {
-  if (config.run.mode != ModeKind::mixing) return {};
+  if (config.run.mode == ModeKind::pipeline) return {};
   Problem problem{.place = (options.folder / "settings_revision").string(),
                   .remedy = "remove the file, and the peer goes by its config"};
   if (!options.resume) {
@@ -41,13 +43,24 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
     return {problem};
   }
   if (kept->number == 0) return {};
-  SwitchedMixing switched = switched_mixing(config, kept->settings);
-  if (!switched.problems.empty()) {
-    problem.reason = to_string(switched.problems.front());
+  // Settings of mixing alone name no mode.
+  const bool is_of_mode = kept->number >> algorithm_bits > 0;
+  SwitchedConfig next{.config = config, .problems = {}};
+  if (is_of_mode) next = switched_config(config, kept->settings);
+  Problems problems = std::move(next.problems);
+  const bool mixes = next.config.run.mode == ModeKind::mixing;
+  if (problems.empty() && mixes) {
+    SwitchedMixing switched = switched_mixing(config, kept->settings);
+    problems = std::move(switched.problems);
+    next.config.mixing.rule = std::move(switched.rule);
+  }
+  if (!problems.empty()) {
+    problem.reason = to_string(problems.front());
     return {problem};
   }
+  if (!is_of_mode && !mixes) return {};
   revision = *kept;
-  config.mixing.rule = std::move(switched.rule);
+  config = std::move(next.config);
   return {};
 }
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "peer/modes/generations.hpp"
+#include "peer/modes/mode.hpp"
 
 namespace gv {
 
@@ -20,8 +20,7 @@ std::string answer_command(const std::string& command, Node& node, Time now, Nod
   if (!problems.empty()) {
     return nlohmann::json{{"problem", to_string(problems.front())}}.dump();
   }
-  return nlohmann::json{{"settings_revision", node.generations()->agreement().revision().number}}
-      .dump();
+  return nlohmann::json{{"settings_revision", node.mode().revision_heard()}}.dump();
 }
 
 }  // namespace gv

@@ -79,12 +79,13 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   // a user's. After that only this process knows the bits of its checkpoint.
   const std::uint64_t begun_with =
       step == 0 ? course_.options().first_model : hash_combine(step, session_);
-  generations_.agreement().set_version(
-      {.step = step,
-       .samples = std::max(work_.options().resumed.samples, step * options_.batch),
-       .lineage =
-           hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
-                        options_.averages_models ? 0 : begun_with)});
+  const ModelVersion own{
+      .step = step,
+      .samples = std::max(work_.options().resumed.samples, step * options_.batch),
+      .lineage =
+          hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
+                       options_.averages_models ? 0 : begun_with)};
+  generations_.agreement().set_version(course_.options().version.value_or(own));
   follow_budget(now);
 }
 
@@ -97,6 +98,7 @@ void AllReduceMode::follow_budget(Time now) {
 
 void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!course_.is_running()) return;
+  if (course_.winds_down()) return next_job(now, jobs, out);
   if (generations_.set_candidates(now, course_.options().layout_hash, members)) {
     choose_site(members);
   }
@@ -117,6 +119,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
 }
 
 Time AllReduceMode::deadline() const {
+  if (course_.winds_down()) return never;
   const Time quiet = operation_.is_quiet() ? quiet_until() : never;
   const Time own = std::min(
       {states_.deadline(), quiet, leaving_ ? leaving_->ask_at : never, fails_at_.value_or(never)});
@@ -126,6 +129,13 @@ Time AllReduceMode::deadline() const {
 void AllReduceMode::leave(Time now, Effects& out) {
   if (options_.averages_arrays && waits_for_others(now, out)) return;
   leave_at_once(now, out);
+}
+
+/// A sum that is complete is still applied.
+void AllReduceMode::wind_down(Time now, Effects& out) {
+  generations_.leave_for_good(now, Phase::done, out);
+  abandon();
+  course_.wind_down();
 }
 
 void AllReduceMode::leave_at_once(Time now, Effects& out) {
@@ -157,6 +167,7 @@ void AllReduceMode::look_after_generation(Time now, Effects& out) {
 
 /// Something is wrong: ends the generation for all.
 void AllReduceMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  if (course_.winds_down()) return;
   if (generations_.disturb(now, blamed, out)) abandon();
 }
 
@@ -228,7 +239,7 @@ bool AllReduceMode::is_busy() const {
 // ---- Collectives ----
 
 void AllReduceMode::begin_operation(Time now, Effects& out) {
-  if (step() >= course_.steps() || course_.is_leaving()) return;
+  if (step() >= course_.steps() || course_.is_leaving() || course_.winds_down()) return;
   survey_.operation_began(now, begun_in_generation_++,
                           from_seconds(generations_.operation_seconds()), out);
   settled_at_ =
@@ -290,8 +301,8 @@ void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membe
   if (const auto* reply = std::get_if<StatusReply>(&message); reply != nullptr && leaving_) {
     if (reply->step >= step()) leaving_->behind.erase(from);
   }
-  switch (
-      generations_.receive(now, from, message, is_busy(), !course_.is_leaving(), planner_, out)) {
+  const bool votes = !course_.is_leaving() && !course_.winds_down();
+  switch (generations_.receive(now, from, message, is_busy(), votes, planner_, out)) {
     case Generations::Heard::other:
       receive_own(now, from, message, out);
       break;
@@ -508,11 +519,12 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (states_.owes_any() && !options_.averages_arrays) {
     job.add(task::ExportState{states_.blank(generations_.agreement().version())});
   }
+  if (course_.takes_parting()) job.add(task::PartFromMode{});
   const bool saves = course_.is_leaving() || course_.is_save_due(step());
   std::optional<task::ComputeGradient> gradient;
   if (course_.is_leaving()) {
     course_.make_next_job_last();
-  } else {
+  } else if (!course_.winds_down()) {
     gradient = operation_.order(course_.next_job_number());
   }
   // After each job the learner knows the progress that belongs to its model.
@@ -538,7 +550,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
 bool AllReduceMode::is_common_end() const {
   if (step() < course_.steps()) return false;
   const bool has_mean = generations_.operations() > 0 || counts_.states_adopted > 0;
-  return work_.is_on() || (options_.averages_models && has_mean);
+  return work_.is_on() || (options_.averages_models && options_.ends_run && has_mean);
 }
 
 void AllReduceMode::go_on(Time now, Effects& out) {

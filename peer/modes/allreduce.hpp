@@ -68,6 +68,8 @@ class AllReduceMode final : public Mode {
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
+  void wind_down(Time now, Effects& out) override;
+  bool has_wound_down() const override { return !result_ && course_.has_parted(); }
 
   bool is_settling() const override { return leaving_.has_value(); }
   bool is_idle() const override { return !result_ && !states_.owes_any(); }

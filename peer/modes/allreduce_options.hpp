@@ -21,6 +21,8 @@ struct AllReduceOptions {
   LocalSteps local;
   /// A collective averages the peers' models instead of gradients, and ends with the common mean.
   bool averages_models = false;
+  /// The run ends with that mean; false if another mode follows.
+  bool ends_run = true;
   /// If not 0, the common mean is measured, and compared with this accuracy or R2.
   double target = 0;
   /// There is no model: a collective is the weighted mean of one array of each peer. Its length is

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "consensus/membership/membership.hpp"
@@ -53,7 +55,8 @@ struct SwarmWorkOptions {
   TargetOptions target;  ///< End when most peers have measured it, if sooner.
   /// Steps of a chunk; 0: data are not leased, each peer has its own.
   std::uint64_t chunk_steps = 0;
-  SwarmNote resumed;  ///< What our checkpoint says.
+  SwarmNote resumed;  ///< What our checkpoint says, or the mode that we have switched from.
+  std::uint64_t own = 0;  ///< Of the samples in `resumed`, those that this process has trained on.
 };
 
 /// How a peer begins, saves and ends in every mode.
@@ -71,6 +74,9 @@ struct CourseOptions {
   std::size_t elements = 0;  ///< Parameters of the model.
   /// Tell the other peers of our phases, and report them. Not so in a course within another one.
   bool tells = true;
+  /// The version with which a peer begins that has become the mean of a switch: equal at all peers
+  /// of that mean. Empty: by the step and the checkpoint.
+  std::optional<ModelVersion> version;
   /// Peers that died before they were done may be asleep: stay for them, too, or they would go on
   /// alone.
   bool waits_for_dead = false;
@@ -101,6 +107,14 @@ class Course {
   void start(Time now, std::uint64_t step, bool joins_others);
   /// From now on nothing new begins with other peers. Without a replica this ends the course.
   void leave();
+  /// Another mode is about to take this one's place: no step begins any more, and nothing with
+  /// other peers.
+  void wind_down() { winds_down_ = true; }
+  bool winds_down() const { return winds_down_; }
+  /// True once after that: the next job lets the replica forget what only this mode keeps.
+  bool takes_parting() { return winds_down_ && !std::exchange(has_parted_, true); }
+  /// True once that job is done, and no other is under way.
+  bool has_parted() const { return has_parted_ && jobs_under_way_ == 0; }
   /// This peer cannot go on.
   void fail() { failed_ = true; }
 
@@ -170,6 +184,8 @@ class Course {
   bool leaving_ = false;
   bool finished_ = false;
   bool failed_ = false;
+  bool winds_down_ = false;
+  bool has_parted_ = false;
   bool linger_over_ = false;
   Time waiting_since_{};
   Time done_since_{};

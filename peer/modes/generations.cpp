@@ -12,17 +12,22 @@
 
 namespace gv {
 
-bool Generations::set_candidates(Time now, std::uint64_t layout_hash, const Membership& members) {
+std::vector<PeerId> alike_peers(PeerId self, std::uint64_t layout_hash, const Membership& members) {
   std::vector<PeerId> present;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
-    const bool alike = peer == self_ || (member != nullptr && member->layout_hash == layout_hash &&
-                                         member->state != MemberState::dead);
+    const bool alike = peer == self || (member != nullptr && member->layout_hash == layout_hash &&
+                                        member->state != MemberState::dead);
     if (alike) present.push_back(peer);
   }
+  return present;
+}
+
+bool Generations::set_candidates(Time now, std::uint64_t layout_hash, const Membership& members) {
+  const std::vector<PeerId> present = alike_peers(self_, layout_hash, members);
   if (present == present_) return false;
   present_ = present;
-  agreement_.set_candidates(now, std::move(present));
+  agreement_.set_candidates(now, present);
   return true;
 }
 

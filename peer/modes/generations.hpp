@@ -21,6 +21,9 @@ namespace gv {
 /// sum.
 inline constexpr const char* not_finite = "it sent values that are not finite or far too large";
 
+/// The live peers with our layout, ourselves included, sorted.
+std::vector<PeerId> alike_peers(PeerId self, std::uint64_t layout_hash, const Membership& members);
+
 /// A peer's side of generations. A ballot says which peers take part and where they go on from; a
 /// lost peer ends the generation for all, and another ballot follows. A mode owns one. The mode
 /// knows what an operation is (a collective, a round or a pipeline run) and what it needs before it

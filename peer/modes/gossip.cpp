@@ -260,6 +260,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (taken != nullptr && course_.phase() == Phase::joining) first_model_ = taken->snapshot;
   const bool offers =
       course_.phase() == Phase::training || (course_.phase() == Phase::done && !finale_.is_on());
+  if (course_.winds_down()) return;
   if (taken != nullptr && offers && !finale_.is_ending() && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
@@ -383,6 +384,10 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   if (!course().is_running()) return;
   exchange_.tick(now, out);
   if (tick_finale(now, members, out, jobs)) return;
+  if (course_.winds_down()) {
+    if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
+    return;
+  }
   server_.tick(now);
   fetch_.tick(now, out);
   collect();
@@ -514,6 +519,8 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
     if (finale_.is_on()) {
       job.add(task::FollowSwarm{finale_.work().progress(now), 1, finale_.work().note()});
     }
+  } else if (course_.winds_down()) {
+    if (course_.takes_parting()) job.add(task::PartFromMode{});
   } else if (course_.phase() == Phase::training && !adopts && !finale_.is_ending()) {
     const bool rests = this->rests(members);
     const std::uint64_t steps = rests ? followed_steps(members) : leased_steps(now, job_steps(now));
@@ -554,6 +561,13 @@ std::uint64_t GossipMode::job_steps(Time now) {
   return std::min({steps, to_trigger, course_.steps() - step_});
 }
 
+void GossipMode::wind_down(Time, Effects&) {
+  course_.wind_down();
+  exchange_.set_snapshot(nullptr, 0);
+  has_snapshot_ = false;
+  give_up_download();
+}
+
 void GossipMode::leave(Time now, Effects& out) {
   if (finale_.mean() != nullptr) finale_.mean()->leave(now, out);
   course_.leave();
@@ -564,6 +578,7 @@ void GossipMode::leave(Time now, Effects& out) {
 Time GossipMode::deadline() const {
   if (!course().is_running()) return never;
   if (finale_.mean() != nullptr) return std::min(exchange_.deadline(), finale_.mean()->deadline());
+  if (course_.winds_down() && !course_.is_leaving()) return exchange_.deadline();
   Time earliest =
       std::min({exchange_.deadline(), fetch_.deadline(), review_.deadline(), server_.deadline()});
   if (course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching() &&

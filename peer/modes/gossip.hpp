@@ -82,6 +82,8 @@ class GossipMode final : public Mode {
   void complete(Time now, JobDone done, Membership& members, Effects& out) override;
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
+  void wind_down(Time now, Effects& out) override;
+  bool has_wound_down() const override { return is_still() && course_.has_parted(); }
   /// Fetches a model if ours fell behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }

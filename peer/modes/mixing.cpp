@@ -75,6 +75,7 @@ MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& 
           },
           mix_message_bytes_max(course.elements)) {
   generations_.agreement().set_in_step(is_in_step(options_.rule));
+  switches_ = options.tells_rule;
   options_.revision = {};
   if (options.revision.number == 0) return;
   generations_.agreement().set_revision(options.revision);
@@ -117,7 +118,7 @@ std::uint64_t MixingMode::samples_together() const {
 
 void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!course().is_running()) return;
-  if (!finale_.is_ending()) {
+  if (!finale_.is_ending() && !course_.winds_down()) {
     generations_.set_candidates(now, course_.options().layout_hash, members);
     generations_.agreement().set_host(host_key(members.self().address));
     waits_for_mean_ = finale_.is_on() && course_.phase() == Phase::joining && step() == 0 &&
@@ -131,7 +132,7 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   }
   if (tick_finale(now, members, out, jobs)) return;
   next_job(now, jobs, out);
-  if (finale_.is_ending()) return;
+  if (finale_.is_ending() || course_.winds_down()) return;
   generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
 }
 
@@ -143,20 +144,29 @@ bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::v
                       !course_.is_leaving() &&
                       finale_.is_due(now, is_in_step(options_.rule), members, out);
   if (finale_.ends(is_due, step(), course_, members, out)) {
-    generations_.leave_for_good(now, Phase::done, out);
-    // A round whose messages are all there is still mixed.
-    const auto ended = ends_;
-    std::vector<MixMessage> arrived = std::exchange(arrived_, {});
-    abandon();
-    ends_ = ended;
-    arrived_ = std::move(arrived);
+    end_rounds(now, out);
   }
   const bool is_still = course_.jobs_under_way() == 0 && !ends_;
   return finale_.follow(now, is_still, *this, course_, members, out, jobs);
 }
 
+/// Leaves the generation for good. A round whose messages are all there is still mixed.
+void MixingMode::end_rounds(Time now, Effects& out) {
+  generations_.leave_for_good(now, Phase::done, out);
+  const auto ended = ends_;
+  std::vector<MixMessage> arrived = std::exchange(arrived_, {});
+  abandon();
+  ends_ = ended;
+  arrived_ = std::move(arrived);
+}
+
+void MixingMode::wind_down(Time now, Effects& out) {
+  end_rounds(now, out);
+  course_.wind_down();
+}
+
 Time MixingMode::deadline() const {
-  if (!course().is_running()) return never;
+  if (!course().is_running() || course_.winds_down()) return never;
   if (finale_.mean() != nullptr) return finale_.mean()->deadline();
   if (finale_.is_ending()) return course_.is_leaving() ? never : finale_.deadline();
   if (waits_for_mean_ && !generations_.has_joined()) return never;
@@ -186,7 +196,8 @@ void MixingMode::look_after_generation(Time now, Effects& out) {
 
 /// Something is wrong: ends the generation for all.
 void MixingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
-  if (finale_.is_ending()) return;  // We have left, and a round whose messages are there remains.
+  // We have left, and a round whose messages are there remains.
+  if (finale_.is_ending() || course_.winds_down()) return;
   if (generations_.disturb(now, blamed, out)) abandon();
 }
 
@@ -231,49 +242,6 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
     generations_.agreement().set_version(generation.version);
     follow_budget(now);
   }
-}
-
-/// Adopts the generation's settings revision, if it is new.
-void MixingMode::go_by(const Generation& generation, Effects& out) {
-  if (generation.revision == options_.revision) return;
-  check(adopt(generation.revision).empty(), "settings are judged before a generation has them");
-  switches_ = true;
-  ruled_since_ = generation.version.step;
-  out.tell(AlgorithmSwitched{.settings = generation.revision.settings,
-                             .settings_revision = generation.revision.number,
-                             .step = generation.version.step});
-}
-
-/// Adopts the rule and period of a settings revision, unless it cannot be read.
-Problems MixingMode::adopt(const SettingsRevision& revision) {
-  if (!options_.read_revision) return Mode::switch_to({}, revision.settings);
-  SwitchedMixing switched = options_.read_revision(revision.settings);
-  if (!switched.problems.empty()) return std::move(switched.problems);
-  options_.rule = std::move(switched.rule);
-  options_.period = switched.period;
-  options_.revision = revision;
-  generations_.agreement().set_in_step(is_in_step(options_.rule));
-  return {};
-}
-
-/// When the work under way is done, all peers begin a generation with these settings.
-Problems MixingMode::switch_to(Time now, std::string_view settings) {
-  if (!options_.read_revision) return Mode::switch_to(now, settings);
-  if (course_.is_leaving() || finale_.is_ending() || course_.phase() == Phase::done) {
-    return {
-        {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
-  }
-  if (settings.size() > revision_bytes_max) {
-    return {{.place = "settings",
-             .reason = "longer than " + std::to_string(revision_bytes_max) + " bytes",
-             .remedy = "leave out what has its default"}};
-  }
-  SwitchedMixing switched = options_.read_revision(settings);
-  if (switched.problems.empty()) {
-    generations_.agreement().set_revision(
-        {generations_.agreement().revision().number + 1, std::string(settings)});
-  }
-  return std::move(switched.problems);
 }
 
 void MixingMode::abandon() {
@@ -385,7 +353,7 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
     return;
   }
   const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
-  const bool votes = !course_.is_leaving() && !finale_.is_ending();
+  const bool votes = !course_.is_leaving() && !finale_.is_ending() && !course_.winds_down();
   switch (generations_.receive(now, from, message, busy, votes, planner_, out)) {
     case Generations::Heard::other:
       receive_own(now, from, message, out);
@@ -538,7 +506,8 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (place) {
     const bool switches = std::exchange(switches_, false);
     job.add(task::EnterGeneration{*std::move(place),
-                                  switches ? std::make_shared<MixRule>(options_.rule) : nullptr});
+                                  switches ? std::make_shared<MixRule>(options_.rule) : nullptr,
+                                  course_.options().run_seed});
     if (gives_state_) {
       job.add(task::ExportState{states_.blank(generations_.agreement().version())});
     }
@@ -546,6 +515,7 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (const auto ended = std::exchange(ends_, std::nullopt)) {
     job.add(task::MixRound{*ended, std::exchange(arrived_, {})});
   }
+  if (course_.takes_parting()) job.add(task::PartFromMode{});
   const bool saves = course_.is_leaving() || (!finale_.is_ending() && course_.is_save_due(step()));
   if (course_.is_leaving()) {
     course_.make_next_job_last();

@@ -60,7 +60,12 @@ class MixingMode final : public Mode {
   Time deadline() const override;
   Problems switch_to(Time now, std::string_view settings) override;
   const SettingsRevision* revision() const override { return &options_.revision; }
+  std::uint64_t revision_heard() const override {
+    return generations_.agreement().revision().number;
+  }
   void leave(Time now, Effects& out) override;
+  void wind_down(Time now, Effects& out) override;
+  bool has_wound_down() const override { return !ends_ && course_.has_parted(); }
 
   bool is_idle() const override {
     return finale_.mean() != nullptr ? finale_.mean()->is_idle() : !ends_;
@@ -95,6 +100,7 @@ class MixingMode final : public Mode {
  private:
   void begin_generation(Time now, const Generation& generation, Effects& out);
   void abandon();
+  void end_rounds(Time now, Effects& out);
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);

@@ -35,6 +35,7 @@ struct MixingOptions {
   /// Reads the settings of a settings revision. Empty: `rule` and `period` never change.
   std::function<SwitchedMixing(std::string_view settings)> read_revision;
   SettingsRevision revision;  ///< A resumed peer's, which overrides `rule` and `period`.
+  bool tells_rule = false;  ///< The replica does not know the rule yet, and the first job tells it.
   /// Memory of states that are sent. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };

@@ -8,7 +8,7 @@ namespace gv {
 Problems Mode::switch_to(Time, std::string_view) {
   return {{.place = "run.mode",
            .reason = "these peers cannot switch while they run",
-           .remedy = "run.mode = \"mixing\" can: it has rounds on which all agree"}};
+           .remedy = "those of a model in mode gossip, allreduce or mixing can"}};
 }
 
 Progress Mode::progress() const {

@@ -70,6 +70,12 @@ class Mode {
   /// Our incarnation rose: other peers thought us dead or suspected us.
   virtual void woke_up(Time, Membership&, Effects&) {}
 
+  /// Another mode is about to take the place of this one: begins no step any more and nothing with
+  /// other peers. What is under way still ends. Not for a pipeline.
+  virtual void wind_down(Time, Effects&) {}
+  /// True once all of that has ended, and the replica has forgotten what only this mode keeps.
+  virtual bool has_wound_down() const { return false; }
+
   /// Makes all peers use these settings from an agreed moment on. If that is impossible, returns
   /// why.
   virtual Problems switch_to(Time now, std::string_view settings);
@@ -77,6 +83,8 @@ class Mode {
   /// The newest settings that all peers have switched to, to be kept for a restart; null where
   /// peers cannot switch.
   virtual const SettingsRevision* revision() const { return nullptr; }
+  /// The number of the newest settings that we have heard of; 0: none.
+  virtual std::uint64_t revision_heard() const { return 0; }
 
   /// Starts nothing new with other peers. The last job saves; after it the course is finished.
   virtual void leave(Time now, Effects& out) = 0;

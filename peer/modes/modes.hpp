@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "base/rng.hpp"
 #include "peer/modes/allreduce.hpp"
@@ -13,7 +15,18 @@
 
 namespace gv {
 
-/// Options of a node. Of the modes' options only those of `mode` count.
+/// The mode that a revision of settings switches to, and its options. Those of mixing follow from
+/// MixingOptions::read_revision.
+struct SwitchedMode {
+  Problems problems;  ///< If there are any, the swarm cannot use the settings.
+  ModeKind mode = ModeKind::gossip;
+  GossipOptions gossip;
+  AllReduceOptions allreduce;
+  std::uint64_t steps = 0;  ///< The budget of a peer that has one of its own.
+  double weigh_max = 1;     ///< See SwarmWorkOptions.
+};
+
+/// Options of a node. Of the modes' options only those of `mode` count until it switches.
 struct NodeOptions {
   Membership::Options membership;
   ModeKind mode = ModeKind::gossip;
@@ -22,6 +35,11 @@ struct NodeOptions {
   AllReduceOptions allreduce;
   PipelineOptions pipeline;
   MixingOptions mixing;
+  /// Reads the settings of a switch. Empty: these peers never switch their mode.
+  std::function<SwitchedMode(std::string_view settings)> read_switch;
+  SettingsRevision revision;  ///< A resumed peer's.
+  /// Equal at peers with equal settings, as far as peers need that to work in step.
+  std::uint64_t alike = 0;
 };
 
 /// Steps of an exchange, a collective or a round; micro-batches of a pipeline's run.

@@ -48,7 +48,9 @@ SwarmWorkOptions without_ledger(SwarmWorkOptions options) {
 
 SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
     : options_(options),
-      base_(options.resumed.samples),
+      samples_(options.own),
+      announced_(options.own),
+      base_(options.resumed.samples - std::min(options.own, options.resumed.samples)),
       ran_(options.resumed.ran),
       judges_(self, options.target) {
   if (options.chunk_steps == 0 || options.budget == 0) return;

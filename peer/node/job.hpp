@@ -169,6 +169,9 @@ struct TakeSnapshot {
   bool with_rest = false;  ///< Also fill Snapshot::rest, for downloads of the whole replica.
 };
 
+/// Another mode follows: forget what the last one kept beside the model and its optimiser.
+struct PartFromMode {};
+
 // ---- Of a model that mixes with neighbours ----
 
 /// End the generation that the replica mixes in.
@@ -182,6 +185,7 @@ struct EnterGeneration {
   MixPlace place;
   /// Switch to this rule and keep no state of the last; null: no switch.
   std::shared_ptr<const MixRule> rule;
+  std::uint64_t run_seed = 0;  ///< Of the draws of that rule.
 };
 
 /// End a round: mix the messages that arrived.
@@ -339,14 +343,13 @@ struct Saved {
 
 }  // namespace result
 
-using TaskVariant =
-    std::variant<task::AdoptModel, task::LoadState, task::ApplyUpdate, task::TakeFingerprint,
-                 task::ExportState, task::AddForces, task::FollowSwarm, task::TakeSteps,
-                 task::ComputeGradient, task::Validate, task::Measure, task::TakeSnapshot,
-                 task::LeaveGeneration, task::EnterGeneration, task::MixRound, task::BeginRound,
-                 task::SendRound, task::AbandonRun, task::EndRun, task::ExportStages, task::MoveTo,
-                 task::LoadStages, task::ReleaseStages, task::CopyStages, task::StagePass,
-                 task::CopyParameters, task::SendStage, task::Save>;
+using TaskVariant = std::variant<
+    task::AdoptModel, task::LoadState, task::ApplyUpdate, task::TakeFingerprint, task::ExportState,
+    task::AddForces, task::FollowSwarm, task::TakeSteps, task::ComputeGradient, task::Validate,
+    task::Measure, task::TakeSnapshot, task::PartFromMode, task::LeaveGeneration,
+    task::EnterGeneration, task::MixRound, task::BeginRound, task::SendRound, task::AbandonRun,
+    task::EndRun, task::ExportStages, task::MoveTo, task::LoadStages, task::ReleaseStages,
+    task::CopyStages, task::StagePass, task::CopyParameters, task::SendStage, task::Save>;
 
 /// Any task. Only job.cpp compiles how one is copied, moved and destroyed, as for Message.
 struct AnyTask : TaskVariant {

@@ -7,7 +7,7 @@
 
 #include "base/overloaded.hpp"
 #include "consensus/trust/trust.hpp"
-#include "peer/modes/modes.hpp"
+#include "peer/modes/switchable_mode.hpp"
 
 namespace gv {
 
@@ -16,10 +16,12 @@ Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
     : membership_(self, authorized, options.membership, signer, rng.fork("membership")),
       signer_(&signer),
       listed_(std::move(authorized)) {
-  MadeMode made = make_mode(self.id, session, options, signer, rng);
-  mode_ = std::move(made.mode);
-  as_ = made.as;
+  auto made = std::make_unique<SwitchableMode>(self.id, session, options, signer, rng);
+  switchable_ = made.get();
+  mode_ = std::move(made);
 }
+
+const AnyMode& Node::present_mode() const { return switchable_->as(); }
 
 void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
   mode_->start(now, step, joins_others);

@@ -25,6 +25,7 @@ struct NodeEffects : Effects {
 };
 
 struct NodeOptions;
+class SwitchableMode;
 class Trust;
 
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
@@ -90,21 +91,24 @@ class Node {
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }
+  /// The same, with what it says of switches between modes.
+  const SwitchableMode& switchable() const { return *switchable_; }
   /// The mode as an `M`, for callers that look at one kind; null if it is of another type.
   template <class M>
   const M* as() const {
-    const auto* found = std::get_if<const M*>(&as_);
+    const auto* found = std::get_if<const M*>(&present_mode());
     return found != nullptr ? *found : nullptr;
   }
   const Generations* generations() const { return mode_->generations(); }
 
  private:
+  const AnyMode& present_mode() const;
   void settle(Time now, NodeEffects& out);
   void follow_trust(Time now, NodeEffects& out);
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
-  AnyMode as_;  ///< The same mode, by its type.
+  SwitchableMode* switchable_ = nullptr;  ///< The same mode, by its type.
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

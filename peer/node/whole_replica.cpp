@@ -84,7 +84,6 @@ WholeReplica::WholeReplica(std::unique_ptr<Learner> learner, std::uint64_t peer,
       compressor_(make_compressor({}, learner_->layout().size())) {}
 
 void WholeReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
-  mixing_seed_ = run_seed;
   mixer_.emplace(rule, learner_->layout().size(), run_seed,
                  static_cast<double>(learner_->samples()));
 }
@@ -339,6 +338,15 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
   }
 }
 
+/// The new mode begins without messages, references and errors of the last one.
+void WholeReplica::part_from_mode() {
+  mixer_.reset();
+  asked_for_.reset();
+  compressor_ = make_compressor({}, learner_->layout().size());
+  restored_.clear();
+  squares_.reset();
+}
+
 void WholeReplica::add(const Force& force) {
   const std::span<float> x = learner_->live_parameters();
   check(force.values->size() == x.size(), "a force has the layout's size");
@@ -390,7 +398,7 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
 }
 
 void WholeReplica::enter(const task::EnterGeneration& task) {
-  if (task.rule) mix_by(*task.rule, mixing_seed_);
+  if (task.rule) mix_by(*task.rule, task.run_seed);
   const MixPlace& place = task.place;
   learner_->go_on_at(place.step);
   mixer().begin_generation(place.rank, place.order, place.key, live(), place.hosts);
@@ -446,8 +454,10 @@ JobDone WholeReplica::run(Job job) {
         done.results.emplace_back(result::Measured{learner_->test_merit()});
       },
       [&](const task::TakeSnapshot& task) { fill(task); },
+      [&](const task::PartFromMode&) { part_from_mode(); },
       [&](const task::LeaveGeneration& task) {
-        mixer().close_generation(task.left_over, task.unsent);
+        // A replica that begins to mix has been in no generation before.
+        if (mixer_) mixer_->close_generation(task.left_over, task.unsent);
       },
       [&](const task::EnterGeneration& task) {
         enter(task);

@@ -59,6 +59,7 @@ class WholeReplica final : public Replica {
   void load_state(const task::LoadState& state);
   void export_state(std::span<float> state) const;
   void update(const task::ApplyUpdate& update, JobDone& done);
+  void part_from_mode();
   void add(const Force& force);
   void fill(const task::TakeSnapshot& task) const;
   Score compute(const task::ComputeGradient& task, std::uint64_t job, result::Gradient& found);
@@ -73,7 +74,6 @@ class WholeReplica final : public Replica {
 
   std::unique_ptr<Learner> learner_;
   OuterStep outer_;
-  std::uint64_t mixing_seed_ = 0;
   std::optional<Mixer<float>> mixer_;
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;

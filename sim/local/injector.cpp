@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "peer/config/switched_mixing.hpp"
+#include "peer/config/switched_mode.hpp"
 
 namespace gv {
 namespace {
@@ -212,7 +212,7 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
       return true;
     case FaultKind::switch_to:
       if (peer.state() != State::running || peer.is_stopped()) return false;
-      calls_.switch_to(number, revision_settings(fault_event.rule.algorithm));
+      calls_.switch_to(number, settings_of(fault_event.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
       // A peer that is not there yet, or down, will be slow when it starts.

@@ -8,6 +8,7 @@
 
 #include "base/fingerprint.hpp"
 #include "base/magnitude.hpp"
+#include "peer/modes/switchable_mode.hpp"
 
 namespace gv {
 namespace {
@@ -32,13 +33,19 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
   return some;
 }
 
+/// True if the peer is in mode `allreduce`, and not about to change to another one.
+bool AllReduceInvariants::is_in_lockstep(const Simulator& world, PeerNumber peer) {
+  const Node& node = *world.peer(peer).node;
+  return node.as<AllReduceMode>() != nullptr && !node.switchable().is_switching();
+}
+
 void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                      const NodeEffects& effects) {
   if (world.peer(peer).node->as<AllReduceMode>() == nullptr || world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   for (const Outgoing& outgoing : effects.messages) {
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
-    if (confirm == nullptr) continue;
+    if (confirm == nullptr || confirm->ballot.number >= first_ballot_of_meeting) continue;
     // "stands still": a peer that answered a ballot does not move on before the ballot is decided.
     // One that a hostile peer has lifted to a number far above all others comes down again.
     const bool lifted =
@@ -70,7 +77,7 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
 }
 
 void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
+  if (!is_in_lockstep(world, peer)) return;
   PeerRecord& mine = record(peer);
   mine.job_version = job.version;
   const auto* update = first_of<task::ApplyUpdate>(job.tasks);
@@ -130,8 +137,7 @@ void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
 
 void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
                                       const JobDone& done) {
-  if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
-  if (world.is_hostile(peer)) return;
+  if (!is_in_lockstep(world, peer) || world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   if (first_of<result::StateRefused>(done.results) != nullptr) {
     mine.refuses = true;
@@ -162,7 +168,12 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
 
 void AllReduceInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {
   if (state != PeerState::down && state != PeerState::ended) return;
-  auto gradients = std::move(record(peer).gradients);  // They may be in sums of other peers.
+  forget(peer);
+}
+
+/// Begins a new record. The newest gradients may be in sums of other peers.
+void AllReduceInvariants::forget(PeerNumber peer) {
+  auto gradients = std::move(record(peer).gradients);
   record(peer) = PeerRecord{.gradients = std::move(gradients)};
 }
 
@@ -191,7 +202,16 @@ void AllReduceInvariants::check_generation(const Simulator& world, PeerNumber pe
 
 void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   const VirtualPeer& acted = world.peer(peer);
-  if (!acted.node || acted.node->as<AllReduceMode>() == nullptr || world.is_hostile(peer)) return;
+  if (!acted.node || world.is_hostile(peer)) return;
+  if (!is_in_lockstep(world, peer)) {
+    forget(peer);
+    return;
+  }
+  if (const auto number = acted.node->switchable().present().number;
+      std::exchange(record(peer).switches, number) != number) {
+    forget(peer);
+    record(peer).switches = number;
+  }
   const Agreement& agreement = acted.node->as<AllReduceMode>()->generations()->agreement();
   PeerRecord& mine = record(peer);
   const Generation* generation = agreement.generation();

@@ -46,6 +46,7 @@ class AllReduceInvariants : public Checker {
     ModelVersion replaced;         ///< Version that the newest downloaded state took the place of.
     bool refuses = false;          ///< Its last job has refused that state.
     std::uint64_t generation = 0;  ///< Key of its generation; 0: none.
+    std::uint64_t switches = 0;    ///< The switch by which its mode was made; 0: none.
     std::set<std::uint64_t> left;  ///< Keys of earlier ones.
     ModelVersion job_version;      ///< Version that its job leads to.
     std::shared_ptr<Floats> gradient;                        ///< The gradient it computes.
@@ -61,7 +62,9 @@ class AllReduceInvariants : public Checker {
   void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
   void check_bound(const Simulator& world, PeerNumber peer, const task::ApplyUpdate& update);
   void check_sum(const Simulator& world, PeerNumber peer, std::span<const float> sum);
+  static bool is_in_lockstep(const Simulator& world, PeerNumber peer);
   PeerRecord& record(PeerNumber peer);
+  void forget(PeerNumber peer);
   static Sample sample(const Simulator& world, std::span<const float> values);
 
   std::vector<PeerRecord> records_;

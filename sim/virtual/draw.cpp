@@ -295,7 +295,9 @@ DrawnWorld draw_world(std::uint64_t seed) {
   const bool is_hostile = Rng(seed).fork("hostile").chance(0.25);
   if (is_hostile) world = as_hostile(std::move(world));
   const bool has_tickets = Rng(seed).fork("tickets").chance(0.2);
-  return has_tickets ? as_tickets(std::move(world)) : world;
+  if (has_tickets) world = as_tickets(std::move(world));
+  const bool switches = !is_hostile && Rng(seed).fork("switching").chance(0.1);
+  return switches ? as_switching(std::move(world)) : world;
 }
 
 DrawnWorld as_tickets(DrawnWorld world) {
@@ -534,8 +536,16 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .node = options_of_vectors(config, world.scenario)};
   // Sums have several blocks, but not too many.
   const std::size_t size = world.scenario.dimension;
-  options.node.allreduce.segment_elements =
+  const std::size_t segment =
       world.segment_elements > 0 ? world.segment_elements : 256 + size / (size > 60000 ? 24 : 64);
+  options.node.allreduce.segment_elements = segment;
+  if (auto read = options.node.read_switch) {
+    options.node.read_switch = [read, segment](std::string_view settings) {
+      SwitchedMode switched = read(settings);
+      switched.allreduce.segment_elements = segment;
+      return switched;
+    };
+  }
   return options;
 }
 
@@ -559,7 +569,7 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
     return [spec, local](std::size_t peer) { return quadratic_workload(spec, peer, local); };
   }
   // In the modes `allreduce` and `mixing` all peers begin with the same model.
-  const bool alike = config.run.mode != ModeKind::gossip;
+  const bool alike = config.run.mode != ModeKind::gossip || has_switches(world.scenario);
   return [dimension = world.scenario.dimension, seed, alike, local](std::size_t peer) {
     return idle_workload(dimension, seed, peer, alike, local);
   };

@@ -30,7 +30,8 @@ struct DrawnWorld {
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`. A
 /// quarter of those with at least four peers have hostile peers. In a quarter of those in mode
-/// `gossip` pairs remember what they have sent, and in a fifth peers join by tickets.
+/// `gossip` pairs remember what they have sent, and in a fifth peers join by tickets. A tenth of the honest
+/// ones switch to other modes.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
@@ -49,6 +50,10 @@ DrawnWorld as_mixing(DrawnWorld world);
 /// and the first may leave for good. Worlds in other modes and of fewer than four peers are
 /// returned unchanged.
 DrawnWorld as_tickets(DrawnWorld world);
+
+/// Returns the world with switches to other modes while it runs, at most three. Pipelines and worlds
+/// with tickets or hostile peers are returned unchanged.
+DrawnWorld as_switching(DrawnWorld world);
 
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each
 /// stage is such a vector and only costs time, with relative times from scenario.stage_work, or all

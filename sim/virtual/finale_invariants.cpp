@@ -12,6 +12,7 @@
 #include "base/fingerprint.hpp"
 #include "base/magnitude.hpp"
 #include "peer/modes/finale.hpp"
+#include "peer/modes/switchable_mode.hpp"
 
 namespace gv {
 namespace {
@@ -76,6 +77,10 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   if (work_of(world, peer) == nullptr) return;
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
   if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job);
+  const auto* gradient = first_of<task::ComputeGradient>(done.job.tasks);
+  if (gradient != nullptr && !gradient->of_model) {
+    trained_ += gradient->all_samples() / work_of(world, peer)->options().batch;
+  }
   if (steps != nullptr && steps->from) {
     const std::uint64_t first = *steps->from / work_of(world, peer)->options().batch;
     if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);
@@ -92,7 +97,8 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   const auto* loaded = first_of<task::LoadState>(done.job.tasks);
   const bool is_mean = (applied != nullptr && applied->becomes_model_at) ||
                        (loaded != nullptr && loaded->model_only);
-  if (!is_mean) return;
+  // The mean of a switch is not the end.
+  if (!is_mean || world.peer(peer).node->switchable().is_switching()) return;
   // "one end": peers with the mean of one version have the same bits. A hostile peer that is the
   // only one to have it can give each newcomer another.
   const ModelVersion& version = done.job.version;

@@ -72,8 +72,7 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
       refuse(item, "there are no labels to flip without data", "write work = \"training\"");
     }
   }
-  const auto switches = [](const FaultRule& fault) { return fault.kind == FaultKind::switch_to; };
-  if (std::ranges::any_of(scenario.faults, switches)) {
+  if (has_switches(scenario)) {
     refuse("scenario.hostile", "hostile peers know one rule, and others switch to another",
            "leave out the fault of kind \"switch\", or the hostile peers");
   }

@@ -91,8 +91,8 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   // "bounded": no call asks for more than a few things per peer.
   std::size_t most = 4 * world.size() + 64;
   const AllReduceOptions& allreduce = world.options().node.allreduce;
-  if (world.options().node.mode ==
-      ModeKind::allreduce) {  // All pieces of a vector for some of them.
+  if (world.options().node.mode == ModeKind::allreduce || has_switches(world.options().scenario)) {
+    // All pieces of a vector for some of them.
     const std::size_t elements = world.options().node.course.elements;
     most += 8 * (elements / allreduce.segment_elements +
                  world.size() * (elements / allreduce.bucket_elements + 1));
@@ -181,6 +181,7 @@ void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
     const VirtualPeer& there = world.peer(other);
     return other != peer && !world.is_hostile(other) && there.state == PeerState::up &&
            !within(record(other).disturbed_at, now, exclusion_max) &&
+           there.node->generations() != nullptr &&
            there.node->generations()->agreement().is_convicted(id_of(proposer));
   };
   for (const auto& [proposer, since] : equivocated_) {
@@ -289,6 +290,7 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
   for (const PeerId id : members.view().peers()) {
     const VirtualPeer& other = world.peer(number_of(id));
     if (number_of(id) == peer || world.is_hostile(number_of(id)) || !other.node) continue;
+    if (other.node->as<GossipMode>() == nullptr) continue;
     const PairExchange& exchange = other.node->as<GossipMode>()->exchange();
     // Several newcomers may begin at the same moment, and none of them is a witness before.
     const bool is_known = members.find(id)->progress.phase != Phase::joining;

@@ -434,6 +434,7 @@ void Simulator::set_walls(std::uint64_t ahead_s) { world_->set_walls(ahead_s); }
 const WorldCounts& Simulator::counts() const { return world_->counts; }
 StandInSigner Simulator::signer(PeerId peer) const { return {peer, world_->signing_secret}; }
 const Simulator::Options& Simulator::options() const { return world_->options; }
+bool Simulator::may_have_generations() const { return world_->may_have_generations(); }
 std::uint64_t Simulator::trace_hash() const { return world_->hash; }
 void Simulator::heal() { world_->heal(); }
 

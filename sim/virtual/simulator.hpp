@@ -151,6 +151,8 @@ class Simulator {
   std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
+  /// True if peers may be in a mode with generations, from the start or after a switch.
+  bool may_have_generations() const;
   /// Returns the signer of that peer. A hostile peer has only its own.
   StandInSigner signer(PeerId peer) const;
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <vector>
 
+#include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/mixing_invariants.hpp"
@@ -43,7 +44,7 @@ std::uint64_t achieved(const Simulator& world, PeerNumber number) {
 
 /// The generation a peer works in; null if it is in none.
 const Generation* generation_of(const Node& node) {
-  return node.generations()->agreement().generation();
+  return node.generations() != nullptr ? node.generations()->agreement().generation() : nullptr;
 }
 
 bool trains(const Simulator& world, PeerNumber number) {
@@ -85,6 +86,40 @@ void revoke_hostile(Simulator& world) {
 
 std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
   return Violation{std::move(invariant), std::move(what), world.now(), true};
+}
+
+/// The mode that most of what is waited for depends on: that of any of these peers.
+ModeKind mode_of(const Simulator& world, const std::vector<PeerNumber>& up) {
+  if (up.empty()) return world.options().node.mode;
+  return world.peer(up.front()).node->switchable().kind();
+}
+
+/// "one mode": after a switch all peers that train are in one mode, by one switch.
+std::optional<Violation> check_mode(const Simulator& world, const std::vector<PeerNumber>& up) {
+  const SettingsRevision* common = nullptr;
+  for (const PeerNumber number : up) {
+    if (!trains(world, number)) continue;
+    const SwitchableMode& mode = world.peer(number).node->switchable();
+    if (common == nullptr) common = &mode.present();
+    if (!mode.is_switching() && mode.present() == *common) continue;
+    return stuck(world, "one mode",
+                 fmt::format("peer-{} is in mode {} by switch {}{}, another in that of switch {}",
+                             number, to_string(mode.kind()), mode.present().number,
+                             mode.is_switching() ? " and about to leave it" : "", common->number));
+  }
+  return std::nullopt;
+}
+
+/// The same, once a switch that is under way has had the time to end. Drops peers that end
+/// meanwhile.
+std::optional<Violation> await_one_mode(Simulator& world, std::vector<PeerNumber>& up) {
+  std::optional<Violation> unlike = check_mode(world, up);
+  for (const Time end = world.now() + last_part; unlike && world.now() < end;) {
+    world.run(world.now() + 1s);
+    std::erase_if(up, [&](PeerNumber number) { return world.peer(number).state != PeerState::up; });
+    unlike = check_mode(world, up);
+  }
+  return unlike;
 }
 
 /// In modes with generations, all training peers must be in one generation.
@@ -185,6 +220,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
                                number_of(counted), seconds(world.now() - other.since)));
     }
   }
+  if (auto unlike = await_one_mode(world, up)) return unlike;
   std::vector<std::uint64_t> before(world.size());
   std::size_t training = 0;
   for (const PeerNumber number : up) {
@@ -193,8 +229,9 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   }
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
-  const bool lockstep = world.options().node.mode != ModeKind::gossip;
-  const NodeOptions& node = world.options().node;
+  NodeOptions node = world.options().node;
+  node.mode = mode_of(world, up);
+  const bool lockstep = node.mode != ModeKind::gossip;
   const double period =
       seconds(world.options().scenario.step) / slowest * static_cast<double>(operation_steps(node));
   const Duration window = std::max(last_part, from_seconds(last_periods * period));

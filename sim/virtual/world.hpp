@@ -295,6 +295,10 @@ struct Simulator::World {
   void switch_to(PeerNumber number, const std::string& settings);
   static bool starts_peers(const FaultEvent& fault_event);
   /// Virtual peers of a pipeline keep no checkpoints, so a restarted peer is a newcomer.
+  /// True if peers may be in a mode with generations.
+  bool may_have_generations() const {
+    return options.node.mode != ModeKind::gossip || has_switches(options.scenario);
+  }
   bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
   void prepare_saboteurs();

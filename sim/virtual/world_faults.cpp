@@ -1,7 +1,7 @@
 // Applies faults in a virtual world, and heals them.
 #include <algorithm>
 
-#include "peer/config/switched_mixing.hpp"
+#include "peer/config/switched_mode.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {
@@ -87,7 +87,7 @@ void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number
       refresh(number);
       break;
     case FaultKind::switch_to:
-      if (state == PeerState::up) switch_to(number, revision_settings(fault_event.rule.algorithm));
+      if (state == PeerState::up) switch_to(number, settings_of(fault_event.rule.algorithm));
       break;
     case FaultKind::revoke:
       for (PeerNumber other = 0; other < peers.size(); ++other) {

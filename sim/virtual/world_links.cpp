@@ -171,7 +171,7 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
     const std::size_t bytes = next_block_bytes(transfer.payload.bytes.size() - transfer.offset);
     counts.lane_bytes += bytes;
     const Passage passage = pass(from, to, bytes);
-    if (passage.copies == 0 && !passage.damaged && options.node.mode != ModeKind::gossip) {
+    if (passage.copies == 0 && !passage.damaged && may_have_generations()) {
       queue.push(now + resent_after, Pump{from, to});
       return;
     }

@@ -202,7 +202,8 @@ constexpr float loudest_unguarded = 1e30F;
 
 void Simulator::World::prepare_saboteurs() {
   const bool guarded =
-      options.node.mode == ModeKind::gossip || options.node.mode == ModeKind::allreduce;
+      (options.node.mode == ModeKind::gossip || options.node.mode == ModeKind::allreduce) &&
+      !has_switches(options.scenario);
   const float loudest = guarded ? std::numeric_limits<float>::max() : loudest_unguarded;
   for (PeerNumber number = 0; number < options.peers; ++number) {
     if (!options.scenario.saboteurs.contains(number)) continue;

@@ -1,6 +1,7 @@
 // Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines",
 // "rounds" and "leased" turn all worlds into such, "gossip" leaves out others, "hostile" makes some
-// peers hostile, and with "tickets" peers join by tickets and are revoked.
+// peers hostile, with "tickets" peers join by tickets and are revoked, and with "switching" swarms
+// switch to other modes.
 #include <unistd.h>
 
 #include <csignal>
@@ -24,6 +25,7 @@ std::optional<gv::DrawnWorld> draw(std::uint64_t seed, int kinds, char** kind) {
     if (which == "rounds") world = gv::as_mixing(world);
     if (which == "hostile") world = gv::as_hostile(world);
     if (which == "tickets") world = gv::as_tickets(world);
+    if (which == "switching") world = gv::as_switching(world);
   }
   return world;
 }

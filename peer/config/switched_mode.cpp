@@ -1,0 +1,134 @@
+// Writes the running config in the new mode, and reads it like any other.
+#include "peer/config/switched_mode.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/rng.hpp"
+#include "peer/config/algorithms.hpp"
+#include "peer/config/batch_norm_problems.hpp"
+#include "peer/config/config_settings.hpp"
+#include "peer/config/switched_mixing.hpp"
+
+namespace gv {
+namespace {
+
+/// The lines of `settings`, each with its key.
+std::vector<std::pair<std::string, std::string>> lines_of(std::string_view settings) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  while (!settings.empty()) {
+    const std::string_view line = settings.substr(0, settings.find('\n'));
+    settings.remove_prefix(std::min(settings.size(), line.size() + 1));
+    const std::string_view key = line.substr(0, line.find_first_of(" ="));
+    lines.emplace_back(key, line);
+  }
+  return lines;
+}
+
+/// The mode that the lines name; that of the running config if they name none.
+ModeKind mode_in(std::string_view settings, ModeKind running) {
+  for (const auto& [key, line] : lines_of(settings)) {
+    if (key != "run.mode" && key != "run.algorithm") continue;
+    const ParsedConfig named =
+        parse_config_text(line, "switch", {.data_folder = {}, .peers = {}, .has_own_data = true});
+    if (named.problems.empty()) return named.config.run.mode;
+  }
+  return running;
+}
+
+/// Swarms and settings with which no peer can change its mode.
+Problems problems_of_switch(const Config& running, const Config& next) {
+  Problems problems;
+  const auto refuse = [&](const char* place, const char* reason, const char* remedy) {
+    problems.push_back({.place = place, .reason = reason, .remedy = remedy});
+  };
+  const bool is_pipeline =
+      running.run.mode == ModeKind::pipeline || next.run.mode == ModeKind::pipeline;
+  if (is_pipeline) {
+    refuse("run.mode",
+           "in a pipeline no peer has a whole model and its optimiser, so its peers cannot change "
+           "over without a copy of both at each",
+           "end the run, and start another from the model that it leaves (`grapevine import`)");
+  }
+  if (running.data.partition.kind == PartitionKind::leased) {
+    refuse("data.partition", "each mode deals out leased data in its own way",
+           "write another partition");
+  }
+  if (running.population.is_on()) {
+    refuse("population", "its members have hyper-parameters of their own", "leave it out");
+  }
+  if (running.allreduce.local.period > 1 || next.allreduce.local.period > 1) {
+    refuse("allreduce.local_steps", "the outer step is a part of a replica from its start",
+           "start the run with the settings that it needs, without a switch");
+  }
+  return problems;
+}
+
+}  // namespace
+
+SwitchedConfig switched_config(const Config& running, std::string_view settings) {
+  SwitchedConfig switched{.config = running, .problems = {}};
+  const ModeKind mode = mode_in(settings, running.run.mode);
+  const std::string section = std::string(to_string(mode)) + ".";
+  std::set<std::string> given;
+  for (const auto& [key, line] : lines_of(settings)) {
+    given.insert(key);
+    if (key == "run.mode" || key == "run.algorithm" || key.starts_with(section)) continue;
+    switched.problems.push_back({.place = line,
+                                 .reason = "cannot be switched while peers run",
+                                 .remedy = "run.mode, run.algorithm and keys of the mode can"});
+  }
+  if (!switched.problems.empty()) return switched;
+  Config base = running;
+  base.run.algorithm.clear();
+  base.run.mode = mode;
+  // The learner was made for batches of one size.
+  if (running.run.mode != ModeKind::allreduce) base.allreduce.shares_by_speed = false;
+  const bool is_named = given.contains("run.algorithm");
+  const Config plain;
+  std::string text(settings);
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  for (const Setting<Config>& setting : config_settings()) {
+    const std::string path = setting.path();
+    if (given.contains(path) || !setting.counts(base) || path == "run.algorithm") continue;
+    // A named algorithm brings its own settings of the mode.
+    if (is_named && (path == "run.mode" || path.starts_with(section))) continue;
+    if (path != "run.mode" && setting.show(base) == setting.show(plain)) continue;
+    text += path + " = " + setting.show(base) + "\n";
+    if (path == "model.kind" && !base.model.layers.empty()) {
+      text += "model.layers = " + to_string(base.model.layers) + "\n";
+    }
+  }
+  ParsedConfig parsed =
+      parse_config_text(text, "switch", {.data_folder = {}, .peers = {}, .has_own_data = true});
+  switched.config = std::move(parsed.config);
+  switched.problems = problems_of_switch(running, switched.config);
+  if (switched.problems.empty()) switched.problems = std::move(parsed.problems);
+  if (switched.problems.empty()) {
+    const ModelSpec model = model_spec(switched.config.model, 1);
+    switched.problems = batch_norm_problems(switched.config, model.layers);
+  }
+  return switched;
+}
+
+std::string settings_of(std::string_view mode_or_algorithm) {
+  const bool is_mode = std::ranges::any_of(
+      mode_names(), [&](const ModeName& mode) { return mode.name == mode_or_algorithm; });
+  if (!is_mode) return revision_settings(mode_or_algorithm);
+  return "run.mode = \"" + std::string(mode_or_algorithm) + "\"\n";
+}
+
+std::uint64_t alike_in_step(const Config& config) {
+  Config in_step = config;
+  in_step.run.mode = ModeKind::allreduce;
+  std::uint64_t hash = 0;
+  for (const auto& [path, value] : agreement(in_step)) {
+    // Which mode a peer has begun in does not matter, nor what only that mode uses.
+    if (path.starts_with("allreduce.")) continue;
+    hash = hash_combine(hash_combine(hash, stable_hash(path)), stable_hash(value));
+  }
+  return hash;
+}
+
+}  // namespace gv

@@ -1,0 +1,28 @@
+// The mode of a running swarm after a switch, and its options.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "peer/config/config.hpp"
+
+namespace gv {
+
+/// A config after a switch.
+struct SwitchedConfig {
+  Config config;      ///< In the new mode; the rest is as before.
+  Problems problems;  ///< If there are any, the swarm cannot use the settings.
+};
+
+/// The config after a switch of the mode. `settings` are config lines, one on each line: run.mode
+/// or run.algorithm, and keys of the section of that mode, for example `allreduce.algorithm =
+/// "ring"`. Everything else stays as it is, and is judged with the new mode just as at the start.
+SwitchedConfig switched_config(const Config& running, std::string_view settings);
+
+/// The text of settings that only name this mode or algorithm.
+std::string settings_of(std::string_view mode_or_algorithm);
+
+/// A number that is equal at peers whose settings allow them to work in step.
+std::uint64_t alike_in_step(const Config& config);
+
+}  // namespace gv

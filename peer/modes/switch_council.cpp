@@ -1,0 +1,218 @@
+// Ballots about switches, and when to call one.
+#include "peer/modes/switch_council.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+#include <variant>
+
+#include "base/rng.hpp"
+#include "peer/modes/generations.hpp"
+
+namespace gv {
+namespace {
+
+/// A council whose newcomers did not answer is called again after this long, and later each time.
+constexpr Duration tells_after_min = std::chrono::seconds(1);
+constexpr Duration tells_after_max = std::chrono::seconds(60);
+
+/// Ballots of one revision differ in their lower bits.
+constexpr int ballot_bits = 32;
+constexpr int text_bits = 8;
+
+/// The largest value that more than a third of all have reached, so that with fewer than a third
+/// hostile no value is invented.
+std::uint64_t vouched(std::vector<std::uint64_t> values) {
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 3);
+  std::ranges::nth_element(values, nth, std::greater());
+  return *nth;
+}
+
+const SettingsRevision& newest_of(const Answers& answers) {
+  return std::ranges::max_element(
+             answers, {},
+             [](const auto& answer) -> const SettingsRevision& { return answer.second.revision; })
+      ->second.revision;
+}
+
+/// Passes on what concerns others. Generations of a council are none of a mode, and refusals are
+/// those of the mode.
+void pass_on(Effects& made, Effects& out) {
+  for (Outgoing& outgoing : made.messages) {
+    if (std::holds_alternative<Refusals>(outgoing.message)) continue;
+    out.messages.push_back(std::move(outgoing));
+  }
+  for (Fact& fact : made.facts) {
+    if (std::holds_alternative<GenerationBegan>(fact)) continue;
+    out.facts.push_back(std::move(fact));
+  }
+}
+
+}  // namespace
+
+std::uint64_t first_ballot_of(const SettingsRevision& revision) {
+  if (revision.number == 0) return 0;
+  const std::uint64_t text = stable_hash(revision.settings) >> (64 - text_bits);
+  return (revision.number << text_bits | text) << ballot_bits;
+}
+
+bool is_ballot_of(const SettingsRevision& revision, std::uint64_t first, std::uint64_t number) {
+  const std::uint64_t begin = first + first_ballot_of(revision);
+  return number >= begin && number - begin < std::uint64_t{1} << ballot_bits;
+}
+
+std::uint64_t SwitchPlanner::lineage_of(const SettingsRevision& revision) {
+  return hash_combine(stable_hash(revision.settings), revision.number);
+}
+
+std::optional<Generation> SwitchPlanner::plan(const Answers& answers, const Generation*) const {
+  const SettingsRevision& newest = newest_of(answers);
+  const auto is_there = [&](const Answer& answer) {
+    return answer.version.lineage == lineage_of(newest);
+  };
+  Generation council;
+  std::optional<PeerId> there;
+  std::vector<std::uint64_t> steps;
+  std::vector<std::uint64_t> samples;
+  bool ends = false;
+  bool are_alike = true;
+  for (const auto& [peer, answer] : answers) {
+    if (is_there(answer) && !there) there = peer;
+    council.order.push_back(peer);
+    council.shares.push_back(1);
+    steps.push_back(answer.version.step);
+    samples.push_back(answer.version.samples);
+    ends |= !is_there(answer) && answer.ends;
+    are_alike &= answer.host == answers.begin()->second.host;
+  }
+  for (const auto& [peer, answer] : answers) {
+    council.sources.push_back(is_there(answer) ? peer : there.value_or(peer));
+  }
+  const std::uint64_t most = std::ranges::max(steps);
+  council.version.step = std::max<std::uint64_t>(1, std::min(most, 2 * vouched(std::move(steps))));
+  council.version.samples =
+      std::min(vouched(std::move(samples)), council.version.step * samples_max());
+  Outcome outcome = Outcome::switches;
+  if (ends) outcome = Outcome::ends;
+  if (!are_alike && needs_alike_(newest.settings)) outcome = Outcome::differs;
+  council.algorithm = static_cast<std::uint8_t>(outcome);
+  return council;
+}
+
+std::string SwitchPlanner::problem(const Generation& generation) const {
+  if (generation.algorithm > static_cast<std::uint8_t>(Outcome::differs)) {
+    return "it installs an outcome that does not exist";
+  }
+  return generation.assignments.empty() ? "" : "it assigns stages where there are none";
+}
+
+std::string SwitchPlanner::problem(const Answer& answer) const {
+  const bool has_stages = !answer.holdings.empty() || answer.leaves;
+  return has_stages ? "it promises stages where there are none" : "";
+}
+
+std::string SwitchPlanner::problem(const SettingsRevision& revision) const {
+  if (revision == SettingsRevision{}) return "";
+  if (revision.number == 0 || revision.number > switches_max) {
+    return "it switches with a number that no switch has";
+  }
+  return judge_(revision.settings);
+}
+
+SwitchCouncil::SwitchCouncil(PeerId self, std::uint64_t session, Options options,
+                             SwitchPlanner planner, const Signer& signer)
+    : self_(self),
+      layout_hash_(options.layout_hash),
+      present_(std::move(options.present)),
+      alike_(options.alike),
+      planner_(std::move(planner)),
+      agreement_(self, session, {.first_ballot = first_ballot_of_council}, signer) {
+  agreement_.set_revision(present_);
+}
+
+bool SwitchCouncil::is_deciding() const {
+  return has_met_ && agreement_.generation() == nullptr && agreement_.last_generation() == nullptr;
+}
+
+/// Takes over who is here, and what we would answer.
+void SwitchCouncil::follow(Time now, const Standing& own, const Membership& members) {
+  std::vector<PeerId> present = alike_peers(self_, layout_hash_, members);
+  if (present != present_peers_) {
+    std::erase_if(told_, [&](PeerId peer) { return !std::ranges::binary_search(present, peer); });
+    present_peers_ = present;
+    tells_after_ = tells_after_min;
+    agreement_.set_candidates(now, std::move(present));
+  }
+  if (is_deciding()) return;
+  agreement_.set_version({.step = own.step,
+                          .samples = std::min(own.samples, own.step * planner_.samples_max()),
+                          .lineage = SwitchPlanner::lineage_of(present_)});
+  agreement_.set_ends(own.ends);
+  agreement_.set_host(alike_);
+}
+
+void SwitchCouncil::call(Time now, Effects& out) {
+  Effects made;
+  has_met_ = true;
+  agreement_.disturb(now, {}, made);
+  pass_on(made, out);
+}
+
+void SwitchCouncil::ask(Time now, std::string settings, const Standing& own,
+                        const Membership& members, Effects& out) {
+  follow(now, own, members);
+  agreement_.set_revision({agreement_.revision().number + 1, std::move(settings)});
+  call(now, out);
+}
+
+void SwitchCouncil::receive(Time now, PeerId from, const Message& message, const Standing& own,
+                            const Membership& members, Effects& out) {
+  follow(now, own, members);
+  Effects made;
+  agreement_.receive(now, from, message, planner_, made);
+  has_met_ = has_met_ || agreement_.promised() != GenerationId{};
+  pass_on(made, out);
+}
+
+void SwitchCouncil::tick(Time now, bool is_free, const Standing& own, const Membership& members,
+                         Effects& out) {
+  if (!has_met_ && present_.number == 0) return;
+  follow(now, own, members);
+  const bool is_news = std::ranges::any_of(agreement_.candidates(), [this](PeerId peer) {
+    return peer != self_ && !told_.contains(peer);
+  });
+  if (!is_news || !is_free) {
+    tells_again_at_ = never;
+  } else if (tells_again_at_ == never) {
+    tells_again_at_ = now + tells_after_;
+  } else if (!is_deciding() && now >= tells_again_at_) {
+    tells_after_ = std::min(2 * tells_after_, tells_after_max);
+    tells_again_at_ = now + tells_after_;
+    call(now, out);
+  }
+  Effects made;
+  agreement_.tick(now, planner_, made);
+  pass_on(made, out);
+}
+
+Time SwitchCouncil::deadline() const {
+  if (!has_met_ && present_.number == 0) return never;
+  return is_deciding() ? agreement_.deadline() : std::min(agreement_.deadline(), tells_again_at_);
+}
+
+auto SwitchCouncil::take_decision() -> std::optional<Decision> {
+  const Generation* generation = agreement_.generation();
+  if (generation == nullptr || generation->key() == decided_) return std::nullopt;
+  decided_ = generation->key();
+  told_ = {generation->order.begin(), generation->order.end()};
+  const auto rank = std::ranges::find(generation->order, self_) - generation->order.begin();
+  const auto outcome = static_cast<SwitchPlanner::Outcome>(generation->algorithm);
+  return Decision{.revision = generation->revision,
+                  .outcome = outcome,
+                  .is_late = generation->sources[static_cast<std::size_t>(rank)] != self_,
+                  .step = generation->version.step,
+                  .samples = generation->version.samples};
+}
+
+}  // namespace gv

@@ -1,0 +1,376 @@
+// From a decision through the mean to the new mode.
+#include "peer/modes/switchable_mode.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// Peers that end their work later than others are waited for four times as long.
+constexpr Duration meeting_patience = std::chrono::milliseconds(2500);
+
+/// How many of the last bits of a version's lineage do not tell how many models are in a mean.
+constexpr int lineage_bits = 48;
+
+bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
+
+SwitchPlanner planner_of(const NodeOptions& options) {
+  const auto& read = options.read_switch;
+  return {[read](std::string_view settings) -> std::string {
+            if (!read) return "its mode cannot switch";
+            const Problems problems = read(settings).problems;
+            if (problems.empty()) return "";
+            return "it switches to settings that cannot be used: " + to_string(problems.front());
+          },
+          [read](std::string_view settings) { return read(settings).mode != ModeKind::gossip; }};
+}
+
+/// The revision with the number of switches alone; number 0 if the mode was never switched.
+SettingsRevision switched_by(const SettingsRevision& kept) {
+  const std::uint64_t number = kept.number >> algorithm_bits;
+  return {number, number > 0 ? kept.settings : std::string()};
+}
+
+}  // namespace
+
+SwitchableMode::SwitchableMode(PeerId self, std::uint64_t session, NodeOptions options,
+                               const Signer& signer, const Rng& draws)
+    : self_(self),
+      session_(session),
+      options_(std::move(options)),
+      signer_(&signer),
+      draws_(draws),
+      present_(switched_by(options_.revision)),
+      kept_(options_.revision),
+      kind_(options_.mode),
+      council_(self, session,
+               {.layout_hash = options_.course.layout_hash,
+                .present = present_,
+                .alike = options_.alike},
+               planner_of(options_), signer) {
+  NodeOptions first = present_.number > 0 ? options_after(kept_) : options_;
+  first.mixing.tells_rule = false;
+  kind_ = first.mode;
+  made_ = make_mode(self, session, std::move(first), signer, draws);
+}
+
+/// The options of the mode that a revision switches to.
+NodeOptions SwitchableMode::options_after(const SettingsRevision& revision) const {
+  SwitchedMode switched = options_.read_switch(revision.settings);
+  check(switched.problems.empty(), "a switch is judged before it is made");
+  NodeOptions next = options_;
+  next.mode = switched.mode;
+  next.gossip = std::move(switched.gossip);
+  next.allreduce = std::move(switched.allreduce);
+  next.mixing.revision = revision;
+  next.mixing.tells_rule = true;
+  next.course.work.weigh_max = switched.weigh_max;
+  if (next.course.work.budget == 0) next.course.steps = switched.steps;
+  const std::uint64_t first = first_ballot_of(switched_by(revision));
+  next.allreduce.agreement.first_ballot = next.mixing.agreement.first_ballot = first;
+  return next;
+}
+
+Mode& SwitchableMode::active() { return meeting_ ? *meeting_ : *made_.mode; }
+
+void SwitchableMode::start(Time now, std::uint64_t step, bool joins_others) {
+  since_ = step;
+  made_.mode->start(now, step, joins_others);
+}
+
+/// True if we vote about switches. A peer that leaves takes no part any more.
+bool SwitchableMode::takes_part() const {
+  return options_.read_switch && course().is_running() && !course().is_leaving();
+}
+
+SwitchCouncil::Standing SwitchableMode::standing() const {
+  const SwarmWork* work = swarm_work();
+  return {.step = step(),
+          .samples = work != nullptr ? work->counted() : step() * options_.mixing.batch,
+          .ends = has_ended(phase())};
+}
+
+// ---- Inputs ----
+
+void SwitchableMode::receive(Time now, PeerId from, const Message& message, Membership& members,
+                             Effects& out) {
+  const GenerationId* ballot = ballot_of(message);
+  if (ballot == nullptr || !Agreement::handles(message)) {
+    return active().receive(now, from, message, members, out);
+  }
+  const std::uint64_t number = ballot->number;
+  if (number >= first_ballot_of_mean || kind_ == ModeKind::pipeline) {
+    made_.mode->receive(now, from, message, members, out);
+  } else if (number >= first_ballot_of_council) {
+    if (!takes_part() || !members.view().contains(from)) return;
+    council_.receive(now, from, message, standing(), members, out);
+  } else if (number >= first_ballot_of_meeting) {
+    const bool is_ours =
+        meeting_ && is_ballot_of(target_->revision, first_ballot_of_meeting, number);
+    if (is_ours) meeting_->receive(now, from, message, members, out);
+  } else if (present_.number == 0 ? number < first_ballot_of({1, ""})
+                                  : is_ballot_of(present_, 0, number)) {
+    made_.mode->receive(now, from, message, members, out);
+  }
+}
+
+void SwitchableMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  active().receive_block(now, from, block, out);
+}
+
+std::span<std::byte> SwitchableMode::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                           std::size_t bytes) {
+  return active().place(from, id, offset, bytes);
+}
+
+void SwitchableMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  made_.mode->lane_lost(now, peer, out);
+  if (meeting_) meeting_->lane_lost(now, peer, out);
+}
+
+void SwitchableMode::lane_refused(Time now, PeerId peer, Effects& out) {
+  made_.mode->lane_refused(now, peer, out);
+  if (meeting_) meeting_->lane_refused(now, peer, out);
+}
+
+void SwitchableMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  council_.peer_gone(peer);
+  made_.mode->peer_gone(now, peer, out);
+  if (meeting_) meeting_->peer_gone(now, peer, out);
+}
+
+void SwitchableMode::refuse(Time now, PeerId peer, Effects& out) {
+  made_.mode->refuse(now, peer, out);
+  if (meeting_) meeting_->refuse(now, peer, out);
+}
+
+void SwitchableMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
+  active().gradient_ready(now, job, begin, out);
+}
+
+void SwitchableMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
+  active().complete(now, std::move(done), members, out);
+}
+
+void SwitchableMode::woke_up(Time now, Membership& members, Effects& out) {
+  if (!target_) made_.mode->woke_up(now, members, out);
+}
+
+void SwitchableMode::leave(Time now, Effects& out) {
+  // A job of the mean ends first, and the next tick gives it up.
+  if (meeting_) is_meeting_void_ = true;
+  made_.mode->leave(now, out);
+}
+
+// ---- What is due ----
+
+void SwitchableMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (takes_part()) {
+    follow_council(now, members, out);
+    if (council_.is_deciding()) return;
+  }
+  go_on(now, members, out, jobs);
+}
+
+void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (meeting_ && is_meeting_void_) {
+    if (meeting_->course().jobs_under_way() > 0) return;
+    meeting_.reset();
+    is_meeting_void_ = false;
+  }
+  if (meeting_) {
+    meeting_->tick(now, members, out, jobs);
+    if (!has_met()) return;
+    begin_mode(now, out);
+  }
+  made_.mode->tick(now, members, out, jobs);
+  if (!target_ || !made_.mode->has_wound_down() || !takes_part()) return;
+  if (target_->is_late) {
+    begin_mode(now, out);
+    made_.mode->tick(now, members, out, jobs);
+  } else {
+    begin_meeting(now);
+    meeting_->tick(now, members, out, jobs);
+  }
+}
+
+Time SwitchableMode::deadline() const {
+  const Time own = meeting_ ? meeting_->deadline() : mode().deadline();
+  if (!takes_part()) return own;
+  return council_.is_deciding() ? council_.deadline() : std::min(own, council_.deadline());
+}
+
+// ---- Switching ----
+
+Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
+  if (!options_.read_switch) return made_.mode->switch_to(now, settings);
+  const SwitchedMode switched = options_.read_switch(settings);
+  const bool stays = switched.mode == kind_ && kind_ == ModeKind::mixing;
+  if (stays && !target_) return made_.mode->switch_to(now, settings);
+  if (!switched.problems.empty()) return switched.problems;
+  if (!takes_part() || has_ended(phase())) {
+    return {
+        {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
+  }
+  if (target_ || asked_ || council_.is_deciding() || council_.heard().number >= switches_max) {
+    return {{.place = "switch",
+             .reason = "another switch is under way",
+             .remedy = "wait until `grapevine status` shows the new mode"}};
+  }
+  if (settings.size() > revision_bytes_max) {
+    return {{.place = "settings",
+             .reason = "longer than " + std::to_string(revision_bytes_max) + " bytes",
+             .remedy = "leave out what has its default"}};
+  }
+  asked_ = settings;
+  return {};
+}
+
+void SwitchableMode::follow_council(Time now, const Membership& members, Effects& out) {
+  if (const auto asked = std::exchange(asked_, std::nullopt)) {
+    council_.ask(now, *asked, standing(), members, out);
+  }
+  const bool is_free = !target_ && phase() == Phase::training;
+  council_.tick(now, is_free, standing(), members, out);
+  if (const auto decision = council_.take_decision()) decide(now, *decision, out);
+}
+
+void SwitchableMode::decide(Time now, const SwitchCouncil::Decision& decision, Effects& out) {
+  if (decision.revision.number == 0 || decision.revision == present_) return;
+  if (has_ended(phase())) return;  // The run ends in the mode that it has.
+  if (decision.outcome != SwitchPlanner::Outcome::switches) return refuse_switch(decision, out);
+  const bool was_switching = target_.has_value();
+  if (was_switching && decision.revision == target_->revision) {
+    const bool is_same = decision.step == target_->step && decision.samples == target_->samples;
+    if (decision.is_late || is_same) return;
+  }
+  target_ = decision;
+  // A first model must not enter the mean of trained ones.
+  target_->is_late |= phase() == Phase::joining && step() == 0 && decision.step > 1;
+  if (meeting_) is_meeting_void_ = true;
+  if (!was_switching) made_.mode->wind_down(now, out);
+}
+
+void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effects& out) {
+  if (decision.revision.number <= refused_) return;
+  refused_ = decision.revision.number;
+  refusal_ = decision.outcome == SwitchPlanner::Outcome::ends
+                 ? "training is over at some peers, or about to be"
+                 : "not all peers have the same [train] and [run], as peers that wait for each "
+                   "other need";
+  out.tell(SwitchRefused{.why = refusal_});
+}
+
+void SwitchableMode::begin_meeting(Time now) {
+  const SettingsRevision& revision = target_->revision;
+  CourseOptions course = options_.course;
+  course.steps = target_->step;
+  course.work = {};
+  course.save_every_steps = 0;
+  course.wait_for_peers = 1;
+  course.wait_max = {};
+  course.tells = false;
+  AllReduceOptions mean = options_.gossip.mean;
+  mean.state_elements = course.elements;
+  mean.averages_models = true;
+  mean.ends_run = false;
+  mean.batch = 1;
+  mean.agreement = {.patience = meeting_patience,
+                    .first_ballot = first_ballot_of_meeting + first_ballot_of(revision)};
+  meeting_ = std::make_unique<AllReduceMode>(self_, session_, course, mean, *signer_,
+                                             draws_.fork("meeting").fork(revision.number));
+  meeting_->start(now, target_->step - 1, false);
+}
+
+/// True if our model is the mean.
+bool SwitchableMode::has_met() const {
+  return meeting_->phase() == Phase::done && meeting_->course().jobs_under_way() == 0;
+}
+
+/// Makes the new mode, which begins at the common step with the mean, or as a newcomer's if we were
+/// not in it.
+void SwitchableMode::begin_mode(Time now, Effects& out) {
+  const SettingsRevision& revision = target_->revision;
+  kept_ = {revision.number << algorithm_bits, revision.settings};
+  NodeOptions next = options_after(kept_);
+  CourseOptions& course = next.course;
+  course.wait_for_peers = 1;
+  course.wait_max = {};
+  std::uint64_t step = made_.mode->step();
+  if (const SwarmWork* work = swarm_work()) {
+    course.work.resumed = work->note();
+    course.work.own = work->own().samples;
+  }
+  if (meeting_) {
+    const ModelVersion mean = meeting_->generations()->agreement().version();
+    const std::uint64_t models = mean.samples - (target_->step - 1);
+    step = target_->step;
+    if (course.work.budget > 0) {
+      std::uint64_t& known = course.work.resumed.samples;
+      known = std::max(known, target_->samples);
+    }
+    // Of two means that a partition has made, that of more models is the newer one.
+    course.version = {.step = step,
+                      .samples = target_->samples,
+                      .lineage = std::min<std::uint64_t>(models, 0xffff) << lineage_bits |
+                                 mean.lineage >> (64 - lineage_bits)};
+  } else if (step > 0) {
+    // What only we have learnt since the others began the new mode gives way to their model.
+    course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
+  }
+  const std::uint64_t session = hash_combine(session_, revision.number);
+  kind_ = next.mode;
+  made_ = make_mode(self_, session, std::move(next), *signer_,
+                    draws_.fork("switch").fork(revision.number));
+  made_.mode->start(now, step, false);
+  meeting_.reset();
+  is_meeting_void_ = false;
+  present_ = revision;
+  since_ = step;
+  target_.reset();
+  council_.go_by(present_);
+  out.tell(AlgorithmSwitched{
+      .settings = present_.settings, .settings_revision = kept_.number, .step = step});
+}
+
+// ---- Reports ----
+
+/// Settings of the present mode may be newer than those by which it was made. A number that only a
+/// hostile peer can have made would be taken for that of a switch.
+const SettingsRevision* SwitchableMode::revision() const {
+  const SettingsRevision* newest = mode().revision();
+  const bool is_of_mode = newest != nullptr && newest->number >> algorithm_bits == present_.number;
+  return is_of_mode && newest->number > kept_.number ? newest : &kept_;
+}
+
+std::uint64_t SwitchableMode::revision_heard() const {
+  const std::uint64_t asked = council_.heard().number + (asked_ ? 1 : 0);
+  return std::max(asked << algorithm_bits, mode().revision_heard());
+}
+
+ModeReport SwitchableMode::report(const Membership& members) const {
+  ModeReport report = mode().report(members);
+  if (present_.number == 0 && !target_ && refused_ == 0) return report;
+  report.sections.push_back(
+      {.name = "switch",
+       .figures = {{"mode", std::string(to_string(kind_))},
+                   {"settings_revision", kept_.number},
+                   {"since", since_},
+                   {"together", std::uint64_t{council_.together()}},
+                   {"under_way", target_ ? target_->revision.settings : std::string()},
+                   {"refused_revision", refused_ << algorithm_bits},
+                   {"refused", refusal_}}});
+  if (present_.number > 0) {
+    report.details.push_back("the swarm has switched to mode " + std::string(to_string(kind_)) +
+                             " at step " + std::to_string(since_));
+  }
+  if (target_) report.details.emplace_back("a switch to another mode is under way");
+  return report;
+}
+
+}  // namespace gv

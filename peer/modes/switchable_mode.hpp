@@ -1,0 +1,109 @@
+// One mode at a time, and the change to another one in which all peers of a swarm take part.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "peer/modes/modes.hpp"
+#include "peer/modes/switch_council.hpp"
+
+namespace gv {
+
+/// Bits of a revision's number that count the algorithms of one mode. Those above count switches of
+/// the mode.
+inline constexpr int algorithm_bits = 16;
+
+/// A ballot of all peers names another mode and a step; each ends what it has under way, all become
+/// the mean of their models in one collective, and go on from it in the new mode at that step. A
+/// peer that comes later, or was away, is told by a ballot, too, and joins the new mode like any
+/// newcomer.
+///
+/// Within one mode everything goes to that mode. Its ballots have numbers of their own, so that
+/// what is still on its way from the last mode is nobody's. Pure.
+class SwitchableMode final : public Mode {
+ public:
+  /// `session` tells this process from earlier ones. `signer` has the key of `self` and must
+  /// outlive the mode.
+  SwitchableMode(PeerId self, std::uint64_t session, NodeOptions options, const Signer& signer,
+                 const Rng& draws);
+
+  void start(Time now, std::uint64_t step, bool joins_others) override;
+  void receive(Time now, PeerId from, const Message& message, Membership& members,
+               Effects& out) override;
+  void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) override;
+  void lane_lost(Time now, PeerId peer, Effects& out) override;
+  void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void peer_gone(Time now, PeerId peer, Effects& out) override;
+  void refuse(Time now, PeerId peer, Effects& out) override;
+  void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
+  void complete(Time now, JobDone done, Membership& members, Effects& out) override;
+  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  Time deadline() const override;
+  void woke_up(Time now, Membership& members, Effects& out) override;
+  Problems switch_to(Time now, std::string_view settings) override;
+  const SettingsRevision* revision() const override;
+  std::uint64_t revision_heard() const override;
+  void leave(Time now, Effects& out) override;
+
+  bool should_busy_poll() const override { return !meeting_ && mode().should_busy_poll(); }
+  std::optional<HostPlace> host_place() const override { return mode().host_place(); }
+  bool is_settling() const override { return mode().is_settling(); }
+  bool is_idle() const override { return !target_ && mode().is_idle(); }
+  const Course& course() const override { return mode().course(); }
+  const Course& training() const override { return mode().training(); }
+  Phase phase() const override { return mode().phase(); }
+  std::uint64_t step() const override { return mode().step(); }
+  double steps_per_second() const override { return mode().steps_per_second(); }
+  std::optional<Trial> trial() const override { return mode().trial(); }
+  const SwarmWork* swarm_work() const override { return mode().swarm_work(); }
+  const Generations* generations() const override { return mode().generations(); }
+  ModeReport report(const Membership& members) const override;
+
+  /// The present mode, by its type.
+  const AnyMode& as() const { return made_.as; }
+  ModeKind kind() const { return kind_; }
+  /// The revision by which the present mode was made; number 0: the config's own mode.
+  const SettingsRevision& present() const { return present_; }
+  /// True from the decision until the new mode has begun.
+  bool is_switching() const { return target_.has_value(); }
+
+ private:
+  const Mode& mode() const { return *made_.mode; }
+  Mode& active();
+  bool takes_part() const;
+  SwitchCouncil::Standing standing() const;
+  void follow_council(Time now, const Membership& members, Effects& out);
+  void decide(Time now, const SwitchCouncil::Decision& decision, Effects& out);
+  void refuse_switch(const SwitchCouncil::Decision& decision, Effects& out);
+  void go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  bool has_met() const;
+  void begin_meeting(Time now);
+  void begin_mode(Time now, Effects& out);
+  NodeOptions options_after(const SettingsRevision& revision) const;
+
+  PeerId self_;
+  std::uint64_t session_;
+  NodeOptions options_;  ///< Of the config's own mode.
+  const Signer* signer_;
+  Rng draws_;
+  SettingsRevision present_;  ///< Its number counts switches of the mode alone.
+  SettingsRevision kept_;     ///< The same with the number that a run folder keeps.
+  std::uint64_t since_ = 0;   ///< The step at which the present mode has begun.
+  MadeMode made_;
+  ModeKind kind_;
+  SwitchCouncil council_;
+  std::optional<std::string> asked_;  ///< Settings that the next tick asks the council for.
+  std::optional<SwitchCouncil::Decision> target_;
+  std::unique_ptr<Mode> meeting_;  ///< Computes the mean.
+  bool is_meeting_void_ = false;   ///< It ends with its job, because another takes its place.
+  std::uint64_t refused_ = 0;      ///< The number of the newest switch that was refused.
+  std::string refusal_;            ///< Why.
+};
+
+}  // namespace gv

@@ -1,0 +1,63 @@
+// Worlds whose swarms switch to other modes.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "peer/config/algorithms.hpp"
+#include "peer/config/switched_mode.hpp"
+#include "sim/virtual/draw.hpp"
+
+namespace gv {
+namespace {
+
+/// In whole milliseconds, so that the printed value is the one that was run.
+Duration whole_ms(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+/// A goal of a switch, mostly a mode.
+std::string draw_goal(Rng& rng, const Config& config) {
+  std::vector<std::string_view> goals = {"gossip", "allreduce", "mixing"};
+  if (rng.chance(0.2)) {
+    for (const NamedAlgorithm& algorithm : named_algorithms()) goals.push_back(algorithm.name);
+  }
+  for (;;) {
+    const std::string goal(goals[rng.below(goals.size())]);
+    if (switched_config(config, settings_of(goal)).problems.empty()) return goal;
+  }
+}
+
+}  // namespace
+
+DrawnWorld as_switching(DrawnWorld world) {
+  Config& config = world.config;
+  Scenario& scenario = world.scenario;
+  const bool is_hostile = !scenario.saboteurs.ranges.empty();
+  if (config.run.mode == ModeKind::pipeline || scenario.tickets || is_hostile) return world;
+  Rng rng = Rng(world.seed).fork("mode switches");
+  config.allreduce.local = {};
+  const Config plain = settings_of_worlds();
+  config.data = plain.data;
+  if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
+  // As in worlds of these modes: there a step takes a round or a sum.
+  const auto n = static_cast<double>(scenario.peers);
+  scenario.step = std::max(scenario.step, whole_ms(0.003 * n * n));
+  Config of_peers = config;
+  of_peers.run.peers = scenario.peers;
+  const double length = seconds(scenario.until);
+  const std::uint64_t switches = 1 + rng.below(3);
+  for (std::uint64_t i = 0; i < switches; ++i) {
+    FaultRule rule{.kind = FaultKind::switch_to};
+    rule.at = whole_ms(0.95 * rng.uniform() * length);
+    rule.peers = {.any = rng.chance(0.8) ? 1 : std::min<std::size_t>(2, scenario.peers)};
+    rule.algorithm = draw_goal(rng, of_peers);
+    scenario.faults.push_back(std::move(rule));
+  }
+  return world;
+}
+
+}  // namespace gv

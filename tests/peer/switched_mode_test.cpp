@@ -1,0 +1,151 @@
+// What a swarm can switch to while it runs, and what its council decides.
+#include "peer/config/switched_mode.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "peer/modes/switch_council.hpp"
+
+namespace gv {
+namespace {
+
+Config running() {
+  Config config;
+  config.run.peers = 4;
+  config.train.batch = 32;
+  config.train.optimizer.kind = OptimizerKind::sgd;
+  config.gossip.period_steps = 7;
+  return config;
+}
+
+std::string refusal(const Config& config, const std::string& settings) {
+  const SwitchedConfig switched = switched_config(config, settings);
+  return switched.problems.empty() ? "" : to_string(switched.problems.front());
+}
+
+SwitchPlanner planner() {
+  return {[](std::string_view settings) { return settings == "bad" ? "it is bad" : ""; },
+          [](std::string_view settings) { return settings != "gossip"; }};
+}
+
+Answer answer(const SettingsRevision& goes_by, const SettingsRevision& heard, std::uint64_t step,
+              std::uint64_t samples = 0) {
+  Answer answer;
+  answer.version = {
+      .step = step, .samples = samples, .lineage = SwitchPlanner::lineage_of(goes_by)};
+  answer.host = 9;
+  answer.revision = heard;
+  return answer;
+}
+
+using Outcome = SwitchPlanner::Outcome;
+Outcome outcome_of(const Generation& council) { return static_cast<Outcome>(council.algorithm); }
+
+const SettingsRevision first{1, "allreduce"};
+
+}  // namespace
+
+TEST_CASE("a switch keeps all settings but those of the mode", "[unit]") {
+  const SwitchedConfig switched =
+      switched_config(running(), settings_of("allreduce") + "allreduce.algorithm = \"ring\"\n");
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.config.run.mode == ModeKind::allreduce);
+  CHECK(switched.config.allreduce.algorithm == ReduceAlgorithm::ring);
+  CHECK(switched.config.train.batch == 32);
+  // The learner was made for batches of one size.
+  CHECK_FALSE(switched.config.allreduce.shares_by_speed);
+  const SwitchedConfig back = switched_config(running(), settings_of("gossip"));
+  REQUIRE(back.problems.empty());
+  CHECK(back.config.gossip.period_steps == 7);
+}
+
+TEST_CASE("a switch may name an algorithm, which brings its mode", "[unit]") {
+  const SwitchedConfig switched = switched_config(running(), settings_of("choco"));
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.config.run.mode == ModeKind::mixing);
+  CHECK(switched.config.mixing.rule.memory == MixMemory::difference);
+}
+
+TEST_CASE("a switch that a swarm cannot make is refused with its reason", "[unit]") {
+  const std::string lockstep = settings_of("allreduce");
+  CHECK(refusal(running(), lockstep).empty());
+  CHECK_THAT(refusal(running(), settings_of("pipeline")), Catch::Contains("no peer has a whole"));
+  CHECK_THAT(refusal(running(), lockstep + "train.batch = 8\n"),
+             Catch::Contains("cannot be switched while peers run"));
+  CHECK_THAT(refusal(running(), lockstep + "gossip.alpha = 0.1\n"),
+             Catch::Contains("cannot be switched while peers run"));
+  CHECK_THAT(refusal(running(), lockstep + "allreduce.compression = \"nothing\"\n"),
+             Catch::Contains("allreduce.compression"));
+  CHECK_THAT(refusal(running(), settings_of("diloco")), Catch::Contains("outer step"));
+  Config leased = running();
+  leased.data.partition.kind = PartitionKind::leased;
+  CHECK_THAT(refusal(leased, lockstep), Catch::Contains("leased"));
+  Config population = running();
+  population.population.every_steps = 100;
+  CHECK_THAT(refusal(population, lockstep), Catch::Contains("hyper-parameters"));
+}
+
+TEST_CASE("peers with other settings of training cannot work in step with us", "[unit]") {
+  Config other = running();
+  other.gossip.period_steps = 9;
+  CHECK(alike_in_step(other) == alike_in_step(running()));
+  other.run.mode = ModeKind::allreduce;
+  CHECK(alike_in_step(other) == alike_in_step(running()));
+  other.train.schedule.learning_rate *= 2;
+  CHECK(alike_in_step(other) != alike_in_step(running()));
+}
+
+TEST_CASE("a council goes on at the step of the first, but no invented one", "[unit]") {
+  Answers answers{{PeerId{1}, answer({}, first, 90, 3000)},
+                  {PeerId{2}, answer({}, {}, 110, 3100)},
+                  {PeerId{3}, answer({}, {}, 100, 3050)}};
+  Generation council = *planner().plan(answers, nullptr);
+  CHECK(outcome_of(council) == Outcome::switches);
+  CHECK(council.version.step == 110);
+  CHECK(council.version.samples == 3050);
+  CHECK(council.sources == council.order);
+  answers[PeerId{3}].version.step = 1'000'000;
+  council = *planner().plan(answers, nullptr);
+  CHECK(council.version.step == 220);
+}
+
+TEST_CASE("a peer that comes when others have switched has no mean to wait for", "[unit]") {
+  const Answers answers{{PeerId{1}, answer(first, first, 90)},
+                        {PeerId{2}, answer({}, {}, 10)},
+                        {PeerId{3}, answer(first, first, 100)}};
+  const Generation council = *planner().plan(answers, nullptr);
+  CHECK(council.sources == std::vector<PeerId>{PeerId{1}, PeerId{1}, PeerId{3}});
+}
+
+TEST_CASE("a council does not switch a swarm that is about to end or is not alike", "[unit]") {
+  Answers answers{{PeerId{1}, answer({}, first, 90)}, {PeerId{2}, answer({}, {}, 90)}};
+  answers[PeerId{2}].ends = true;
+  CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::ends);
+  answers[PeerId{2}].ends = false;
+  answers[PeerId{2}].host = 10;
+  CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::differs);
+  answers[PeerId{1}].revision.settings = "gossip";
+  CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
+}
+
+TEST_CASE("modes of different switches do not read each other's ballots", "[unit]") {
+  const SettingsRevision second{2, "allreduce"};
+  CHECK(first_ballot_of({}) == 0);
+  CHECK(is_ballot_of(first, 0, first_ballot_of(first) + 5));
+  CHECK_FALSE(is_ballot_of(second, 0, first_ballot_of(first) + 5));
+  CHECK_FALSE(is_ballot_of(first, first_ballot_of_meeting, first_ballot_of(first) + 5));
+  CHECK(first_ballot_of({switches_max, "x"}) < first_ballot_of_meeting);
+  CHECK(first_ballot_of_meeting + first_ballot_of({switches_max, "x"}) < first_ballot_of_council);
+}
+
+TEST_CASE("what no sound peer would say in a council has a reason", "[unit]") {
+  CHECK(planner().problem(SettingsRevision{}).empty());
+  CHECK(planner().problem(first).empty());
+  CHECK(planner().problem(SettingsRevision{1, "bad"}) == "it is bad");
+  CHECK_FALSE(planner().problem(SettingsRevision{switches_max + 1, "x"}).empty());
+  Generation council;
+  council.algorithm = 3;
+  CHECK_FALSE(planner().problem(council).empty());
+}
+
+}  // namespace gv

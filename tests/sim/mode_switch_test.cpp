@@ -1,0 +1,221 @@
+// A swarm that switches to another mode while it runs.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/fingerprint.hpp"
+#include "peer/config/switched_mode.hpp"
+#include "peer/modes/switchable_mode.hpp"
+#include "sim/virtual/finale_invariants.hpp"
+#include "sim/virtual/invariants.hpp"
+#include "sim/virtual/swarm.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t peers = 5;
+
+FaultRule switched(Duration at, std::size_t peer, const std::string& mode) {
+  FaultRule rule = fault(FaultKind::switch_to, at, just(peer));
+  rule.algorithm = mode;
+  return rule;
+}
+
+DrawnWorld world_of(ModeKind mode, std::vector<FaultRule> fault_events) {
+  DrawnWorld world;
+  world.seed = 7;
+  world.config.run.mode = mode;
+  world.config.gossip.period_steps = 10;
+  world.scenario.peers = peers;
+  world.scenario.work = WorkKind::quadratic;
+  world.scenario.dimension = 16;
+  world.scenario.step = 20ms;
+  world.scenario.until = 40s;
+  world.scenario.faults = std::move(fault_events);
+  return world;
+}
+
+/// Records where each peer began each mode, and with which model.
+class Switches : public Watcher {
+ public:
+  void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
+    const auto* brings = first_of<task::ComputeGradient>(job.tasks);
+    if (brings == nullptr || !brings->of_model) return;
+    const auto model = world.peer(peer).work->parameters();
+    brought[peer].assign(model.begin(), model.end());
+  }
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Fact& fact : effects.facts) {
+      if (const auto* refusal = std::get_if<SwitchRefused>(&fact)) refused.insert(refusal->why);
+      const auto* began = std::get_if<AlgorithmSwitched>(&fact);
+      if (began == nullptr) continue;
+      steps[began->settings_revision].insert(began->step);
+      by[began->settings_revision].insert(peer);
+      const auto model = world.peer(peer).work->parameters();
+      models[began->settings_revision].insert(fingerprint(model));
+      if (apart < 0) check_mean(model);
+    }
+  }
+  std::map<std::uint64_t, std::set<std::uint64_t>> steps;  ///< By revision.
+  std::map<std::uint64_t, std::set<PeerNumber>> by;
+  std::map<std::uint64_t, std::set<std::uint64_t>> models;
+  std::set<std::string> refused;
+  std::map<PeerNumber, std::vector<float>> brought;  ///< The models that peers gave to a mean.
+  double apart = -1;  ///< How far the first model of the first switch is from their mean.
+
+ private:
+  void check_mean(std::span<const float> model) {
+    apart = 0;
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      double mean = 0;
+      for (const auto& [peer, values] : brought) mean += values[i] / double(brought.size());
+      apart = std::max(apart, std::abs(mean - model[i]));
+    }
+  }
+};
+
+/// Runs the world with all checkers; whatever happens, all peers must be in one mode at the end.
+Switches run(const DrawnWorld& world) {
+  Switches switches;
+  const Verdict verdict = run_world(world, &switches);
+  INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : ""));
+  CHECK_FALSE(verdict.violation);
+  return switches;
+}
+
+constexpr std::uint64_t revision(std::uint64_t number) { return number << algorithm_bits; }
+
+}  // namespace
+
+TEST_CASE("a swarm goes from gossip through all-reduce and mixing back to gossip",
+          "[sim][switch]") {
+  const Switches all =
+      run(world_of(ModeKind::gossip, {switched(5s, 3, "allreduce"), switched(15s, 0, "mixing"),
+                                      switched(25s, 1, "gossip")}));
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    REQUIRE(all.by.contains(revision(number)));
+    CHECK(all.by.at(revision(number)).size() == peers);
+    CHECK(all.steps.at(revision(number)).size() == 1);
+    CHECK(all.models.at(revision(number)).size() == 1);
+  }
+  // A step takes 20 ms at the least.
+  CHECK(*all.steps.at(revision(1)).begin() > 100);
+  CHECK(*all.steps.at(revision(2)).begin() > *all.steps.at(revision(1)).begin() + 100);
+  CHECK(*all.steps.at(revision(3)).begin() > *all.steps.at(revision(2)).begin() + 100);
+}
+
+TEST_CASE("what all have learnt is in the mean with which a new mode begins", "[sim][switch]") {
+  const Switches all = run(world_of(ModeKind::gossip, {switched(5s, 2, "allreduce")}));
+  CHECK(all.brought.size() == peers);
+  CHECK(all.apart >= 0);
+  CHECK(all.apart < 1e-6);
+}
+
+TEST_CASE("every mode switches to every other", "[sim][switch]") {
+  for (const ModeKind from : {ModeKind::gossip, ModeKind::allreduce, ModeKind::mixing}) {
+    for (const ModeKind to : {ModeKind::gossip, ModeKind::allreduce, ModeKind::mixing}) {
+      if (from == to) continue;
+      INFO(to_string(from) << " to " << to_string(to));
+      DrawnWorld world = world_of(from, {switched(5s, 1, std::string(to_string(to)))});
+      world.scenario.until = 15s;
+      const Switches all = run(world);
+      REQUIRE(all.by.size() == 1);
+      CHECK(all.by.at(revision(1)).size() == peers);
+      CHECK(all.models.at(revision(1)).size() == 1);
+    }
+  }
+}
+
+TEST_CASE("a death at the switch leaves the others in one mode", "[sim][switch]") {
+  for (int moment = 0; moment < 12; ++moment) {
+    INFO("moment " << moment);
+    const Duration death = 5s + 25ms * moment;
+    const std::size_t victim = moment % 2 == 0 ? 2 : 0;
+    DrawnWorld world =
+        world_of(ModeKind::gossip,
+                 {switched(5s, 2, "allreduce"), fault(FaultKind::kill, death, just(victim), 5s)});
+    world.scenario.until = 25s;
+    const Switches all = run(world);
+    // Nobody has heard of it, or all go by it, also the peer that comes back.
+    CHECK((all.by.empty() || all.by.at(revision(1)).size() == peers));
+  }
+}
+
+TEST_CASE("who was away or comes later joins the mode that the others have switched to",
+          "[sim][switch]") {
+  FaultRule apart = fault(FaultKind::partition, 3s, {.ranges = {{3, 4}}}, 10s);
+  for (const char* mode : {"allreduce", "mixing"}) {
+    INFO(mode);
+    const Switches all = run(world_of(
+        ModeKind::gossip, {apart, switched(6s, 0, mode), fault(FaultKind::kill, 5s, just(1), 4s)}));
+    CHECK(all.by.at(revision(1)).size() == peers);
+    const Switches joined = run(
+        world_of(ModeKind::gossip, {switched(5s, 0, mode), fault(FaultKind::join, 12s, just(4))}));
+    CHECK(joined.by.at(revision(1)).size() == peers);
+  }
+}
+
+TEST_CASE("of two switches that are ordered at once, all follow the same one", "[sim][switch]") {
+  const Switches all =
+      run(world_of(ModeKind::gossip, {switched(5s, 1, "mixing"), switched(5s, 4, "allreduce")}));
+  CHECK(all.by.rbegin()->second.size() == peers);
+}
+
+TEST_CASE("a budget of all peers goes on through a switch and ends once", "[sim][switch]") {
+  DrawnWorld world =
+      world_of(ModeKind::gossip, {switched(4s, 1, "allreduce"), switched(8s, 2, "gossip")});
+  world.config.run.budget = BudgetKind::swarm;
+  world.config.run.steps = 800;
+  Simulator simulator(simulator_options(world), workloads(world));
+  FinaleInvariants finale;
+  simulator.watch(finale);
+  std::uint64_t trained = 0;
+  struct Trained : Watcher {
+    explicit Trained(std::uint64_t& count) : count_(count) {}
+    void on_job_done(const Simulator&, PeerNumber, const JobDone& done) override {
+      if (first_of<task::TakeSteps>(done.job.tasks) != nullptr) count_ += done.steps_run;
+      const auto* update = first_of<task::ApplyUpdate>(done.job.tasks);
+      if (update != nullptr && !update->becomes_model_at) ++count_;
+    }
+    std::uint64_t& count_;
+  } watch(trained);
+  simulator.watch(watch);
+  simulator.run(Time(5min));
+  CHECK_FALSE(finale.violation());
+  CHECK(simulator.all_ended());
+  CHECK(finale.ended() == peers);
+  // A peer learns what others have trained a second or two late.
+  const double budget = 800.0 * peers;
+  CHECK(double(trained) >= budget * 0.99);
+  CHECK(double(trained) < budget * 1.15);
+}
+
+TEST_CASE("a switch that cannot be made is refused before anything changes", "[sim][switch]") {
+  DrawnWorld leased = world_of(ModeKind::gossip, {switched(5s, 1, "allreduce")});
+  leased.config.run.budget = BudgetKind::swarm;
+  leased.config.run.steps = 100000;
+  leased.config.data.partition.kind = PartitionKind::leased;
+  leased.config.data.chunk_samples = leased.config.train.batch;
+  DrawnWorld local = world_of(ModeKind::allreduce, {switched(5s, 1, "gossip")});
+  local.config.allreduce.local.period = 4;
+  for (const DrawnWorld& world : {leased, local}) {
+    Simulator simulator(simulator_options(world), workloads(world));
+    Switches switches;
+    simulator.watch(switches);
+    simulator.run(Time(10s));
+    CHECK(switches.refused.size() == 1);
+    CHECK(switches.by.empty());
+    for (PeerNumber number = 0; number < peers; ++number) {
+      CHECK(simulator.peer(number).node->switchable().kind() == world.config.run.mode);
+    }
+  }
+}
+
+}  // namespace gv
