@@ -483,7 +483,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
   job.add(task::LoadState{.values = std::move(state.values),
                           .step = state.version.step,
                           .own_optimizer = options_.local.is_local(state.version.step),
-                          .model_only = options_.averages_models,
+                          .model_only = options_.averages_models && options_.ends_run,
                           .norm_cap = state.norm_cap()});
   generations_.adopt(state);
   follow_budget(now);

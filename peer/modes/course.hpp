@@ -107,6 +107,9 @@ class Course {
   void start(Time now, std::uint64_t step, bool joins_others);
   /// From now on nothing new begins with other peers. Without a replica this ends the course.
   void leave();
+  /// While `held`, training must not end with that of all others (Mode::hold_end).
+  void hold_end(bool held) { holds_end_ = held; }
+  bool holds_end() const { return holds_end_; }
   /// Another mode is about to take this one's place: no step begins any more, and nothing with
   /// other peers.
   void wind_down() { winds_down_ = true; }
@@ -184,6 +187,7 @@ class Course {
   bool leaving_ = false;
   bool finished_ = false;
   bool failed_ = false;
+  bool holds_end_ = false;
   bool winds_down_ = false;
   bool has_parted_ = false;
   bool linger_over_ = false;

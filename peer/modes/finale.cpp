@@ -72,7 +72,9 @@ bool Finale::is_done_elsewhere(const Membership& members) const {
 
 bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const Membership& members,
                   Effects& out) {
-  if (is_ending_ || mean_ || course.is_leaving() || course.winds_down()) return false;
+  if (is_ending_ || mean_ || course.is_leaving() || course.winds_down() || course.holds_end()) {
+    return false;
+  }
   const bool is_late =
       course.phase() == Phase::joining && (is_done_elsewhere(members) || step >= last_step());
   if (!is_due && !is_late) return false;

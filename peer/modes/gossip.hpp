@@ -82,6 +82,7 @@ class GossipMode final : public Mode {
   void complete(Time now, JobDone done, Membership& members, Effects& out) override;
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
+  void hold_end(bool held) override { course_.hold_end(held); }
   void wind_down(Time now, Effects& out) override;
   bool has_wound_down() const override { return is_still() && course_.has_parted(); }
   /// Fetches a model if ours fell behind.

@@ -70,6 +70,8 @@ class Mode {
   /// Our incarnation rose: other peers thought us dead or suspected us.
   virtual void woke_up(Time, Membership&, Effects&) {}
 
+  /// While `held`, the common end of all peers must not begin here.
+  virtual void hold_end(bool /*held*/) {}
   /// Another mode is about to take the place of this one: begins no step any more and nothing with
   /// other peers. What is under way still ends. Not for a pipeline.
   virtual void wind_down(Time, Effects&) {}

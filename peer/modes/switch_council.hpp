@@ -65,9 +65,8 @@ class SwitchPlanner final : public GenerationPlanner {
 };
 
 /// Decides by ballots when all peers switch to other settings, and tells peers that come later what
-/// they have switched to. A peer that has answered must begin no step until the decision is there
-/// (is_deciding), so that none ends its run meanwhile. While no peer has ever asked for a switch,
-/// nothing is sent. Pure.
+/// they have switched to. A peer that has answered must not end its run before the decision is
+/// there (is_deciding). While no peer has ever asked for a switch, nothing is sent. Pure.
 class SwitchCouncil {
  public:
   /// What one peer says of itself.

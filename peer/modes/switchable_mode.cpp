@@ -101,7 +101,11 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
                              Effects& out) {
   const GenerationId* ballot = ballot_of(message);
   if (ballot == nullptr || !Agreement::handles(message)) {
-    return active().receive(now, from, message, members, out);
+    const TransferId* transfer = transfer_of(message);
+    // A partner may not know yet how our last exchange has ended.
+    const bool is_of_exchange = transfer != nullptr && transfer->kind == TransferKind::exchange;
+    Mode& concerned = is_of_exchange ? *made_.mode : active();
+    return concerned.receive(now, from, message, members, out);
   }
   const std::uint64_t number = ballot->number;
   if (number >= first_ballot_of_mean || kind_ == ModeKind::pipeline) {
@@ -120,7 +124,8 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
 }
 
 void SwitchableMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  active().receive_block(now, from, block, out);
+  Mode& concerned = block.id.kind == TransferKind::exchange ? *made_.mode : active();
+  concerned.receive_block(now, from, block, out);
 }
 
 std::span<std::byte> SwitchableMode::place(PeerId from, const TransferId& id, std::uint64_t offset,
@@ -172,7 +177,11 @@ void SwitchableMode::leave(Time now, Effects& out) {
 void SwitchableMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (takes_part()) {
     follow_council(now, members, out);
-    if (council_.is_deciding()) return;
+    // Peers that work in step wait for a ballot anyway. In gossip a hostile peer that calls one
+    // after the other must not stop the others.
+    const bool decides = council_.is_deciding();
+    made_.mode->hold_end(decides);
+    if (decides && (kind_ != ModeKind::gossip || target_)) return;
   }
   go_on(now, members, out, jobs);
 }
@@ -202,7 +211,8 @@ void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vec
 Time SwitchableMode::deadline() const {
   const Time own = meeting_ ? meeting_->deadline() : mode().deadline();
   if (!takes_part()) return own;
-  return council_.is_deciding() ? council_.deadline() : std::min(own, council_.deadline());
+  const bool is_held = council_.is_deciding() && (kind_ != ModeKind::gossip || target_);
+  return is_held ? council_.deadline() : std::min(own, council_.deadline());
 }
 
 // ---- Switching ----
@@ -269,6 +279,8 @@ void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effe
 void SwitchableMode::begin_meeting(Time now) {
   const SettingsRevision& revision = target_->revision;
   CourseOptions course = options_.course;
+  // Peers that are to make equal steps need equal optimisers.
+  course.elements = std::max(course.elements, options_.mixing.state_elements);
   course.steps = target_->step;
   course.work = {};
   course.save_every_steps = 0;

@@ -199,6 +199,8 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   };
   if (task.of_model) {
     std::ranges::copy(learner_->parameters(), values.begin());
+    // Where another mode follows, the optimisers' state becomes the mean as well.
+    if (plan.elements > size) learner_->copy_optimizer(travels.subspan(size, plan.elements - size));
     encode_from(0);
     return {};
   }
@@ -320,7 +322,11 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
   std::vector<float> corrected;
   const auto decoded = compressor_->decode(update.plan, *update.values).first(size);
   const auto mean = update.plan.in_place ? decoded : bounded(decoded, corrected);
-  if (update.becomes_model_at) {
+  if (update.becomes_model_at && update.plan.elements > size) {
+    const auto optimizer =
+        std::span<const float>(*update.values).subspan(size, update.plan.elements - size);
+    learner_->adopt_state(mean, optimizer, *update.becomes_model_at, *update.becomes_model_at);
+  } else if (update.becomes_model_at) {
     learner_->adopt_model(mean, *update.becomes_model_at);
   } else if (update.local_steps == 0) {
     learner_->update(mean, update.samples);

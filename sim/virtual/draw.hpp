@@ -51,8 +51,8 @@ DrawnWorld as_mixing(DrawnWorld world);
 /// returned unchanged.
 DrawnWorld as_tickets(DrawnWorld world);
 
-/// Returns the world with switches to other modes while it runs, at most three. Pipelines and worlds
-/// with tickets or hostile peers are returned unchanged.
+/// Returns the world with switches to other modes while it runs, at most three. Pipelines and
+/// worlds with tickets or hostile peers are returned unchanged.
 DrawnWorld as_switching(DrawnWorld world);
 
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each

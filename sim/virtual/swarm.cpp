@@ -88,10 +88,11 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
 
-/// The mode that most of what is waited for depends on: that of any of these peers.
-ModeKind mode_of(const Simulator& world, const std::vector<PeerNumber>& up) {
-  if (up.empty()) return world.options().node.mode;
-  return world.peer(up.front()).node->switchable().kind();
+/// The options of peers in the mode that any of these is in now.
+NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& up) {
+  NodeOptions node = world.options().node;
+  if (!up.empty()) node.mode = world.peer(up.front()).node->switchable().kind();
+  return node;
 }
 
 /// "one mode": after a switch all peers that train are in one mode, by one switch.
@@ -229,8 +230,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   }
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
-  NodeOptions node = world.options().node;
-  node.mode = mode_of(world, up);
+  const NodeOptions node = options_now(world, up);
   const bool lockstep = node.mode != ModeKind::gossip;
   const double period =
       seconds(world.options().scenario.step) / slowest * static_cast<double>(operation_steps(node));

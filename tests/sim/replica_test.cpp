@@ -29,6 +29,17 @@ Force force_of(float value) {
           .checksum = {1, 0, 0, 0, 0, 0, 0, 2}};
 }
 
+std::unique_ptr<Learner> adam_learner() {
+  const auto data = std::make_shared<DataSet>();
+  data->shape = {1, 1, 4};
+  data->classes = 2;
+  data->bytes = {1, 2, 3, 4, 5, 6, 7, 8};
+  data->scale = 1;
+  data->labels = {0, 1};
+  return built_in_learner(
+      {.model = mlp({4}, 2), .optimizer = {.kind = OptimizerKind::adam}, .batch = 2}, data);
+}
+
 }  // namespace
 
 TEST_CASE("tasks are done in the order in which a job names them", "[unit]") {
@@ -97,17 +108,7 @@ TEST_CASE("a replica that has made steps refuses a state far longer than its own
 }
 
 TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]") {
-  const auto data = std::make_shared<DataSet>();
-  data->shape = {1, 1, 4};
-  data->classes = 2;
-  data->bytes = {1, 2, 3, 4, 5, 6, 7, 8};
-  data->scale = 1;
-  data->labels = {0, 1};
-  const auto learner = [&] {
-    return built_in_learner(
-        {.model = mlp({4}, 2), .optimizer = {.kind = OptimizerKind::adam}, .batch = 2}, data);
-  };
-  WholeReplica giver(learner(), 0);
+  WholeReplica giver(adam_learner(), 0);
   giver.run({.tasks = {task::TakeSteps{3}}});
   const auto state = std::make_shared<Floats>(giver.state_size());
   giver.run({.tasks = {task::ExportState{state}}});
@@ -116,7 +117,7 @@ TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]")
   };
 
   // A new replica does not know how long models are, but it knows what an optimiser can make.
-  WholeReplica newcomer(learner(), 1);
+  WholeReplica newcomer(adam_learner(), 1);
   const auto negative = std::make_shared<Floats>(*state);
   negative->back() = -1;
   const JobDone done = newcomer.run({.tasks = {load(negative), task::TakeSteps{2}}});
@@ -128,6 +129,36 @@ TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]")
   CHECK(newcomer.run({.tasks = {load(state)}}).results.empty());
   CHECK(newcomer.step() == 3);
   CHECK(std::ranges::equal(newcomer.parameters(), giver.parameters()));
+}
+
+TEST_CASE("a mean before another mode holds the optimisers' states as well", "[unit]") {
+  WholeReplica replica(adam_learner(), 0);
+  const std::size_t parameters = replica.learner().layout().size();
+  const std::size_t all = replica.state_size();
+  REQUIRE(all > parameters);
+  CompressionPlan plan;
+  plan.elements = all;
+  const auto brought = std::make_shared<Floats>(all);
+  const auto state = std::make_shared<Floats>(all);
+  replica.run(
+      {.tasks = {task::TakeSteps{3}, task::ExportState{state},
+                 task::ComputeGradient{.of_model = true, .plan = plan, .values = brought}}});
+  CHECK(*brought == *state);
+  // Another replica that takes over this sum of one has the same state.
+  WholeReplica other(adam_learner(), 1);
+  other.run({.tasks = {task::TakeSteps{1},
+                       task::ApplyUpdate{.values = brought, .plan = plan, .becomes_model_at = 9},
+                       task::ExportState{brought}}});
+  CHECK(other.step() == 9);
+  CHECK(*brought == *state);
+}
+
+TEST_CASE("a replica that parts from a mode mixes by no rule any more", "[unit]") {
+  WholeReplica replica(adam_learner(), 0);
+  replica.mix_by({.correction = MixCorrection::quasi_global}, 1);
+  const std::size_t vectors = replica.optimizer_state().vectors.size();
+  replica.run({.tasks = {task::PartFromMode{}}});
+  CHECK(replica.optimizer_state().vectors.size() < vectors);
 }
 
 TEST_CASE("a whole replica goes on from its parts like one that never stopped", "[unit]") {
