@@ -134,9 +134,8 @@ std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Du
 }
 
 bool has_switches(const Scenario& scenario) {
-  return std::ranges::any_of(scenario.faults, [](const FaultRule& rule) {
-    return rule.kind == FaultKind::switch_to;
-  });
+  return std::ranges::any_of(
+      scenario.faults, [](const FaultRule& rule) { return rule.kind == FaultKind::switch_to; });
 }
 
 std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,

@@ -55,7 +55,7 @@ struct SwarmWorkOptions {
   TargetOptions target;  ///< End when most peers have measured it, if sooner.
   /// Steps of a chunk; 0: data are not leased, each peer has its own.
   std::uint64_t chunk_steps = 0;
-  SwarmNote resumed;  ///< What our checkpoint says, or the mode that we have switched from.
+  SwarmNote resumed;      ///< What our checkpoint says, or the mode that we have switched from.
   std::uint64_t own = 0;  ///< Of the samples in `resumed`, those that this process has trained on.
 };
 

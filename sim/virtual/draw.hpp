@@ -30,8 +30,8 @@ struct DrawnWorld {
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`. A
 /// quarter of those with at least four peers have hostile peers. In a quarter of those in mode
-/// `gossip` pairs remember what they have sent, and in a fifth peers join by tickets. A tenth of the honest
-/// ones switch to other modes.
+/// `gossip` pairs remember what they have sent, and in a fifth peers join by tickets. A tenth of
+/// the honest ones switch to other modes.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
