@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
@@ -45,9 +44,8 @@ RoutedScore routed_score(const std::string& centres_file, const std::vector<std:
              "name the centres by which the samples were dealt out, and a model for each, or "
              "- for one that is lost"}}};
   }
-  std::vector<bool> is_there(machines.size());
-  std::ranges::transform(machines, is_there.begin(),
-                         [](const std::string& machine) { return !is_lost(machine); });
+  std::vector<bool> is_there;
+  for (const std::string& machine : machines) is_there.push_back(!is_lost(machine));
   std::vector<std::vector<std::uint32_t>> routed(machines.size());
   std::vector<float> sample(centres.features);
   for (std::uint32_t n = 0; n < test.data->size(); ++n) {

@@ -242,7 +242,7 @@ void print_merits(const Result& result, const DataSet& test) {
   const double worst = result.worst != nullptr ? result.worst->merit->value : 0;
   const std::string rest = fmt::format("on {} test samples, loss {:.4f}{}", result.score.samples,
                                        result.score.mean_loss(), uncertainty(result.score, test));
-  const bool labelled = test.classes > 0;
+  const bool labelled = result.merit.name == "accuracy";
   fmt::print("\nmean model   {} {}\n",
              labelled ? fmt::format("{:.2f} % accuracy", 100 * mean) : to_text(result.merit), rest);
   if (result.worst == nullptr) return;
@@ -369,7 +369,7 @@ bool print_summary(const Config& config, const std::string& config_text,
     totals.add(peer);
     if (peer.merit && (worst == nullptr || peer.merit->value < worst->merit->value)) worst = &peer;
   }
-  print_table(peers, mode, test.data->classes > 0);
+  print_table(peers, mode, takes_labels(config.model.loss));
   std::vector<const LastModel*> models;
   for (const FinishedPeer& peer : peers) models.push_back(&peer.last);
   const WholeModel whole = whole_model(models, stages);

@@ -48,8 +48,12 @@ TEST_CASE("peers that train a machine of a cluster each answer together by routi
         {"launch", "-n", "3", file, "--folder", (folder.path() / name).string()}, output);
     INFO(output);
     REQUIRE(ended.exit_code == 0);
+    return output;
   };
-  run("clusters", clusters);
+  // Clusters have no labels, so the summary shows what they explain.
+  const std::string summary = run("clusters", clusters);
+  CHECK(summary.find("mean model   R2 0.") != std::string::npos);
+  CHECK(summary.find("accuracy") == std::string::npos);
   run("machines", machines);
   const auto peer = [&](std::size_t number) {
     return (folder.path() / "machines" / ("peer-" + std::to_string(number))).string();
