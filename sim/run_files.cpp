@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "peer/config/switched_mixing.hpp"
 #include "peer/config/switched_mode.hpp"
 #include "peer/config/toml.hpp"
 #include "sim/scenario_text.hpp"
@@ -62,7 +63,13 @@ Problems switch_problems(const RunFiles& files, const std::string& path) {
     const FaultRule& rule = files.scenario.faults[i];
     if (rule.kind != FaultKind::switch_to) continue;
     const std::string place = path + ": scenario.fault[" + std::to_string(i) + "]";
-    for (Problem& problem : switched_config(config, settings_of(rule.algorithm)).problems) {
+    const std::string settings = settings_of(rule.algorithm);
+    SwitchedConfig next = switched_config(config, settings);
+    // From one rule to another a swarm stays in its mode, and may do more.
+    const bool stays =
+        config.run.mode == ModeKind::mixing && next.config.run.mode == ModeKind::mixing;
+    if (stays) next.problems = switched_mixing(config, settings).problems;
+    for (Problem& problem : next.problems) {
       problems.push_back(
           {place + ": " + rule.algorithm, std::move(problem.reason), std::move(problem.remedy)});
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -16,6 +17,9 @@ namespace {
 /// A council whose newcomers did not answer is called again after this long, and later each time.
 constexpr Duration tells_after_min = std::chrono::seconds(1);
 constexpr Duration tells_after_max = std::chrono::seconds(60);
+
+/// Other peers do nothing else than answer, so they are given more time than in a mode.
+constexpr Duration patience = std::chrono::milliseconds(500);
 
 /// Ballots of one revision differ in their lower bits.
 constexpr int ballot_bits = 32;
@@ -83,7 +87,7 @@ std::optional<Generation> SwitchPlanner::plan(const Answers& answers, const Gene
     council.shares.push_back(1);
     steps.push_back(answer.version.step);
     samples.push_back(answer.version.samples);
-    ends |= !is_there(answer) && answer.ends;
+    ends |= answer.ends;
     are_alike &= answer.host == answers.begin()->second.host;
   }
   for (const auto& [peer, answer] : answers) {
@@ -94,7 +98,7 @@ std::optional<Generation> SwitchPlanner::plan(const Answers& answers, const Gene
   council.version.samples =
       std::min(vouched(std::move(samples)), council.version.step * samples_max());
   Outcome outcome = Outcome::switches;
-  if (ends) outcome = Outcome::ends;
+  if (ends && !there) outcome = Outcome::ends;
   if (!are_alike && needs_alike_(newest.settings)) outcome = Outcome::differs;
   council.algorithm = static_cast<std::uint8_t>(outcome);
   return council;
@@ -127,7 +131,8 @@ SwitchCouncil::SwitchCouncil(PeerId self, std::uint64_t session, Options options
       present_(std::move(options.present)),
       alike_(options.alike),
       planner_(std::move(planner)),
-      agreement_(self, session, {.first_ballot = first_ballot_of_council}, signer) {
+      agreement_(self, session, {.patience = patience, .first_ballot = first_ballot_of_council},
+                 signer) {
   agreement_.set_revision(present_);
 }
 
@@ -152,10 +157,16 @@ void SwitchCouncil::follow(Time now, const Standing& own, const Membership& memb
   agreement_.set_host(alike_);
 }
 
+/// The first council is called by one peer that the others know nothing of, so it proposes at once
+/// instead of waiting for its turn. Later ones end the generation of the last, so all hear of them.
 void SwitchCouncil::call(Time now, Effects& out) {
+  std::vector<PeerId> before;
+  if (!std::exchange(has_met_, true)) {
+    std::ranges::copy_if(agreement_.candidates(), std::back_inserter(before),
+                         [this](PeerId peer) { return peer < self_; });
+  }
   Effects made;
-  has_met_ = true;
-  agreement_.disturb(now, {}, made);
+  agreement_.disturb(now, before, made);
   pass_on(made, out);
 }
 

@@ -181,7 +181,7 @@ void SwitchableMode::tick(Time now, Membership& members, Effects& out, std::vect
     // after the other must not stop the others.
     const bool decides = council_.is_deciding();
     made_.mode->hold_end(decides);
-    if (decides && (kind_ != ModeKind::gossip || target_)) return;
+    if (decides && stands_still()) return;
   }
   go_on(now, members, out, jobs);
 }
@@ -211,7 +211,7 @@ void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vec
 Time SwitchableMode::deadline() const {
   const Time own = meeting_ ? meeting_->deadline() : mode().deadline();
   if (!takes_part()) return own;
-  const bool is_held = council_.is_deciding() && (kind_ != ModeKind::gossip || target_);
+  const bool is_held = council_.is_deciding() && stands_still();
   return is_held ? council_.deadline() : std::min(own, council_.deadline());
 }
 
@@ -335,6 +335,7 @@ void SwitchableMode::begin_mode(Time now, Effects& out) {
     // What only we have learnt since the others began the new mode gives way to their model.
     course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
   }
+  if (next.mode != ModeKind::allreduce) course.version.reset();  // Only there it means equal bits.
   const std::uint64_t session = hash_combine(session_, revision.number);
   kind_ = next.mode;
   made_ = make_mode(self_, session, std::move(next), *signer_,

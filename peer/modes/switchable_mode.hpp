@@ -72,6 +72,10 @@ class SwitchableMode final : public Mode {
   const SettingsRevision& present() const { return present_; }
   /// True from the decision until the new mode has begun.
   bool is_switching() const { return target_.has_value(); }
+  /// True while the mode is told nothing of the time, for a decision or a new mode is awaited.
+  bool stands_still() const {
+    return target_ || (council_.is_deciding() && kind_ != ModeKind::gossip);
+  }
 
  private:
   const Mode& mode() const { return *made_.mode; }

@@ -519,7 +519,7 @@ FactText text(const SettingsRevisionNotWritten&) {
 }
 FactText text(const SwitchRefused&) {
   return {.info = {"switch_refused", "a switch of settings is refused: {detail}",
-                   "This peer keeps its settings, and the others are not asked.",
+                   "This peer keeps its settings, and so do the others.",
                    "Correct the settings, and switch again."}};
 }
 

@@ -131,7 +131,10 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  // What others report is added up once more as soon as a new mode has begun.
+  const bool has_switched = first_of<AlgorithmSwitched>(effects.facts) != nullptr;
   for (const Job& job : effects.jobs) {
+    if (has_switched) break;
     const auto* follows = first_of<task::FollowSwarm>(job.tasks);
     if (follows != nullptr) check_schedule(world, peer, *work_of(world, peer), follows->progress);
   }

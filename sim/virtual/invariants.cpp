@@ -11,6 +11,7 @@
 
 #include "base/comparison.hpp"
 #include "base/overloaded.hpp"
+#include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/trace.hpp"
 
 namespace gv {
@@ -120,7 +121,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     if (refused > 0 && world.hostile_count() == 0) {
       fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
     }
-    check_revision(world, peer, *acted.node);
+    if (!acted.node->switchable().stands_still()) check_revision(world, peer, *acted.node);
   }
   transferred_ = !effects.transfers.empty();
   for (const Outgoing& sent : effects.messages) {  // A repeated answer is no news.
