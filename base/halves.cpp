@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/wide.hpp"
+
 namespace gv {
 namespace {
 
@@ -75,6 +77,10 @@ void encode_fp16(std::span<const float> values, std::span<std::byte> out) {
 
 void encode_bf16(std::span<const float> values, std::span<std::byte> out) {
   encode_halves<to_bf16>(values, out);
+}
+
+GV_WIDE void round_to_bf16(std::span<const float> values, float* out) {
+  for (std::size_t i = 0; i < values.size(); ++i) out[i] = from_bf16(to_bf16(values[i]));
 }
 
 void decode_fp16(std::span<const std::byte> bytes, std::span<float> out) {

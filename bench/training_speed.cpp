@@ -52,18 +52,20 @@ std::shared_ptr<const gv::DataSet> random_text(std::size_t count) {
 
 }  // namespace
 
-/// Arguments: MODEL [SECONDS]. Prints "samples_per_second MEDIAN LOW HIGH" over blocks of about a
-/// tenth of a second. LOW and HIGH are the quartiles.
+/// Arguments: MODEL [SECONDS] [bf16]. Prints "samples_per_second MEDIAN LOW HIGH" over blocks of
+/// about a tenth of a second. LOW and HIGH are the quartiles.
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "mlp";
   const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
   const bool is_text = name == "transformer";
   const std::size_t batch = is_text ? 16 : 64;
+  const bool rounds = argc > 3 && std::string(argv[3]) == "bf16";
   gv::TrainerSpec spec{.model = model_of(name),
                        .optimizer = {.kind = gv::OptimizerKind::nesterov},
                        .schedule = {.learning_rate = 0.001},
                        .batch = batch,
                        .steps = 1'000'000'000};
+  spec.model.precision = rounds ? gv::Precision::bf16 : gv::Precision::float32;
   const auto learner =
       gv::built_in_learner(spec, is_text ? random_text(1600) : random_images(6400));
   learner->run_steps(3);

@@ -10,6 +10,7 @@
 
 #include "bench/allreduce/bench_allreduce.hpp"
 #include "bench/allreduce/reduce_peer.hpp"
+#include "bench/convolution/bench_convolution.hpp"
 #include "cli/commands.hpp"
 #include "consensus/allreduce/all_reduce.hpp"
 #include "peer/config/refusal.hpp"
@@ -121,6 +122,49 @@ void add_allreduce_rank(CLI::App& bench) {
   });
 }
 
+void add_convolution(CLI::App& bench) {
+  const auto options = std::make_shared<BenchConvolutionOptions>();
+  const auto shapes = std::make_shared<std::vector<std::string>>(usual_convolutions());
+  auto* command = bench.add_subcommand(
+      "convolution", "How long convolutions take by each method, by shape: which is the quickest");
+  command
+      ->add_option("--shapes", *shapes,
+                   "Channels x height x width of the input, channels of the output, kernel, and if "
+                   "you like s with the stride and p with the padding")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "Samples in a pass")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  command
+      ->add_option("--repeats", options->repeats,
+                   "Passes timed of each method; 0: what a second allows, 3 to 1000")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
+  command->add_option("--json", options->json,
+                      "A file for the rows as JSON, with the time of every pass");
+  command->footer(
+      "Methods are the values of the setting convolution; bf16 is direct with precision = "
+      "\"bf16\".\n"
+      "A pass includes the conversion from and to the plain order of images. With up to 3 channels "
+      "a\n"
+      "layer is taken for the first one, which has no gradient of its inputs.\n\n"
+      "Example:\n  grapevine bench convolution\n"
+      "  grapevine bench convolution --shapes 64x28x28:64k3p1,3x224x224:64k7s2p3 --batch 16");
+  command->callback([options, shapes] {
+    Problems problems;
+    for (const std::string& text : *shapes) {
+      if (const auto shape = convolution_from_text(text)) {
+        options->shapes.push_back(*shape);
+      } else {
+        problems.push_back({"--shapes", fmt::format("'{}' is no convolution", text),
+                            "write for example 64x28x28:64k3p1"});
+      }
+    }
+    exit_with(problems.empty() ? bench_convolution(*options) : fail(problems));
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -128,6 +172,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   add_allreduce(*bench);
   add_allreduce_rank(*bench);
+  add_convolution(*bench);
 }
 
 }  // namespace gv

@@ -45,6 +45,13 @@ enum class LayerKind {
 /// whole batch, over all its peers, which no mode has.
 enum class Statistics : std::uint8_t { local, pooled, synchronised };
 
+/// How a convolution is computed; see layers/convolution_method.
+enum class ConvolutionMethod : std::uint8_t { automatic, direct, winograd, im2col, fft };
+
+/// What the factors of products in dense layers and convolutions are rounded to. Products and sums
+/// are float32 either way, and so are parameters, gradients and everything else.
+enum class Precision : std::uint8_t { float32, bf16 };
+
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
@@ -56,9 +63,10 @@ struct LayerSpec {
   std::size_t stride = 0;
   /// conv2d: zeros on each side. max_pool: places on each side that are never the largest.
   std::size_t padding = 0;
-  std::size_t groups = 1;  ///< group_norm: number of groups.
-  double rate = 0.5;       ///< dropout: probability of dropping an activation.
-  double gamma = 1;        ///< kernel_features: the kernel is exp(-gamma |x - z|^2).
+  ConvolutionMethod convolution = ConvolutionMethod::automatic;  ///< conv2d.
+  std::size_t groups = 1;                                        ///< group_norm: number of groups.
+  double rate = 0.5;  ///< dropout: probability of dropping an activation.
+  double gamma = 1;   ///< kernel_features: the kernel is exp(-gamma |x - z|^2).
   /// dense, layer_norm: apply the same layer to every row of {positions, 1, width}.
   bool per_position = false;
   /// dense: use the embedding's table of tokens as weights; only the biases are its own.
@@ -88,6 +96,7 @@ constexpr bool takes_labels(LossKind loss) {
 struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
+  Precision precision = Precision::float32;
   /// Standard deviation of normal initial weights; 0 means He-uniform weights. See
   /// Model::initialise().
   double initial_deviation = 0;

@@ -338,6 +338,9 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
       spec.layers = model.layers;
       break;
   }
+  if (model.kind != ModelKind::layers) {
+    for (LayerSpec& layer : spec.layers) layer.convolution = model.convolution;
+  }
   spec.loss = model.loss;
   return spec;
 }

@@ -119,6 +119,8 @@ struct ModelConfig {
   std::vector<std::size_t> hidden = {64, 32};  ///< mlp: widths of the hidden layers.
   TransformerSpec transformer;
   std::vector<LayerSpec> layers;  ///< layers: the list of layers, including the output layer.
+  /// lenet, cnn: how their convolutions are computed.
+  ConvolutionMethod convolution = ConvolutionMethod::automatic;
   LossKind loss = LossKind::cross_entropy;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -128,6 +130,7 @@ struct ModelConfig {
 struct TrainConfig {
   std::size_t batch = 64;
   std::size_t threads = 1;  ///< Number of threads that step at the same time, without locks.
+  Precision precision = Precision::float32;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "peer/config/setting_builders.hpp"
+#include "train/layers/convolution_method.hpp"
 
 namespace gv {
 namespace {
@@ -37,6 +38,9 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   any.with("kind", {"conv2d", "max_pool"})
       .add("padding", GV_FIELD(padding), {0, 1024},
            "zeros on each side, or for a pool places that are never the largest");
+  any.with("kind", {"conv2d"})
+      .choice("convolution", GV_FIELD(convolution), named_choices(convolution_names),
+              "how it is computed; auto: the quickest for its shape");
   any.with("kind", {"group_norm"})
       .add("groups", GV_FIELD(groups), {1, 65536}, "groups of channels");
   any.with("kind", {"batch_norm"})

@@ -197,6 +197,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
              std::size_t samples) {
   Task task;
   task.trainer.model = model_spec(config.model, outputs_of(config.model, *data));
+  task.trainer.model.precision = config.train.precision;
   task.problems = problems_of(config, task.trainer.model, *data);
   if (!task.problems.empty()) return task;
   task.shard = std::move(data);

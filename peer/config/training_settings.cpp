@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "peer/config/setting_builders.hpp"
+#include "train/layers/convolution_method.hpp"
 
 namespace gv::settings {
 
@@ -93,6 +94,9 @@ void append_model(Settings& all) {
                   "attentions side by side in a block; a divisor of the width");
   transformer.add("tied", GV_FIELD(model.transformer.tied),
                   "the output layer uses the embedding's table");
+  model.with("kind", {"lenet", "cnn"})
+      .choice("convolution", GV_FIELD(model.convolution), named_choices(convolution_names),
+              "how convolutions are computed; auto: the quickest for each shape");
   model.choice(
       "loss", GV_FIELD(model.loss),
       named_choices(names_of<LossKind>({"cross_entropy", "hinge", "squared", "reconstruction"})),
@@ -108,6 +112,11 @@ void append_train(Settings& all) {
   train.add("threads", GV_FIELD(train.threads), {1, 64},
             "threads of a peer that step on its one model at once, without locks; more than 1 only "
             "with optimizer = \"sgd\" in gossip");
+  train.choice(
+      "precision", GV_FIELD(train.precision),
+      named_choices(names_of<Precision>({"float32", "bf16"})),
+      "what dense layers and convolutions round the factors of their products to; sums and "
+      "parameters are float32 either way");
   train.choice("optimizer", GV_FIELD(train.optimizer.kind),
                named_choices(names_of<OptimizerKind>({"sgd", "momentum", "nesterov", "adagrad",
                                                       "rmsprop", "adam", "adamw", "lars", "lamb"})),

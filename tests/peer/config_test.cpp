@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "peer/config/config_settings.hpp"
 #include "tests/peer/config_texts.hpp"
 #include "tests/settings_reference.hpp"
+#include "train/layers/convolution_method.hpp"
 
 namespace gv {
 namespace {
@@ -392,6 +394,61 @@ TEST_CASE("models known by name expand with the outputs of the data", "[unit]") 
   REQUIRE_FALSE(spec.layers.empty());
   CHECK(spec.layers.back().kind == LayerKind::dense);
   CHECK(spec.layers.back().units == 10);
+}
+
+namespace {
+
+/// The methods of all convolutions, in the order of the layers.
+std::string convolution_methods(const std::vector<LayerPlan>& layers) {
+  std::string words;
+  for (const LayerPlan& layer : layers) {
+    if (layer.spec.kind == LayerKind::conv2d) {
+      words += std::string(convolution_names[layer.spec.convolution]) + " ";
+    }
+    words += convolution_methods(layer.layers) + convolution_methods(layer.shortcut);
+  }
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("the convolutions of the configs that come with the program have these methods",
+          "[unit]") {
+  // Two blocks of each width. The first one but of the first width halves the image, and ends in a
+  // projection. Images of the last width have 4 rows.
+  const std::string blocks = "winograd winograd winograd winograd ";
+  const std::string halving = "direct winograd direct winograd winograd ";
+  const std::map<std::string, std::string> expected = {
+      {"fashion-cnn.toml", "direct winograd "},
+      {"fashion-inception.toml", "direct direct direct direct direct direct direct "},
+      {"fashion-lenet.toml", "direct direct "},
+      {"fashion-pipeline.toml", "direct winograd "},
+      {"fashion-resnet.toml", "direct " + blocks + halving + halving + halving}};
+  std::map<std::string, std::string> found;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(GRAPEVINE_SOURCE_DIR) + "/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    const ModelConfig model = parse_config_file(entry.path().string()).config.model;
+    Problems problems;
+    const ModelPlan plan = plan_model(model_spec(model, 10), {1, 28, 28}, problems);
+    const std::string methods = convolution_methods(plan.layers);
+    if (!methods.empty()) found[entry.path().filename().string()] = methods;
+  }
+  CHECK(found == expected);
+}
+
+TEST_CASE("methods of convolutions and the precision are read where they count", "[unit]") {
+  const std::string layer =
+      "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"conv2d\"\nunits = 2\nkernel = 7\n";
+  const Config config = sound(layer + "convolution = \"fft\"\n");
+  CHECK(config.model.layers.front().convolution == ConvolutionMethod::fft);
+  CHECK(config.train.precision == Precision::float32);
+  const Config lenet = sound("[model]\nkind = \"lenet\"\nconvolution = \"im2col\"\n");
+  CHECK(model_spec(lenet.model, 10).layers.front().convolution == ConvolutionMethod::im2col);
+  CHECK(sound("[train]\nprecision = \"bf16\"\n").train.precision == Precision::bf16);
+  CHECK(only_problem("[model]\nkind = \"mlp\"\nconvolution = \"fft\"\n").remedy.find("lenet") !=
+        std::string::npos);
+  CHECK(only_problem("[train]\nprecision = \"fp16\"\n").remedy.find("bf16") != std::string::npos);
 }
 
 TEST_CASE("the reference names every key with its default", "[unit]") {

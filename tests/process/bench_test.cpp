@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include "consensus/allreduce/reduce_algorithm.hpp"
@@ -124,6 +125,43 @@ TEST_CASE("every kind of lane and every algorithm sums exactly and sends what th
       CHECK(row["sent_bytes"].get<double>() >= formula);
       CHECK(row["sent_bytes"].get<double>() <= 1.01 * formula);
     }
+  }
+}
+
+TEST_CASE("methods of convolutions are timed side by side", "[process]") {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "rows.json";
+  std::string output;
+  const Ending ending =
+      run_grapevine({"bench", "convolution", "--shapes", "2x6x5:3k3p1,1x9x9:2k4s2", "--batch", "2",
+                     "--repeats", "4", "--json", file.string()},
+                    output);
+  INFO(output);
+  REQUIRE(ending.exit_code == 0);
+  CHECK(output.find("2x6x5:3k3p1") != std::string::npos);
+  const auto document = nlohmann::json::parse(content(file), nullptr, false);
+  REQUIRE(document.is_object());
+  CHECK(document["batch"] == 2);
+  REQUIRE(document["rows"].size() == 2);
+  for (const auto& row : document["rows"]) {
+    INFO(row);
+    CHECK(row["auto"] == "direct");
+    std::set<std::string> methods;
+    for (const auto& method : row["methods"]) {
+      methods.insert(method["method"]);
+      CHECK(method["milliseconds"] > 0);
+      for (const char* pass : {"forward", "backward_input", "backward_weight"}) {
+        CHECK(method[pass]["seconds"].size() == 4);
+      }
+    }
+    CHECK(methods.contains("im2col"));
+    CHECK(methods.contains("fft"));
+    // A kernel of 4 is not for Winograd's method.
+    CHECK_FALSE((row["shape"] == "1x9x9:2k4s2" && methods.contains("winograd")));
+  }
+  for (const char* bad : {"2x6x5", "2x6x5:3k9", "0x6x5:3k3", "2x6x5:3k3p3"}) {
+    CHECK(run_grapevine({"bench", "convolution", "--shapes", bad}, output).exit_code == 2);
+    CHECK(output.find("is no convolution; write for example 64x28x28:64k3p1") != std::string::npos);
   }
 }
 

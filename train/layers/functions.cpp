@@ -138,6 +138,15 @@ GV_BODY T sum_of(std::size_t n, Term term) {
 }
 
 template <class T>
+GV_BODY void sum_channels_body(const T* x, std::size_t batch, std::size_t channels,
+                               std::size_t size, T* sums) {
+  std::fill_n(sums, channels, T(0));
+  for (std::size_t plane = 0; plane < batch * channels; ++plane, x += size) {
+    sums[plane % channels] += sum_of<T>(size, [x](std::size_t i) { return x[i]; });
+  }
+}
+
+template <class T>
 GV_BODY T largest_of(const T* x, std::size_t n) {
   std::array<T, lanes> most;
   most.fill(x[0]);
@@ -215,6 +224,19 @@ GV_WIDE void lstm_backward(const float* z, const float* before, const float* c, 
 void lstm_backward(const double* z, const double* before, const double* c, const double* dh,
                    double* dc, double* dz, std::size_t n) {
   lstm_backward_body(z, before, c, dh, dc, dz, n);
+}
+
+GV_WIDE void sum_channels(const float* x, std::size_t batch, std::size_t channels, std::size_t size,
+                          float* sums) {
+  sum_channels_body(x, batch, channels, size, sums);
+}
+void sum_channels(const double* x, std::size_t batch, std::size_t channels, std::size_t size,
+                  double* sums) {
+  sum_channels_body(x, batch, channels, size, sums);
+}
+
+GV_WIDE void relu_backward(const float* __restrict y, float* __restrict dy, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
 }
 
 GV_WIDE void add_to(const float* __restrict x, float* __restrict sum, std::size_t n) {

@@ -10,6 +10,15 @@ namespace gv {
 // come from the standard library. Sums use sixteen interleaved partial sums. The results do not
 // depend on the processor.
 
+/// sums[c] = the sum of channel c of x (batch, channels, size).
+void sum_channels(const float* x, std::size_t batch, std::size_t channels, std::size_t size,
+                  float* sums);
+void sum_channels(const double* x, std::size_t batch, std::size_t channels, std::size_t size,
+                  double* sums);
+
+/// The gradient of a ReLU, given its outputs, in place: dy = 0 where y is not above 0.
+void relu_backward(const float* y, float* dy, std::size_t n);
+
 /// sum += x.
 void add_to(const float* x, float* sum, std::size_t n);
 

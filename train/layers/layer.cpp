@@ -2,6 +2,7 @@
 #include "train/layers/layer.hpp"
 
 #include <tuple>
+#include <type_traits>
 
 namespace gv {
 namespace {
@@ -51,6 +52,9 @@ LayerFamily family_of(LayerKind kind) {
 
 template <class T>
 std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.precision == Precision::bf16) return make_rounded_layer(plan);
+  }
   return std::get<LayerMaker<T>>(family_of(plan.spec.kind))(plan);
 }
 

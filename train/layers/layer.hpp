@@ -43,9 +43,12 @@ class Layer {
   }
 };
 
-/// Makes the layer of a plan.
+/// Makes the layer of a plan. In double nothing is rounded to bfloat16.
 template <class T>
 std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan);
+
+/// The dense layer or convolution of a plan, with factors that are rounded to bfloat16.
+std::unique_ptr<Layer<float>> make_rounded_layer(const LayerPlan& plan);
 
 template <class T>
 using LayerMaker = std::unique_ptr<Layer<T>> (*)(const LayerPlan&);
@@ -61,6 +64,7 @@ std::unique_ptr<Layer<T>> make_one(const LayerPlan& plan) {
 // The families of layers, from which make_layer() picks.
 LayerFamily dense_layers();
 LayerFamily convolution_layers();
+LayerFamily fft_convolution_layers();
 LayerFamily pool_layers();
 LayerFamily activation_layers();
 LayerFamily dropout_layers();

@@ -56,6 +56,14 @@ class Network {
 template <class T>
 std::unique_ptr<Network<T>> make_plain_network(const ModelPlan& plan, std::size_t batch);
 
+/// What oneDNN can do in this build and on this processor.
+struct OnednnAbilities {
+  bool is_built_in = false;
+  bool winograd = false;
+  bool bf16 = false;  ///< Has instructions for products of bfloat16.
+};
+const OnednnAbilities& onednn_abilities();
+
 /// A network with oneDNN's dense layers, convolutions and pools in its blocked layouts, and plain
 /// layers for the rest. Null in a build without oneDNN.
 std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan& plan, std::size_t batch);

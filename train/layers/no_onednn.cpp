@@ -8,8 +8,13 @@ std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan&, std::size_
   return nullptr;
 }
 
+const OnednnAbilities& onednn_abilities() {
+  static constexpr OnednnAbilities none;
+  return none;
+}
+
 bool multiply_by_onednn(const ProductSize&, const Factor<float>&, const Factor<float>&, float*,
-                        std::size_t, float) {
+                        std::size_t, float, bool) {
   return false;
 }
 

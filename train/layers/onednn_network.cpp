@@ -165,6 +165,14 @@ class ConcatStep final : public OnednnStep {
   Activations& out_;
 };
 
+/// True for a dense layer or a convolution that oneDNN computes here.
+bool is_carried(const LayerPlan& layer) {
+  const ConvolutionMethod method = layer.spec.convolution;
+  return layer.spec.kind == LayerKind::dense ||
+         (layer.spec.kind == LayerKind::conv2d &&
+          (method == ConvolutionMethod::direct || method == ConvolutionMethod::winograd));
+}
+
 class OnednnNetwork final : public Network<float> {
  public:
   OnednnNetwork(const ModelPlan& plan, std::size_t batch)
@@ -258,8 +266,7 @@ class OnednnNetwork final : public Network<float> {
   void append_layers(const std::vector<LayerPlan>& layers) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const LayerPlan& layer = layers[i];
-      const bool carried =
-          layer.spec.kind == LayerKind::dense || layer.spec.kind == LayerKind::conv2d;
+      const bool carried = is_carried(layer);
       const bool relu =
           carried && i + 1 < layers.size() && layers[i + 1].spec.kind == LayerKind::relu;
       if (!trained_ && layer.has_parameters()) {
@@ -339,7 +346,8 @@ class OnednnNetwork final : public Network<float> {
   void add(const LayerPlan& layer, bool relu, bool pooled) {
     const LayerKind kind = layer.spec.kind;
     const bool is_pool = kind == LayerKind::max_pool || kind == LayerKind::avg_pool;
-    const bool chooses_layout = kind == LayerKind::conv2d || is_pool;
+    const bool carried = is_carried(layer);
+    const bool chooses_layout = (carried && kind == LayerKind::conv2d) || is_pool;
     if (!chooses_layout) make_plain();
     Activations& in = *tensors_.back();
     if (kind == LayerKind::flatten && tensors_.size() > 1) {
@@ -349,13 +357,13 @@ class OnednnNetwork final : public Network<float> {
     }
     Activations& out =
         chooses_layout ? append(make_open_activations(layer.out)) : append_plain(layer.out);
-    if (kind == LayerKind::conv2d) {
+    if (carried && kind == LayerKind::conv2d) {
       steps_.push_back(make_convolution_step(*context_, layer, relu, pooled, in, out));
       gate_in_pool_ = pooled;
     } else if (is_pool) {
       const bool gates = std::exchange(gate_in_pool_, false);
       steps_.push_back(make_pool_step(*context_, layer, gates, in, out));
-    } else if (kind == LayerKind::dense) {
+    } else if (carried) {
       steps_.push_back(make_dense_step(*context_, layer, relu, in, out));
     } else {
       steps_.push_back(std::make_unique<PlainStep>(*context_, layer, in, out));

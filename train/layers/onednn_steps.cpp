@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/wide.hpp"
+#include "base/halves.hpp"
 #include "train/layers/functions.hpp"
 
 namespace gv {
@@ -106,14 +106,10 @@ Operation reorder(OnednnContext& context, const memory& from, const memory& to) 
 
 float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
-/// Backward pass of a ReLU that was fused into the step before. Element-wise, so any layout will
-/// do.
-GV_WIDE void gate(const float* __restrict y, float* __restrict dy, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
-}
-
+/// Backward pass of a ReLU that was fused into the step before, in any layout.
 void gate_by_relu(const Activations& out) {
-  gate(floats(out.values), floats(out.gradient), out.values.get_desc().get_size() / sizeof(float));
+  relu_backward(floats(out.values), floats(out.gradient),
+                out.values.get_desc().get_size() / sizeof(float));
 }
 
 dnnl::primitive_attr fused(bool relu) {
@@ -143,70 +139,123 @@ class Reorder final : public OnednnStep {
   Operation back_;
 };
 
+memory::data_type type_of(Rounding how) {
+  return how == Rounding::by_onednn ? memory::data_type::bf16 : f32;
+}
+
+/// A memory in the layout and type that an operation wants, converted from or to the one that
+/// exists, and with `rounds` rounded to bfloat16 on the way in.
+class Converted {
+ public:
+  Converted() = default;
+  Converted(OnednnContext& context, const memory& outside, const memory::desc& wanted,
+            bool rounds = false)
+      : outside_(outside), inside_(outside), rounds_(rounds) {
+    if (outside.get_desc() == wanted && !rounds) return;
+    inside_ = context.make(wanted);
+    in_ = reorder(context, outside_, inside_);
+    out_ = reorder(context, inside_, outside_);
+  }
+
+  const memory& inside() const { return inside_; }
+  void point_to(const float* data) {
+    outside_.set_data_handle(const_cast<float*>(data));
+    if (!in_) inside_.set_data_handle(const_cast<float*>(data));
+  }
+  void enter() {
+    if (in_) in_.run();
+    if (rounds_) {
+      round_to_bf16({floats(inside_), inside_.get_desc().get_size() / sizeof(float)},
+                    floats(inside_));
+    }
+  }
+  void leave() {
+    if (out_) out_.run();
+  }
+
+ private:
+  memory outside_;
+  memory inside_;
+  Operation in_;
+  Operation out_;
+  bool rounds_ = false;
+};
+
 /// Dense layers work on plain memory and use the flat vectors directly: at training batch sizes,
-/// packing the weights costs more than it saves.
+/// packing the weights costs more than it saves. Factors that are rounded to bfloat16 are copied,
+/// so the weights are packed on the way.
 class DenseStep final : public OnednnStep {
  public:
   DenseStep(OnednnContext& context, const LayerPlan& plan, bool relu, Activations& in,
             Activations& out)
       : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
-    const memory::dim rows = dim(context.batch * plan.rows);
-    const memory::dim inputs = dim(elements(plan.in) / plan.rows);
-    const memory::dim outputs = dim(plan.spec.units);
-    const memory::desc x({rows, inputs}, f32, tag::ab);
-    const memory::desc w({outputs, inputs}, f32, tag::ab);
-    const memory::desc b({outputs}, f32, tag::a);
-    const memory::desc y({rows, outputs}, f32, tag::ab);
-    x_ = context.view(x);
-    y_ = memory(y, context.engine, out.values.get_data_handle());
-    dy_ = memory(y, context.engine, out.gradient.get_data_handle());
-    w_ = context.view(w);
+    const memory::dims x{dim(context.batch * plan.rows), dim(elements(plan.in) / plan.rows)};
+    const memory::dims w{dim(plan.spec.units), x[1]};
+    const memory::dims y{x[0], w[0]};
+    const auto type = type_of(rounding_of(plan));
+    const bool rounds = rounding_of(plan) == Rounding::by_us;
+    const memory::desc rounded_x(x, type, tag::ab);
+    const memory::desc rounded_dy(y, type, tag::ab);
+    const memory::desc factor(w, type, type == f32 ? tag::ab : tag::any);
+    const memory::desc flat_w(w, f32, tag::ab);
+    const memory::desc flat_y(y, f32, tag::ab);
+    const memory::desc b({w[0]}, f32, tag::a);
+    const dnnl::inner_product_forward::primitive_desc forward(
+        {prop_kind::forward_training, rounded_x, factor, b, flat_y}, fused(relu), context.engine);
+    x_ = Converted(context, context.view({x, f32, tag::ab}), rounded_x, rounds);
+    w_ = Converted(context, context.view(flat_w), forward.weights_desc(), rounds);
     b_ = context.view(b);
-    dw_ = context.view(w);
+    forward_ = {context,
+                forward,
+                {{DNNL_ARG_SRC, x_.inside()},
+                 {DNNL_ARG_WEIGHTS, w_.inside()},
+                 {DNNL_ARG_BIAS, b_},
+                 {DNNL_ARG_DST, {flat_y, context.engine, out.values.get_data_handle()}}}};
+    const dnnl::inner_product_backward_weights::primitive_desc weights(
+        {rounded_x, flat_w, b, rounded_dy}, own_scratch(), context.engine, forward);
+    dy_ = Converted(context, {flat_y, context.engine, out.gradient.get_data_handle()}, rounded_dy,
+                    rounds);
+    dw_ = context.view(flat_w);
     db_ = context.view(b);
-    using Forward = dnnl::inner_product_forward;
-    const Forward::primitive_desc forward({prop_kind::forward_training, x, w, b, y}, fused(relu),
-                                          context.engine);
-    forward_ = {
-        context,
-        forward,
-        {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}}};
-    using Weights = dnnl::inner_product_backward_weights;
-    const Weights::primitive_desc weights({x, w, b, y}, own_scratch(), context.engine, forward);
     backward_weights_ = {context,
                          weights,
-                         {{DNNL_ARG_SRC, x_},
-                          {DNNL_ARG_DIFF_DST, dy_},
+                         {{DNNL_ARG_SRC, x_.inside()},
+                          {DNNL_ARG_DIFF_DST, dy_.inside()},
                           {DNNL_ARG_DIFF_WEIGHTS, dw_},
                           {DNNL_ARG_DIFF_BIAS, db_}}};
-    dx_ = memory(x, context.engine, in.gradient.get_data_handle());
-    using Data = dnnl::inner_product_backward_data;
-    const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
+    const dnnl::inner_product_backward_data::primitive_desc data(
+        {{x, f32, tag::ab}, factor, rounded_dy}, own_scratch(), context.engine, forward);
+    w_for_data_ = Converted(context, context.view(flat_w), data.weights_desc(), rounds);
+    const memory dx({x, f32, tag::ab}, context.engine, in.gradient.get_data_handle());
     backward_data_ = {context,
                       data,
-                      {{DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_SRC, dx_}}};
+                      {{DNNL_ARG_DIFF_DST, dy_.inside()},
+                       {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
+                       {DNNL_ARG_DIFF_SRC, dx}}};
   }
 
   void forward(const float* parameters, bool, Rng&) override {
     // The first tensor's memory belongs to the caller and differs between calls.
-    x_.set_data_handle(in_.values.get_data_handle());
-    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    x_.point_to(floats(in_.values));
+    x_.enter();
+    w_.point_to(parameters + plan_.weight);
+    w_.enter();
     b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
     forward_.run();
   }
 
   void backward_input(const float* parameters, bool wanted) override {
     if (relu_) gate_by_relu(out_);
+    dy_.enter();
     if (!wanted) return;
-    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    w_for_data_.point_to(parameters + plan_.weight);
+    w_for_data_.enter();
     backward_data_.run();
   }
 
   void backward_weight(const float*, float* gradient) override {
-    if (std::ranges::binary_search(context_.factored, plan_.weight)) {
-      give_factors(gradient);
-      return;
-    }
+    const auto& factored = context_.factored;
+    if (std::ranges::binary_search(factored, plan_.weight)) return give_factors(gradient);
     dw_.set_data_handle(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
     backward_weights_.run();
@@ -233,38 +282,8 @@ class DenseStep final : public OnednnStep {
   Operation forward_;
   Operation backward_weights_;
   Operation backward_data_;
-  memory x_, y_, dy_, w_, b_, dw_, db_, dx_;
-};
-
-/// A memory in the layout that an operation wants, converted from or to the one that exists.
-class Converted {
- public:
-  Converted() = default;
-  Converted(OnednnContext& context, const memory& outside, const memory::desc& wanted)
-      : outside_(outside), inside_(outside) {
-    if (outside.get_desc() == wanted) return;
-    inside_ = context.make(wanted);
-    in_ = reorder(context, outside_, inside_);
-    out_ = reorder(context, inside_, outside_);
-  }
-
-  const memory& inside() const { return inside_; }
-  void point_to(const float* data) {
-    outside_.set_data_handle(const_cast<float*>(data));
-    if (!in_) inside_.set_data_handle(const_cast<float*>(data));
-  }
-  void enter() {
-    if (in_) in_.run();
-  }
-  void leave() {
-    if (out_) out_.run();
-  }
-
- private:
-  memory outside_;
-  memory inside_;
-  Operation in_;
-  Operation out_;
+  Converted x_, w_, dy_, w_for_data_;
+  memory b_, dw_, db_;
 };
 
 /// Uses Winograd's algorithm if `winograd` is set and this processor supports it, else the direct
@@ -293,8 +312,14 @@ struct ConvolutionSizes {
               (target[3] - 1) * strides[1] + kernel[3] - source[3] - left[1]},
         bias({target[1]}, f32, tag::a),
         flat_kernel(kernel, f32, tag::oihw),
-        winograd(plan.spec.kernel == 3 && plan.spec.stride == 1 && plan.in[0] >= 16 &&
-                 plan.out[0] >= 16 && plan.in[1] >= 8 && plan.in[2] >= 8) {}
+        type(type_of(rounding_of(plan))),
+        winograd(plan.spec.convolution == ConvolutionMethod::winograd) {}
+
+  /// What a product writes and reads, in the layout that suits it.
+  static memory::desc result(const memory::dims& dims) { return {dims, f32, tag::any}; }
+  memory::desc factor(const memory::dims& dims, tag layout = tag::any) const {
+    return {dims, type, layout};
+  }
 
   memory::dims source;
   memory::dims target;
@@ -306,17 +331,20 @@ struct ConvolutionSizes {
   memory::dims right;
   memory::desc bias;
   memory::desc flat_kernel;
+  memory::data_type type;
   bool winograd;
 };
-
-memory::desc in_any_layout(const memory::dims& dims) { return {dims, f32, tag::any}; }
 
 /// A convolution in oneDNN's own layouts. Uses Winograd's algorithm where that is faster.
 class ConvolutionStep final : public OnednnStep {
  public:
   ConvolutionStep(OnednnContext& context, const LayerPlan& plan, bool relu, bool pooled,
                   Activations& in, Activations& out)
-      : plan_(plan), gates_(relu && !pooled), in_(in), out_(out) {
+      : plan_(plan),
+        gates_(relu && !pooled),
+        rounds_(rounding_of(plan) == Rounding::by_us),
+        in_(in),
+        out_(out) {
     const ConvolutionSizes sizes(context.batch, plan);
     const Forward::primitive_desc forward = make_forward(context, sizes, relu, pooled);
     make_backward_weights(context, sizes, forward);
@@ -361,16 +389,15 @@ class ConvolutionStep final : public OnednnStep {
                                        bool relu, bool pooled) {
     auto forward_desc = by(sizes.winograd, [&](algorithm how) {
       return Forward::primitive_desc(
-          {prop_kind::forward_training, how, in_any_layout(sizes.source),
-           in_any_layout(sizes.kernel), sizes.bias, in_any_layout(sizes.target), sizes.strides,
-           sizes.left, sizes.right},
+          {prop_kind::forward_training, how, sizes.factor(sizes.source), sizes.factor(sizes.kernel),
+           sizes.bias, sizes.result(sizes.target), sizes.strides, sizes.left, sizes.right},
           fused(relu), context.engine);
     });
     out_.values = context.make(forward_desc.dst_desc());
     // After pooling the values are not needed any more, so the gradient uses the same memory.
     out_.gradient = pooled ? out_.values : context.make(forward_desc.dst_desc());
-    x_ = Converted(context, in_.values, forward_desc.src_desc());
-    w_ = Converted(context, context.view(sizes.flat_kernel), forward_desc.weights_desc());
+    x_ = Converted(context, in_.values, forward_desc.src_desc(), rounds_);
+    w_ = Converted(context, context.view(sizes.flat_kernel), forward_desc.weights_desc(), rounds_);
     b_ = context.view(sizes.bias);
     forward_ = {context,
                 forward_desc,
@@ -386,8 +413,8 @@ class ConvolutionStep final : public OnednnStep {
     const auto describe_weights = [&](tag layout) {
       return by(sizes.winograd, [&](algorithm how) {
         return Weights::primitive_desc(
-            {how, memory::desc(sizes.source, f32, layout), in_any_layout(sizes.kernel), sizes.bias,
-             memory::desc(sizes.target, f32, layout), sizes.strides, sizes.left, sizes.right},
+            {how, sizes.factor(sizes.source, layout), sizes.result(sizes.kernel), sizes.bias,
+             sizes.factor(sizes.target, layout), sizes.strides, sizes.left, sizes.right},
             own_scratch(), context.engine, forward_desc);
       });
     };
@@ -400,8 +427,8 @@ class ConvolutionStep final : public OnednnStep {
       if (!std::string_view(last.impl_info_str()).starts_with("ref"))
         weights_desc = std::move(last);
     }
-    x_for_weights_ = Converted(context, in_.values, weights_desc.src_desc());
-    dy_for_weights_ = Converted(context, out_.gradient, weights_desc.diff_dst_desc());
+    x_for_weights_ = Converted(context, in_.values, weights_desc.src_desc(), rounds_);
+    dy_for_weights_ = Converted(context, out_.gradient, weights_desc.diff_dst_desc(), rounds_);
     dw_ = Converted(context, context.view(sizes.flat_kernel), weights_desc.diff_weights_desc());
     db_ = context.view(sizes.bias);
     backward_weights_ = {context,
@@ -416,12 +443,13 @@ class ConvolutionStep final : public OnednnStep {
                           const Forward::primitive_desc& forward_desc) {
     const auto data_desc = by(sizes.winograd, [&](algorithm how) {
       return Data::primitive_desc(
-          {how, in_any_layout(sizes.source), in_any_layout(sizes.kernel),
-           in_any_layout(sizes.target), sizes.strides, sizes.left, sizes.right},
+          {how, sizes.result(sizes.source), sizes.factor(sizes.kernel), sizes.factor(sizes.target),
+           sizes.strides, sizes.left, sizes.right},
           own_scratch(), context.engine, forward_desc);
     });
-    dy_for_data_ = Converted(context, out_.gradient, data_desc.diff_dst_desc());
-    w_for_data_ = Converted(context, context.view(sizes.flat_kernel), data_desc.weights_desc());
+    dy_for_data_ = Converted(context, out_.gradient, data_desc.diff_dst_desc(), rounds_);
+    w_for_data_ =
+        Converted(context, context.view(sizes.flat_kernel), data_desc.weights_desc(), rounds_);
     dx_ = Converted(context, in_.gradient, data_desc.diff_src_desc());
     backward_data_ = {context,
                       data_desc,
@@ -432,6 +460,7 @@ class ConvolutionStep final : public OnednnStep {
 
   LayerPlan plan_;
   bool gates_;  ///< True if this step does the backward pass of the fused ReLU.
+  bool rounds_;
   Activations& in_;
   Activations& out_;
   Operation forward_;

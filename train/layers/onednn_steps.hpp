@@ -10,6 +10,11 @@
 
 namespace gv {
 
+/// How the factors of a dense layer's or a convolution's products are rounded to bfloat16: not at
+/// all, by oneDNN, whose products then read that type, or by us.
+enum class Rounding { none, by_onednn, by_us };
+Rounding rounding_of(const LayerPlan& plan);
+
 /// State shared by all steps of a network.
 struct OnednnContext;
 std::shared_ptr<OnednnContext> make_onednn_context(std::size_t batch);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
+#include "train/layers/convolution_method.hpp"
 
 namespace gv {
 namespace {
@@ -53,7 +54,8 @@ std::string text(const SampleShape& shape) {
 /// Resolves layer after layer, including layers inside others.
 class Planner {
  public:
-  Planner(ModelPlan& plan, Problems& problems) : plan_(plan), problems_(problems) {}
+  Planner(ModelPlan& plan, Precision precision, Problems& problems)
+      : plan_(plan), precision_(precision), problems_(problems) {}
 
   /// Appends the layers of `specs` to `into`. `place` names the list in problems. Returns false
   /// after an error that makes the rest meaningless.
@@ -73,6 +75,8 @@ class Planner {
     const std::size_t at = plan_.layout.size();
     LayerPlan layer{
         .spec = spec, .in = in, .out = in, .begin = at, .end = at, .weight = at, .bias = at};
+    const bool rounds = spec.kind == LayerKind::dense || spec.kind == LayerKind::conv2d;
+    if (rounds) layer.precision = precision_;
     if (!resolve(layer)) return false;
     layer.end = plan_.layout.size();
     into.push_back(std::move(layer));
@@ -185,6 +189,11 @@ class Planner {
       return refuse("a convolution needs units and a kernel that fits its input of " +
                         std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
                     "set units, kernel and a padding below the kernel");
+    }
+    if (own.convolution == ConvolutionMethod::automatic) {
+      own.convolution = quickest_method(layer);
+    } else if (const auto problem = method_problem(layer)) {
+      return refuse(problem->reason, problem->remedy);
     }
     add(layer, ".weight", {own.units, shape[0], own.kernel, own.kernel}, own.units);
     return true;
@@ -357,6 +366,7 @@ class Planner {
   }
 
   ModelPlan& plan_;
+  Precision precision_;
   Problems& problems_;
   std::string place_;  ///< Name of the layer being resolved, for problems.
   std::map<std::string, int> numbers_;
@@ -404,7 +414,8 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
     problems.push_back({"layers", "there are none", "name at least one dense layer"});
   }
   SampleShape shape = input;
-  if (!Planner(plan, problems).append(spec.layers, "layers", shape, plan.layers)) return plan;
+  if (!Planner(plan, spec.precision, problems).append(spec.layers, "layers", shape, plan.layers))
+    return plan;
   plan.outputs = elements(shape);
   if (plan.layout.size() == 0 && problems.empty()) {
     problems.push_back({"layers", "no layer has parameters", "name at least one dense layer"});

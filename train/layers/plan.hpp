@@ -17,7 +17,8 @@ constexpr std::size_t elements(const SampleShape& shape) { return shape[0] * sha
 
 /// One layer with its shapes. Offsets refer to the model's flat parameter vector.
 struct LayerPlan {
-  LayerSpec spec;     ///< The layer's description, with `stride` resolved.
+  /// The layer's description, with `stride` and `convolution` resolved.
+  LayerSpec spec;
   SampleShape in{};   ///< (C, H, W)
   SampleShape out{};  ///< (C, H, W)
   /// The layer's tensors are [begin, end) of the flat vector, in the order of the layers. A layer
@@ -33,6 +34,7 @@ struct LayerPlan {
   /// gates (4 units), before which its weights of the state (4 units, units) lie. For a batch norm:
   /// also of the means and the mean squares that follow them.
   std::size_t bias = 0;
+  Precision precision = Precision::float32;  ///< dense, conv2d.
   /// dense, layer_norm: number of rows in a sample, each an input of its own.
   std::size_t rows = 1;
   /// embedding: true if a later layer also uses its table. That layer comes first in the backward

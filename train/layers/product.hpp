@@ -1,4 +1,4 @@
-// The matrix product for layers that work on sequences.
+// The matrix product of our own layers.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ struct ProductSize {
   std::size_t rows = 0, columns = 0, inner = 0;
 };
 
-/// Overwrites `c`, whose rows are `stride` elements apart, with `scale` times A B. In float it uses
-/// oneDNN on one thread if available, else Eigen. Signals must be blocked during the call
-/// (SignalsHeld). T is float or double.
+/// Overwrites `c`, whose rows are `stride` elements apart, with `scale` times A B, or adds to it if
+/// `adds`. In float it uses oneDNN on one thread if available, else Eigen. Signals must be blocked
+/// during the call (SignalsHeld). T is float or double.
 template <class T>
 void multiply(const ProductSize& size, const Factor<T>& a, const Factor<T>& b, T* c,
-              std::size_t stride, T scale = 1);
+              std::size_t stride, T scale = 1, bool adds = false);
 
 /// Computes the product with oneDNN. Does nothing and returns false in a build without oneDNN.
 bool multiply_by_onednn(const ProductSize& size, const Factor<float>& a, const Factor<float>& b,
-                        float* c, std::size_t stride, float scale);
+                        float* c, std::size_t stride, float scale, bool adds);
 
 }  // namespace gv
