@@ -29,8 +29,9 @@ std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<cons
                                           std::shared_ptr<const DataSet> test = nullptr);
 
 /// A learner of the spec's stages that does not carry any stage yet. The first stage draws its
-/// samples from `shard`.
+/// samples from `shard`, and those of tests from `test`.
 std::unique_ptr<StageLearner> built_in_stage_learner(StagesSpec spec,
-                                                     std::shared_ptr<const DataSet> shard);
+                                                     std::shared_ptr<const DataSet> shard,
+                                                     std::shared_ptr<const DataSet> test = nullptr);
 
 }  // namespace gv

@@ -87,7 +87,8 @@ double determination(const Score& score, const DataSet& data) {
       total += from_mean * from_mean;
     }
   }
-  const double residual = 2 * score.loss;  // The loss is half the squared distance.
+  const double part = static_cast<double>(score.samples) / samples;
+  const double residual = 2 * score.loss / part;  // The loss is half the squared distance.
   if (!std::isfinite(residual)) return -std::numeric_limits<double>::infinity();
   if (total > 0) return 1 - residual / total;
   return residual > 0 ? 0 : 1;

@@ -9,6 +9,7 @@
 #include "base/wide.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
+#include "train/evaluation.hpp"
 #include "train/layers/group_network.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"
@@ -67,10 +68,13 @@ struct Carried {
 /// Trains the layers of each stage in the same way as the trainer of a whole model.
 class StageTrainer final : public StageLearner {
  public:
-  /// The first stage draws its samples from `shard`. The spec and its cut must be valid.
-  StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard)
+  /// The first stage draws its samples from `shard`, and those of tests from `test`, which may be
+  /// null. The spec and its cut must be valid.
+  StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard,
+               std::shared_ptr<const DataSet> test)
       : spec_(std::move(spec)),
         shard_(std::move(shard)),
+        test_(std::move(test)),
         whole_(plan_model(spec_.trainer.model, shard_->shape, unsound_)),
         sampler_(shard_, spec_.trainer.seed, spec_.trainer.peer) {
     check(unsound_.empty() && cut_problems(spec_.trainer.model, shard_->shape, spec_.ends).empty(),
@@ -258,22 +262,7 @@ class StageTrainer final : public StageLearner {
 
   Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                      std::span<const float> in, std::span<float> out) override {
-    const std::size_t first = pass.stage == 0 ? 1 : 0;
-    if (pass.part < first) {
-      std::ranges::fill(out, 0.0F);
-      if (place.is_first()) draw_batch(draw, out);
-      return {};
-    }
-    if (pass.part == first) begin_flight(pass, place, in);
-    Flight& flight = flight_of(pass.stage, pass.number);
-    const std::span<const float> result =
-        pass.part == first ? flight.group->begin(*flight.parameters, *flight.own_parameters,
-                                                 flight.inputs, dropout(pass.stage, pass.number))
-                           : flight.group->go_on(in);
-    if (pass.part == forward_sums_[pass.stage].size())
-      return end_forward(pass.stage, flight, result, out);
-    std::ranges::copy(result, out.begin());
-    return {};
+    return forward_part(pass, place, draw, in, out, true);
   }
 
   void backward_part(const PassPart& pass, std::span<const float> in,
@@ -285,6 +274,38 @@ class StageTrainer final : public StageLearner {
             ? flight.group->go_on_back(in)
             : flight.group->begin_back(is_end ? std::span<const float>(flight.d_outputs) : in);
     std::ranges::copy(result, out.begin());
+  }
+
+  void test(std::size_t stage, std::size_t number, std::span<const float> in,
+            std::span<float> out) override {
+    check(carries(stage), "a peer computes the stages it carries");
+    Carried& own = *carried_[stage];
+    Flight flight;
+    flight.parameters = own.newest;
+    flight.network = network_for(stage);
+    std::vector<float> drawn;
+    if (stage == 0) {
+      drawn.resize(input_size(0) + truth_size());
+      read_test(number, drawn);
+      in = drawn;
+    }
+    take_inputs(stage, in, flight);
+    Rng unused(0);
+    const std::span<const float> outputs =
+        flight.network->forward(*flight.parameters, flight.inputs, false, unused);
+    tested_ += end_forward(stage, flight, outputs, out);
+    keep_network(own, flight);
+  }
+
+  void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
+                 std::span<const float> in, std::span<float> out) override {
+    tested_ += forward_part(pass, place, number, in, out, false);
+    if (pass.part == forward_sums_[pass.stage].size()) land(pass.stage, pass.number);
+  }
+
+  double test_merit() override {
+    const Score score = std::exchange(tested_, {});
+    return score.samples > 0 ? merit_of(score, *test_).value : 0;
   }
 
   void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
@@ -335,6 +356,7 @@ class StageTrainer final : public StageLearner {
   }
 
   void abandon_run() override {
+    tested_ = {};
     for (std::optional<Carried>& own : carried_) {
       if (!own) continue;
       if (own->at_begin) {
@@ -362,6 +384,33 @@ class StageTrainer final : public StageLearner {
     auto network = make_onednn_network(plans_[stage], spec_.trainer.batch);
     return network ? std::move(network)
                    : make_plain_network<float>(plans_[stage], spec_.trainer.batch);
+  }
+
+  /// Of a test, unless it is `training`.
+  Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
+                     std::span<const float> in, std::span<float> out, bool training) {
+    const std::size_t first = pass.stage == 0 ? 1 : 0;
+    if (pass.part < first) {
+      std::ranges::fill(out, 0.0F);
+      if (!place.is_first()) return {};
+      if (training) {
+        draw_batch(draw, out);
+      } else {
+        read_test(draw, out);
+      }
+      return {};
+    }
+    if (pass.part == first) begin_flight(pass, place, in);
+    Flight& flight = flight_of(pass.stage, pass.number);
+    const std::span<const float> result =
+        pass.part == first
+            ? flight.group->begin(*flight.parameters, *flight.own_parameters, flight.inputs,
+                                  dropout(pass.stage, pass.number), training)
+            : flight.group->go_on(in);
+    if (pass.part == forward_sums_[pass.stage].size())
+      return end_forward(pass.stage, flight, result, out);
+    std::ranges::copy(result, out.begin());
+    return {};
   }
 
   /// Begins the flight of a micro-batch in a group, from what all its members have.
@@ -412,6 +461,20 @@ class StageTrainer final : public StageLearner {
     const Batch batch = sampler_.batch(position, size);
     std::ranges::copy(batch.inputs, out.begin());
     write_truth(batch, out.subspan(batch.inputs.size()));
+  }
+
+  /// Writes batch `number` of the test samples, and their truth.
+  void read_test(std::size_t number, std::span<float> out) const {
+    check(test_ != nullptr && test_->size() > 0, "a test has samples");
+    const std::size_t size = spec_.trainer.batch;
+    const std::size_t features = test_->features();
+    const std::span<float> truth = out.subspan(size * features);
+    const std::size_t width = truth.size() / size;
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::size_t sample = (number * size + i) % test_->size();
+      const Batch one = read_batch(*test_, sample, 1, out.subspan(i * features, features));
+      write_truth(one, truth.subspan(i * width, width));
+    }
   }
 
   void take_inputs(std::size_t stage, std::span<const float> in, Flight& flight) const {
@@ -499,6 +562,7 @@ class StageTrainer final : public StageLearner {
   Problems unsound_;
   StagesSpec spec_;
   std::shared_ptr<const DataSet> shard_;
+  std::shared_ptr<const DataSet> test_;
   ModelPlan whole_;
   Sampler sampler_;
   std::vector<ModelPlan> plans_;
@@ -509,13 +573,15 @@ class StageTrainer final : public StageLearner {
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
   std::uint64_t held_ = 0;
+  Score tested_;  ///< Of the test under way.
 };
 
 }  // namespace
 
 std::unique_ptr<StageLearner> built_in_stage_learner(StagesSpec spec,
-                                                     std::shared_ptr<const DataSet> shard) {
-  return std::make_unique<StageTrainer>(std::move(spec), std::move(shard));
+                                                     std::shared_ptr<const DataSet> shard,
+                                                     std::shared_ptr<const DataSet> test) {
+  return std::make_unique<StageTrainer>(std::move(spec), std::move(shard), std::move(test));
 }
 
 }  // namespace gv

@@ -226,7 +226,7 @@ double part_of_stage(PipelineAction action) {
 }
 
 std::string to_string(const PipelineInstruction& operation, bool with_stage) {
-  static constexpr std::string_view letters = "FBIWU";
+  const std::string_view letters = operation.tests ? "TA" : "FBIWU";
   std::string text(1, letters[static_cast<std::size_t>(operation.action)]);
   text += std::to_string(operation.micro_batch);
   if (with_stage) text += "." + std::to_string(operation.stage);
@@ -304,6 +304,24 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
     }
   }
   return schedule;
+}
+
+std::vector<PipelineInstruction> test_instructions(const Routes& routes, std::uint32_t worker,
+                                                   std::uint32_t first, std::size_t window) {
+  List list;
+  const auto stages = static_cast<std::uint32_t>(routes.front().size());
+  const auto add = [&](Action action, std::size_t b, std::uint32_t stage) {
+    if (routes[b][stage] != worker) return;
+    list.push_back({.action = action,
+                    .stage = stage,
+                    .micro_batch = first + static_cast<std::uint32_t>(b),
+                    .tests = true});
+  };
+  for (std::size_t b = 0; b < routes.size(); ++b) {
+    for (std::uint32_t s = stages; b >= window && s-- > 0;) add(Action::backward, b - window, s);
+    for (std::uint32_t s = 0; s < stages; ++s) add(Action::forward, b, s);
+  }
+  return list;
 }
 
 }  // namespace gv

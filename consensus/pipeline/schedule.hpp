@@ -30,12 +30,14 @@ struct PipelineInstruction {
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;  ///< For an update: the number of updates before it.
   std::uint32_t version = 0;      ///< Number of updates that the parameters it uses contain.
+  /// Of a test (see test_instructions): forward learns nothing, and backward is the answer.
+  bool tests = false;
 
   friend bool operator==(const PipelineInstruction&, const PipelineInstruction&) = default;
 };
 
-/// "F3", "B3", "I3" (inputs), "W3" (weights) or "U0". With `with_stage` a point and the stage
-/// follow.
+/// "F3", "B3", "I3" (inputs), "W3" (weights) or "U0"; in a test "T3" and "A3" (answer). With
+/// `with_stage` a point and the stage follow.
 std::string to_string(const PipelineInstruction& operation, bool with_stage = false);
 
 /// The instructions of a pipeline run, in which some micro-batches go through all stages forward
@@ -125,5 +127,14 @@ Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
 /// 1F1B and, for every number of micro-batches, Chimera's shortest makespan, 2m + p - 2 slots.)
 PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::size_t workers,
                                std::size_t accumulate = 0, std::size_t ahead = 0);
+
+/// The instructions of one worker in a test of the model, which comes before a run's first update.
+/// Micro-batches of test samples, numbered from `first` on, go forward over these routes, one or
+/// more of them. An answer without values goes back from the last stage. A worker takes its next
+/// micro-batch forward only when all answers to those `window` places earlier are there, so that
+/// results do not pile up before a slow stage. The last `window` have none. No worker waits for
+/// another in a circle, because all lists keep the order of one list.
+std::vector<PipelineInstruction> test_instructions(const Routes& routes, std::uint32_t worker,
+                                                   std::uint32_t first, std::size_t window);
 
 }  // namespace gv

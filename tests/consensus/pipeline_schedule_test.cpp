@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -383,6 +385,50 @@ TEST_CASE("a schedule that keeps more than there is room for is refused") {
   CHECK(text_of(problems(gpipe, {.in_flight = {4, 4}})) == "");
   CHECK_THAT(text_of(problems(gpipe, {.in_flight = {4, 3}})),
              Catch::Contains("worker 1: it keeps 4 micro-batches at once; it has room for 3"));
+}
+
+TEST_CASE("a test takes each micro-batch through each stage once and never waits in a circle") {
+  Rng rng(5);
+  for (std::size_t i = 0; i < 200; ++i) {
+    const std::size_t stages = 1 + rng.below(4), replicas = 1 + rng.below(3);
+    const std::size_t count = 1 + rng.below(20), window = 1 + rng.below(6);
+    const bool mirrored = replicas == 1 && rng.chance(0.5);
+    const Routes routes =
+        mirrored ? mirrored_routes(stages, count) : random_routes(stages, replicas, count, rng);
+    std::vector<std::vector<PipelineInstruction>> lists;
+    for (std::uint32_t worker = 0; worker < stages * replicas; ++worker) {
+      lists.push_back(test_instructions(routes, worker, 7, window));
+    }
+    INFO(stages << " stages, " << replicas << " replicas, " << count << " in windows of "
+                << window);
+    // Each worker does its next instruction when the one it needs of another worker is done.
+    std::set<std::pair<std::size_t, std::size_t>> forward, answers;
+    std::vector<std::size_t> at(lists.size());
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (std::size_t worker = 0; worker < lists.size(); ++worker) {
+        if (at[worker] == lists[worker].size()) continue;
+        const PipelineInstruction& what = lists[worker][at[worker]];
+        REQUIRE(what.tests);
+        const std::size_t b = what.micro_batch - 7, s = what.stage;
+        REQUIRE(routes[b][s] == worker);
+        const bool is_forward = what.action == Action::forward;
+        const bool is_ready = is_forward ? s == 0 || forward.contains({b, s - 1})
+                                         : s + 1 == stages || answers.contains({b, s + 1});
+        if (!is_ready) continue;
+        REQUIRE((is_forward ? forward : answers).insert({b, s}).second);
+        // Of its own micro-batches a worker has few under way.
+        for (std::size_t old = 0; is_forward && old + window <= b; ++old) {
+          if (routes[old][s] == worker) REQUIRE(answers.contains({old, s}));
+        }
+        ++at[worker];
+        goes_on = true;
+      }
+    }
+    CHECK(forward.size() == count * stages);
+    CHECK(answers.size() == (count - std::min(count, window)) * stages);
+  }
+  CHECK(words(test_instructions(straight_routes(2, 3), 0, 0, 2)) == "T0 T1 A0 T2");
 }
 
 TEST_CASE("routes that a kind cannot work over are refused with a remedy") {

@@ -10,6 +10,7 @@
 #include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
 #include "train/data/sampler.hpp"
+#include "train/evaluation.hpp"
 #include "train/model.hpp"
 #include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
@@ -365,6 +366,64 @@ TEST_CASE("a label of a class that does not exist ends no peer") {
     CHECK(trainer->forward(1, 0, 0, 0, in, {}).samples == micro_batch);
     trainer->abandon_run();
   }
+}
+
+TEST_CASE("a test in stages is the evaluation of the whole model, and leaves no trace") {
+  const StagesSpec spec = spec_of(3, 1, true);
+  const auto test = std::make_shared<const DataSet>(
+      generate_blobs({.samples = 20, .features = 10, .classes = 3, .noise = 2, .seed = 3}, 1));
+  const auto trainer = built_in_stage_learner(spec, blobs(), test);
+  Vector all;
+  for (std::size_t s = 0; s < 3; ++s) {
+    trainer->take_up(s);
+    all.insert(all.end(), trainer->parameters(s).begin(), trainer->parameters(s).end());
+  }
+  const auto take = [&](std::size_t number) {
+    Vector in, out;
+    for (std::size_t s = 0; s < 3; ++s) {
+      out.assign(trainer->boundary(s + 1).forward(), 0);
+      trainer->test(s, number, in, out);
+      in = out;
+    }
+  };
+  CHECK(trainer->test_merit() == 0);
+  for (std::size_t b = 0; b < 5; ++b) take(b);
+  Model model(spec.trainer.model, test->shape, evaluation_batch(*test));
+  const double wanted = evaluate(model, all, *test).accuracy();
+  CHECK(trainer->test_merit() == wanted);
+  // The samples begin again, and a run that is given up takes its test along.
+  take(3);
+  trainer->abandon_run();
+  for (std::size_t b = 5; b < 10; ++b) take(b);
+  CHECK(trainer->test_merit() == wanted);
+  Vector after;
+  for (std::size_t s = 0; s < 3; ++s) {
+    after.insert(after.end(), trainer->parameters(s).begin(), trainer->parameters(s).end());
+  }
+  CHECK(after == all);
+}
+
+TEST_CASE("R2 of a test in stages is that of the whole model") {
+  StagesSpec spec = spec_of(2);
+  spec.trainer.model.loss = LossKind::squared_error;
+  const auto data = [](std::uint64_t stream) {
+    return std::make_shared<const DataSet>(
+        generate_linear({.samples = 24, .features = 10, .targets = 3, .seed = 3}, stream));
+  };
+  const auto trainer = built_in_stage_learner(spec, data(0), data(1));
+  Vector all, out;
+  for (std::size_t s = 0; s < 2; ++s) {
+    trainer->take_up(s);
+    all.insert(all.end(), trainer->parameters(s).begin(), trainer->parameters(s).end());
+  }
+  out.resize(trainer->boundary(1).forward());
+  for (std::size_t b = 0; b < 6; ++b) {
+    trainer->test(0, b, {}, out);
+    trainer->test(1, b, out, {});
+  }
+  Model model(spec.trainer.model, data(1)->shape, evaluation_batch(*data(1)));
+  const double wanted = determination(evaluate(model, all, *data(1)), *data(1));
+  CHECK(trainer->test_merit() == Approx(wanted));
 }
 
 TEST_CASE("a cut that does not fit the model is refused with the number of its layers") {

@@ -112,10 +112,12 @@ auto GroupNetwork<T>::own_parameters(std::span<const T> parameters) const -> Own
 
 template <class T>
 std::span<const T> GroupNetwork<T>::begin(std::span<const T> parameters, const Own& own,
-                                          std::span<const T> inputs, const Rng& rng) {
+                                          std::span<const T> inputs, const Rng& rng,
+                                          bool training) {
   parameters_ = parameters;
   own_ = &own;
   inputs_ = inputs;
+  training_ = training;
   rng_ = rng;
   return forward_from(0);
 }
@@ -145,14 +147,14 @@ std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
     std::vector<T>& out = outputs_[i];
     switch (steps_[i].kind) {
       case Kind::whole:
-        layers_[i]->forward(parameters_.data(), input(i), out.data(), batch_, true, rng_);
+        layers_[i]->forward(parameters_.data(), input(i), out.data(), batch_, training_, rng_);
         break;
       case Kind::unit: {
         at_ = i;
         summand_.assign(out.size(), T(0));
         const std::size_t unit = unit_of_[i];
         if (const auto& layer = parts_[unit].layer) {
-          layer->forward((*own_)[unit].data(), input(i), summand_.data(), batch_, true, rng_);
+          layer->forward((*own_)[unit].data(), input(i), summand_.data(), batch_, training_, rng_);
         }
         return summand_;
       }

@@ -53,7 +53,7 @@ class GroupNetwork {
   /// others go on with the sum. All arguments but `values` of a later part must stay valid until
   /// backward is over. Returns the summand or, at the end, the outputs; valid until the next call.
   std::span<const T> begin(std::span<const T> parameters, const Own& own, std::span<const T> inputs,
-                           const Rng& rng);
+                           const Rng& rng, bool training = true);
   std::span<const T> go_on(std::span<const T> sum);
 
   /// The same for the gradient of the inputs, from that of the outputs. Returns an empty span at
@@ -88,6 +88,7 @@ class GroupNetwork {
   std::span<const T> parameters_;
   const Own* own_ = nullptr;
   std::span<const T> inputs_;
+  bool training_ = true;
   Rng rng_;
 };
 

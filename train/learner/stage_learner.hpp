@@ -103,6 +103,18 @@ class StageLearner {
   virtual void backward_part(const PassPart& pass, std::span<const float> in,
                              std::span<float> out) = 0;
 
+  /// Takes batch `number` of the test samples forward through a stage, with the newest parameters,
+  /// and keeps nothing of it. The samples begin again at their end. The first stage ignores `in`.
+  /// `out` is as in forward(); the last stage scores the outputs for test_merit() instead.
+  virtual void test(std::size_t stage, std::size_t number, std::span<const float> in,
+                    std::span<float> out) = 0;
+  /// The parts of it in a group, in place of test(), as those of forward_part().
+  virtual void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
+                         std::span<const float> in, std::span<float> out) = 0;
+  /// The accuracy, or R2 of data with targets, on the batches that the last stage has scored since
+  /// the last call, or since the run began. 0 if there are none.
+  virtual double test_merit() = 0;
+
   /// Makes one optimiser step of a stage with `sum`, the summed gradients of `micro_batches`
   /// micro-batches. Versions that micro-batches under way still use are kept.
   virtual void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) = 0;
