@@ -50,7 +50,9 @@ NodeOptions VirtualWork::node() const {
   }
   const Task& task = tasks_.front();
   return node_options(config_, facts_of(*stages_of(task), optimizer),
-                      {.steps = task.trainer.steps, .all_data = task.samples});
+                      {.steps = task.trainer.steps,
+                       .all_data = task.samples,
+                       .test_data = task.test ? task.test->size() : 0});
 }
 
 std::unique_ptr<Replica> VirtualWork::make(std::size_t peer) const {

@@ -365,7 +365,7 @@ bool has_common_end(const Config& config) {
   return has_swarm_budget(config) || config.run.mode == ModeKind::pipeline;
 }
 
-bool has_target(const Config& config) { return has_swarm_budget(config) && config.run.target > 0; }
+bool has_target(const Config& config) { return has_common_end(config) && config.run.target > 0; }
 
 Hyperparameters config_hyperparameters(const Config& config) {
   const PopulationConfig& population = config.population;

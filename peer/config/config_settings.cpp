@@ -53,18 +53,18 @@ void append_run(Settings& all) {
            "end after this many seconds of training, if the epochs or steps last longer; the "
            "learning "
            "rate does not follow it. 0 = never");
-  run.only_with("run.budget", "a budget of all peers together", has_swarm_budget)
+  run.only_with("run.budget", "a budget of all peers together, or a pipeline", has_common_end)
       .agreed()
-      .add(
-          "target_accuracy", GV_FIELD(run.target), {0, 1},
-          "end when more than half of the peers have measured this accuracy of their models on the "
-          "test data (R2 of data with targets), if the epochs or steps last longer; the learning "
-          "rate does not follow it. 0 = never");
+      .add("target_accuracy", GV_FIELD(run.target), {0, 1},
+           "end when more than half of the peers, in a pipeline of those with the last stage, have "
+           "measured this accuracy of their models on the test data (R2 of data with targets), if "
+           "the epochs or steps last longer; the learning rate does not follow it. 0 = never");
   run.only_with("run.target_accuracy", "a target accuracy", has_target)
       .agreed()
       .add("target_every_epochs", GV_FIELD(run.target_every), {0, 1e6, true},
            "passes over all data, by all peers together, after which three drawn peers measure "
-           "their models; more passes where a measurement takes longer");
+           "their models, or all peers of a pipeline its; more passes where a measurement takes "
+           "longer");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
           "training starts when this many are there, itself included");
   run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or after this long");

@@ -35,11 +35,14 @@ std::uint64_t chunk_steps(const Config& config) {
 }
 
 /// Samples of all peers between two sittings of judges. A sitting takes so long that each peer
-/// could measure its model in it, and makes at least a step.
+/// could measure its model in it, and makes at least a step. The peers of a pipeline measure theirs
+/// together.
 std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   const double passes = config.run.target_every * static_cast<double>(peer.all_data);
+  const bool is_pipeline = config.run.mode == ModeKind::pipeline;
+  const std::size_t step = (is_pipeline ? config.pipeline.micro_batches : 1) * config.train.batch;
   const std::uint64_t least =
-      config.run.peers * std::max<std::uint64_t>(config.train.batch, peer.test_data);
+      (is_pipeline ? 1 : config.run.peers) * std::max<std::uint64_t>(step, peer.test_data);
   return std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15)));
 }
 
@@ -48,7 +51,8 @@ std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
 std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
   if (config.run.mode != ModeKind::pipeline) return swarm_budget(config, peer.all_data);
   const std::uint64_t run = config.pipeline.micro_batches * config.train.batch;
-  return config.run.wall > Duration{} ? run * std::min(peer.steps, samples_max / run) : 0;
+  const bool may_end_before = config.run.wall > Duration{} || has_target(config);
+  return may_end_before ? run * std::min(peer.steps, samples_max / run) : 0;
 }
 
 /// The factor on the updates of a peer with much data.
@@ -166,6 +170,7 @@ PipelineOptions pipeline_options(const Config& config, const ModelFacts& model, 
           .consensus = pipeline.consensus,
           .micro_batches = pipeline.micro_batches,
           .micro_batch = config.train.batch,
+          .test_samples = has_target(config) ? peer.test_data : 0,
           .accumulate = pipeline.accumulate,
           .group = pipeline.group,
           .ahead = pipeline.ahead,

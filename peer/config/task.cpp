@@ -480,7 +480,7 @@ std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together, RunA
 }
 
 std::unique_ptr<StageLearner> stages_of(const Task& task) {
-  return built_in_stage_learner(*task.stages, task.shard);
+  return built_in_stage_learner(*task.stages, task.shard, task.test);
 }
 
 std::unique_ptr<WholeReplica> first_replica(const Task& task, std::size_t shard,

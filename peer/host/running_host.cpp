@@ -288,12 +288,17 @@ std::string Host::save(const Replica& replica, const task::Save& how) const {
 }
 
 /// What must be equal on all peers: settings, the tensors of the model, the swarm's budget in
-/// samples, which depends on the data, and the size of a learner's state.
+/// samples, which depends on the data, in a pipeline the samples of its tests, and the size of a
+/// learner's state.
 std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   auto agreed = agreement(options_.config);
   if (!layout_.empty()) agreed.emplace_back("layout of the model", layout_);
   const std::uint64_t budget = swarm_budget(options_.config, task_.samples);
   if (budget > 0) agreed.emplace_back("samples of the budget", std::to_string(budget));
+  // The peers of a pipeline take them through its stages together.
+  if (options_.config.run.mode == ModeKind::pipeline && task_.test) {
+    agreed.emplace_back("samples of the test data", std::to_string(task_.test->size()));
+  }
   // In lockstep a newcomer takes over the state.
   if (options_.config.run.mode == ModeKind::allreduce) {
     agreed.emplace_back("numbers of the optimiser's state", std::to_string(state_));

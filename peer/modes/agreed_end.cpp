@@ -16,12 +16,12 @@ constexpr Duration end_asked_every = std::chrono::seconds(1);
 }  // namespace
 
 void AgreedEnd::follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
-                       Generations& generations, Effects& out) {
+                       Generations& generations, Effects& out, const std::vector<PeerId>* panel) {
   if (!work.is_on() || course.phase() == Phase::done) return;
   const bool trains = course.phase() == Phase::training;
   work.follow_clock(now, trains, members);
   if (!trains) return;
-  work.follow_target(now, members, out);
+  work.follow_target(now, members, out, panel);
   const Judges& judges = work.judges();
   generations.agreement().set_ends(work.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work.is_time_over(now) || judges.is_reached_for(now, verdicts_take);

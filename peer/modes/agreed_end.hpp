@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "peer/modes/course.hpp"
 #include "peer/modes/generations.hpp"
@@ -17,9 +18,9 @@ namespace gv {
 class AgreedEnd {
  public:
   /// Asks for a ballot once the time of the run is over or its target is reached. Called in every
-  /// tick.
+  /// tick. `panel`: see Judges.
   void follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
-              Generations& generations, Effects& out);
+              Generations& generations, Effects& out, const std::vector<PeerId>* panel = nullptr);
   /// Adopts what a ballot has decided.
   void enter(const Generation& generation, Agreement& agreement);
   /// Our version has changed: it says how much of the swarm's budget is used up. All peers together

@@ -13,9 +13,10 @@ GroupSums::GroupSums(PeerId self, const PipelineOptions& options)
   }
 }
 
-void GroupSums::enter(std::uint64_t generation) {
+void GroupSums::enter(std::uint64_t generation, std::size_t micro_batches) {
   leave();
   key_ = generation;
+  micro_batches_ = micro_batches;
 }
 
 void GroupSums::leave() {

@@ -34,8 +34,8 @@ class GroupSums {
  public:
   GroupSums(PeerId self, const PipelineOptions& options);
 
-  /// Sums belong to this generation from now on.
-  void enter(std::uint64_t generation);
+  /// Sums belong to this generation from now on. Its runs have at most `micro_batches`.
+  void enter(std::uint64_t generation, std::size_t micro_batches);
   void leave();
   /// Sums belong to this run from now on. Those of the last one are over.
   void begin(std::uint64_t run);
@@ -70,13 +70,14 @@ class GroupSums {
   std::optional<GroupSumName> name_of(const TransferId& id) const;
   /// The place of a piece's sum, counted from the first of this run.
   std::uint64_t place_in_run(const TransferId& id) const;
-  std::uint64_t sums_in_run() const { return 2 * options_.micro_batches * parts_max_; }
+  std::uint64_t sums_in_run() const { return 2 * micro_batches_ * parts_max_; }
   StageValues blank(std::size_t size);
 
   PeerId self_;
   PipelineOptions options_;
   std::size_t parts_max_ = 1;  ///< Most sums of a pass.
   std::uint64_t key_ = 0;
+  std::size_t micro_batches_ = 0;
   std::uint64_t run_ = 0;
   std::map<GroupSumName, AllReduce> sums_;
   EarlyBlocks early_;

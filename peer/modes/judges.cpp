@@ -26,7 +26,8 @@ bool has_vote(const Member& member) {
 
 }  // namespace
 
-void Judges::hear(Time now, std::uint64_t counted, const Membership& members) {
+void Judges::hear(Time now, std::uint64_t counted, const Membership& members,
+                  const std::vector<PeerId>* panel) {
   if (!is_on() || (heard_ && now < *heard_ + reads_every)) return;
   heard_ = now;
   sitting_ = counted / options_.every;
@@ -34,19 +35,31 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members) {
   members.for_each_other([&](const Member& member) {
     if (has_vote(member)) all.push_back({member.id, member.progress.work->verdict});
   });
-  voters_ = all.size();
-  votes_ = static_cast<std::size_t>(std::ranges::count_if(
-      all, [](const Voter& voter) { return voter.verdict && voter.verdict->reached; }));
-  if (2 * votes_ <= voters_) {
-    reached_since_.reset();
-  } else if (!reached_since_) {
-    reached_since_ = now;
-  }
+  count_votes(now, all, panel);
   due_ = 0;
+  if (panel != nullptr) return;  // It measures when the peers test the model.
   const std::uint64_t first = sitting_ - std::min(sitting_, apart_max);
   for (std::uint64_t sitting = std::max<std::uint64_t>(1, first); sitting <= sitting_ + apart_max;
        ++sitting) {
     if (must_measure(sitting, all)) due_ = sitting;
+  }
+}
+
+void Judges::count_votes(Time now, const std::vector<Voter>& all,
+                         const std::vector<PeerId>* panel) {
+  // Peers of a pipeline go back together if a stage is lost, and may stand before a sitting again.
+  const auto counts = [&](const Voter& voter) {
+    return panel == nullptr || (std::ranges::find(*panel, voter.peer) != panel->end() &&
+                                voter.verdict->sitting <= sitting_);
+  };
+  voters_ = panel != nullptr ? panel->size() : all.size();
+  votes_ = static_cast<std::size_t>(std::ranges::count_if(all, [&](const Voter& voter) {
+    return voter.verdict && voter.verdict->reached && counts(voter);
+  }));
+  if (2 * votes_ <= voters_) {
+    reached_since_.reset();
+  } else if (!reached_since_) {
+    reached_since_ = now;
   }
 }
 

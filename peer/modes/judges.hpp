@@ -19,6 +19,11 @@ namespace gv {
 /// target, every peer measures its model once. The target is reached when more than half of the
 /// peers that train had it when they measured last.
 ///
+/// In a pipeline no peer can measure alone, and there is a panel in place of drawn judges: the
+/// carriers of the last stage. At each sitting the peers test the model together, and each of the
+/// panel has a verdict on its part of the test data. The target is reached when more than half of
+/// the panel had it.
+///
 /// So the usual sitting costs three measurements, however many peers there are. Fewer than a third
 /// hostile peers cannot end the run, because honest peers must have measured the target, too. They
 /// cannot delay the end for long either: others are drawn for each sitting, and more than half
@@ -30,12 +35,16 @@ class Judges {
   bool is_on() const { return options_.value > 0; }
   double target() const { return options_.value; }
   /// Takes over what the members report. `counted`: samples that all peers have trained on.
-  void hear(Time now, std::uint64_t counted, const Membership& members);
+  /// `panel`: only these vote, and none is drawn.
+  void hear(Time now, std::uint64_t counted, const Membership& members,
+            const std::vector<PeerId>* panel = nullptr);
 
   /// True if we should measure our model with the next job.
   bool is_due() const { return !under_way_ && due_ > (verdict_ ? verdict_->sitting : 0); }
   /// A job that measures has been asked for.
-  void begin() { under_way_ = std::max(sitting_, due_); }
+  void begin() { begin(std::max(sitting_, due_)); }
+  /// The same for a sitting that all peers agree on.
+  void begin(std::uint64_t sitting) { under_way_ = sitting; }
   /// The job is done.
   void learn(double value);
   /// What we found last; empty before the first measurement.
@@ -61,6 +70,7 @@ class Judges {
 
   std::vector<std::size_t> drawn_for(std::uint64_t sitting, const std::vector<Voter>& all) const;
   bool must_measure(std::uint64_t sitting, const std::vector<Voter>& all) const;
+  void count_votes(Time now, const std::vector<Voter>& all, const std::vector<PeerId>* panel);
 
   PeerId self_;
   TargetOptions options_;
@@ -71,8 +81,9 @@ class Judges {
   std::optional<TargetVerdict> verdict_;
   double measured_ = 0;
   std::optional<Time> reached_since_;
-  std::size_t votes_ = 0;   ///< Peers that had the target when they measured last.
-  std::size_t voters_ = 0;  ///< Peers that train or have just stopped, ourselves included.
+  std::size_t votes_ = 0;  ///< Peers that had the target when they measured last.
+  /// Peers that train or have just stopped, ourselves included; or all of the panel.
+  std::size_t voters_ = 0;
 };
 
 }  // namespace gv

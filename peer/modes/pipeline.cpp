@@ -88,7 +88,7 @@ void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector
   if (!course_.is_running()) return;
   generations_.set_candidates(now, course_.options().layout_hash, members);
   generations_.join(now, course_, out);
-  end_.follow(now, course_, members, work_, generations_, out);
+  end_.follow(now, course_, members, work_, generations_, out, &panel_);
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   end_handing_over(now, out);
   const Generations::Change change = generations_.follow(now, course_);
@@ -159,6 +159,7 @@ void PipelineMode::end_handing_over(Time now, Effects& out) {
 
 void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   run_.enter(generation);
+  choose_panel();
   end_.enter(generation, generations_.agreement());
   states_.enter(generation);
   end_last_run(generation.version);
@@ -298,7 +299,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
 void PipelineMode::begin_run(Time now, Effects& out) {
   if (step() >= course_.steps() || course_.is_leaving()) return;
   idle_since_ = now;
-  run_.begin(step(), out);
+  run_.begin(step(), is_test_due(), out);
 }
 
 void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
@@ -469,8 +470,9 @@ void PipelineMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost
 
 // ---- Jobs ----
 
-void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
+void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
   course_.job_done(done);
+  tell_verdict(done, members, out);
   counts_.computing_s += seconds(done.busy);
   idle_since_ = now;
   if (done.score.samples > 0) course_.learn_from(done.score);
@@ -506,7 +508,7 @@ void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
   }
   if (part == nullptr) return;
   const auto* pass = first_of<task::StagePass>(tasks);
-  if (pass != nullptr) measure(*pass, seconds(done.busy));
+  if (pass != nullptr && !pass->what.tests) measure(*pass, seconds(done.busy));
   if (is_ours) run_.done(done.job, out);
 }
 
@@ -562,6 +564,7 @@ bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   } else if (generations_.is_in_one() && !preparing_) {
     if (auto task = run_.next()) {
       job.add(*std::move(task));
+      add_measurement(job);
       if (course_.jobs_under_way() == 0) counts_.waiting_s += seconds(now - idle_since_);
     }
   }

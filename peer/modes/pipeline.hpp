@@ -38,7 +38,12 @@ struct PipelineCounts {
 /// update is made only when every peer has said that its part of the run is complete. So all live
 /// peers can finish a run that any peer has finished, and can give up any other run without a
 /// trace. If a stage is lost with all its carriers, all peers go back to the newest copies of all
-/// stages. A run whose time is over ends with a version that a ballot chooses.
+/// stages. A run whose time is over, or whose target is reached, ends with a version that a ballot
+/// chooses.
+///
+/// Where a target accuracy ends the run, some runs begin with a test: micro-batches of test samples
+/// go forward through all stages, and each carrier of the last one votes on its part of them (see
+/// Judges). A test changes no model and belongs to its run, so it is given up and repeated with it.
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -141,6 +146,11 @@ class PipelineMode final : public Mode {
   void plan_copies(const ModelVersion& version);
   std::optional<PeerId> keeper_of(std::uint32_t stage) const;
   void keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out);
+  bool is_test_due() const;
+  std::uint64_t sitting() const;
+  void choose_panel();
+  void add_measurement(Job& job);
+  void tell_verdict(const JobDone& done, Membership& members, Effects& out);
   bool may_ask_ahead() const;
   bool ask(Time now, std::vector<Job>& jobs);
   void measure(const task::StagePass& pass, double busy_s);
@@ -184,6 +194,7 @@ class PipelineMode final : public Mode {
     double busy_s = 0;
   };
   std::map<std::uint32_t, StagePace> paces_;
+  std::vector<PeerId> panel_;  ///< The carriers of the last stage, who judge the model.
   PipelineCounts counts_;
 };
 

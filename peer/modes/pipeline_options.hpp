@@ -20,6 +20,9 @@ namespace gv {
 /// Bytes of early blocks that a peer keeps; more means that a peer misbehaves.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 
+/// Most micro-batches of a test. Further test samples are left out.
+inline constexpr std::size_t test_micro_batches_max = std::size_t{1} << 16;
+
 /// Sizes of one stage, in floats.
 struct StageSize {
   std::size_t parameters = 0;
@@ -52,6 +55,7 @@ struct PipelineOptions {
   StageConsensus consensus = StageConsensus::allreduce;
   std::size_t micro_batches = 8;  ///< Micro-batches of all chains in a run.
   std::size_t micro_batch = 1;    ///< Samples.
+  std::size_t test_samples = 0;   ///< Of a test, where a target accuracy ends the run; 0: none.
   std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
   /// Peers that carry a stage together at most. Above 1, the schedule must be synchronous and
   /// `consensus` an all-reduce.

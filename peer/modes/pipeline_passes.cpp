@@ -13,6 +13,7 @@ using Action = PipelineAction;
 
 /// True for the instructions that add to the gradients of a stage.
 bool accumulates(const PipelineInstruction& what) {
+  if (what.tests) return false;
   return what.action == Action::backward || what.action == Action::backward_weight;
 }
 
@@ -25,7 +26,10 @@ GroupSumName PipelineRun::sum_name(const PipelineInstruction& what, std::size_t 
 const std::vector<std::size_t>& PipelineRun::sums_in(const PipelineInstruction& what) const {
   static const std::vector<std::size_t> none;
   const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
-  if (own_group().size() == 1 || (what.action != Action::forward && !goes_back)) return none;
+  const bool is_answer = what.tests && goes_back;
+  if (own_group().size() == 1 || is_answer || (what.action != Action::forward && !goes_back)) {
+    return none;
+  }
   const StageSize& stage = options_.stages[what.stage];
   return goes_back ? stage.backward_sums : stage.forward_sums;
 }
@@ -78,6 +82,7 @@ std::optional<Job::Task> PipelineRun::next_part(std::size_t pass) {
   std::optional<task::StagePass> task = part_of(under_way);
   if (!task) return std::nullopt;
   if (under_way.part++ == sums_in(under_way.what).size()) {
+    if (under_way.what.tests) give_out_test(under_way.what);
     passes_.erase(passes_.begin() + static_cast<std::ptrdiff_t>(pass));
   }
   return *std::move(task);
@@ -114,7 +119,7 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
   task::StagePass part{.what = what,
                        .part = pass.part,
                        .group = own_group().size() > 1 ? place_ : nullptr,
-                       .draw = drawn_,
+                       .draw = what.tests ? what.micro_batch - options_.micro_batches : drawn_,
                        .counted_at = what.micro_batch * options_.group + place_->own};
   if (pass.part > 0 || (goes_on ? what.stage > 0 : goes_back && what.stage < last)) {
     part.in = input_of(pass);
@@ -125,13 +130,14 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
     part.out = blank(options_.stages[what.stage + 1].forward);
   }
   if (is_last && goes_back && what.stage > 0) {
-    part.out = blank(options_.stages[what.stage].backward);
+    part.out = blank(what.tests ? 1 : options_.stages[what.stage].backward);
   }
   if (is_last && (accumulates(what) || what.action == Action::update)) {
     part.sum = sum_of(what.stage).gradients;
   }
   // The first member of a group draws for all.
-  if (goes_on && what.stage == 0 && pass.part == 0 && place_->is_first()) ++drawn_;
+  const bool draws = goes_on && what.stage == 0 && !what.tests;
+  if (draws && pass.part == 0 && place_->is_first()) ++drawn_;
   if (what.action == Action::update) part.micro_batches = gradients_since_update(what.stage);
   return part;
 }
@@ -142,7 +148,7 @@ void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
   const bool goes_back = pass.what.action != Action::forward;
   const std::uint32_t stage = goes_back ? pass.what.stage - 1 : pass.what.stage + 1;
   const PassName name{operation_ % operations_named, stage, pass.what.micro_batch, goes_back};
-  const std::uint32_t to = routes_[pass.what.micro_batch][stage];
+  const std::uint32_t to = route_of(pass.what.micro_batch)[stage];
   const auto bytes = std::as_bytes(std::span<const float>(*pass.out));
   if (to == worker_) {
     incoming_[name] = {.from = self_, .values = pass.out, .blocks = {}};

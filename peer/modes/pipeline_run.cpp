@@ -44,6 +44,8 @@ void PipelineRun::enter(const Generation& generation) {
   for (auto& carriers : replicas_) std::ranges::sort(carriers);
   std::ranges::sort(own_stages_);
   enter_groups(generation.shares);
+  group_sums_.enter(key_, options_.micro_batches + tests_of_run());
+  group_sums_.begin(operation_);
   if (options_.consensus != StageConsensus::mixing) return;
   for (const std::uint32_t stage : own_stages_) {
     if (replicas_[stage].size() > 1) enter_mixing(stage);
@@ -51,8 +53,6 @@ void PipelineRun::enter(const Generation& generation) {
 }
 
 void PipelineRun::enter_groups(const std::vector<std::uint32_t>& speeds) {
-  group_sums_.enter(key_);
-  group_sums_.begin(operation_);
   std::vector<std::vector<std::uint32_t>> stages(order_.size());
   std::vector<std::size_t> most(order_.size(), options_.group);
   for (std::uint32_t stage = 0; stage < replicas_.size(); ++stage) {
@@ -120,7 +120,7 @@ StageValues PipelineRun::blank(std::size_t size) {
   return pools_.try_emplace(size, size, options_.memory).first->second.blank();
 }
 
-void PipelineRun::begin(std::uint64_t operation, Effects& out) {
+void PipelineRun::begin(std::uint64_t operation, bool tests, Effects& out) {
   operation_ = operation;
   begun_ = true;
   computing_ = 0;
@@ -129,8 +129,13 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   drawn_ = 0;
   group_sums_.begin(operation);
   routes_ = routes_of(operation);
-  schedule_ = make_schedule(options_.kind, routes_, groups_.members.size(), options_.accumulate,
-                            options_.ahead);
+  PipelineSchedule schedule = make_schedule(options_.kind, routes_, groups_.members.size(),
+                                            options_.accumulate, options_.ahead);
+  list_ = std::move(schedule.workers[worker_]);
+  test_routes_.clear();
+  tests_left_ = 0;
+  is_tested_ = false;
+  if (tests) begin_test();
   // Keep only early results of this run that came from the neighbour that the routes name.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations_named;
@@ -383,9 +388,11 @@ std::vector<StageEnd> PipelineRun::finish() {
 /// same values.
 bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
   const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
-  const auto& senders = groups_.members[routes_[name.micro_batch][stage]];
-  return order_[senders[place_->own % senders.size()]] == from &&
-         routes_[name.micro_batch][name.stage] == worker_;
+  // Only a run with a test has routes of one.
+  if (name.micro_batch >= routes_.size() + test_routes_.size()) return false;
+  const std::vector<std::uint32_t>& route = route_of(name.micro_batch);
+  const auto& senders = groups_.members[route[stage]];
+  return order_[senders[place_->own % senders.size()]] == from && route[name.stage] == worker_;
 }
 
 bool PipelineRun::carries(std::uint32_t stage) const {
@@ -453,13 +460,13 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   if (!named) return false;
   const PassName& name = *named;
   const bool known = name.stage < options_.stages.size() &&
-                     name.micro_batch < options_.micro_batches &&
+                     name.micro_batch < options_.micro_batches + tests_of_run() &&
                      (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
   const std::uint64_t ahead = (name.operation - operation_) % operations_named;
   if (!known || block.id.owner != from || ahead > 1) return false;
   if (begun_ && ahead == 0 && !is_from_neighbour(name, from)) return false;
-  const std::size_t size = name.backward ? options_.stages[name.stage + 1].backward
-                                         : options_.stages[name.stage].forward;
+  if (!incoming_.contains(name) && !may_keep(name)) return false;
+  const std::size_t size = size_of(name);
   Incoming& incoming = incoming_[name];
   if (!incoming.values) {
     incoming = {from, blank(size), Reassembly(sizeof(float) * size, sizeof(float))};

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "consensus/allreduce/all_reduce.hpp"
@@ -40,12 +41,14 @@ class PipelineRun {
   /// Gives up the run under way.
   void leave();
 
-  /// Begins the run of that number.
-  void begin(std::uint64_t operation, Effects& out);
+  /// Begins the run of that number. It `tests` the model first: all peers say the same of a run.
+  void begin(std::uint64_t operation, bool tests, Effects& out);
   bool is_begun() const { return begun_; }
 
   /// The next task, if its input is there. Tasks are done in the order given.
   std::optional<Job::Task> next();
+  /// True once, if we carry the last stage and next() has just given out our last pass of the test.
+  bool take_tested() { return std::exchange(is_tested_, false); }
   /// The job with the oldest task that next() returned is done.
   void done(const Job& job, Effects& out);
 
@@ -131,6 +134,13 @@ class PipelineRun {
   };
 
   Routes routes_of(std::uint64_t operation) const;
+  std::size_t tests_of_run() const;
+  void begin_test();
+  void give_out_test(const PipelineInstruction& what);
+  const std::vector<std::uint32_t>& route_of(std::uint32_t micro_batch) const;
+  bool is_test(std::uint32_t micro_batch) const { return micro_batch >= options_.micro_batches; }
+  std::size_t size_of(const PassName& name) const;
+  bool may_keep(const PassName& name) const;
   void enter_groups(const std::vector<std::uint32_t>& speeds);
   void enter_mixing(std::uint32_t stage);
   void make_sum(std::uint32_t stage);
@@ -158,7 +168,7 @@ class PipelineRun {
   StageValues blank(std::size_t size);
   /// True if all instructions were given out.
   bool is_list_done() const { return position_ == list().size() && passes_.empty(); }
-  const std::vector<PipelineInstruction>& list() const { return schedule_.workers[worker_]; }
+  const std::vector<PipelineInstruction>& list() const { return list_; }
   const std::vector<std::uint32_t>& own_group() const { return groups_.members[worker_]; }
   std::optional<Job::Task> parameters_task();
   std::optional<task::StagePass> part_of(const Pass& pass);
@@ -181,7 +191,10 @@ class PipelineRun {
   bool begun_ = false;
   std::size_t computing_ = 0;  ///< Tasks given out and not done.
   Routes routes_;
-  PipelineSchedule schedule_;
+  Routes test_routes_;                     ///< Of the test's micro-batches; empty: no test.
+  std::vector<PipelineInstruction> list_;  ///< Of the test, and then of the schedule.
+  std::size_t tests_left_ = 0;             ///< Through us in the last stage, not given out.
+  bool is_tested_ = false;                 ///< The last of them was given out.
   std::size_t position_ = 0;
   std::deque<Pass> passes_;  ///< Begun, and not given out to the end.
   std::size_t drawn_ = 0;

@@ -309,8 +309,9 @@ bool SwarmWork::is_time_over(Time now, Duration ahead) const {
   return clock_ + std::min(now - clock_heard_, clock_heard_every) + ahead >= options_.wall;
 }
 
-void SwarmWork::follow_target(Time now, const Membership& members, Effects& out) {
-  judges_.hear(now, counted(), members);
+void SwarmWork::follow_target(Time now, const Membership& members, Effects& out,
+                              const std::vector<PeerId>* panel) {
+  judges_.hear(now, counted(), members, panel);
   if (!judges_.is_reached() || std::exchange(is_target_told_, true)) return;
   out.tell(TargetReached{.votes = judges_.votes(), .peers = judges_.voters()});
 }

@@ -67,8 +67,9 @@ class SwarmWork {
   void train(Time now) { counted_ = now; }
   /// Follows for how long the swarm has trained, where that ends the run. `trains`: we do.
   void follow_clock(Time now, bool trains, const Membership& members);
-  /// Follows what judges say, where that ends the run. Called while we train.
-  void follow_target(Time now, const Membership& members, Effects& out);
+  /// Follows what judges say, where that ends the run. Called while we train. `panel`: see Judges.
+  void follow_target(Time now, const Membership& members, Effects& out,
+                     const std::vector<PeerId>* panel = nullptr);
   /// We have made this many more steps, with a batch that has grown by `growth`.
   void count(Time now, std::uint64_t steps, std::uint64_t growth = 1) {
     count_samples(now, steps * options_.batch * growth);
@@ -98,6 +99,7 @@ class SwarmWork {
   void add_measurement(Job& job);
   /// Takes what the job has measured. True if it has: others should hear it at once.
   bool learn_from(const JobDone& done, Effects& out);
+  Judges& judges() { return judges_; }
   const Judges& judges() const { return judges_; }
   /// Samples known to be trained by all peers. Never falls, unless peers agree on less.
   std::uint64_t counted() const;

@@ -185,7 +185,9 @@ FactText text(const TargetMeasured& f) {
   return {.info = {"target_measured",
                    "this peer's model has {value} on the test data at step {step}: {detail}",
                    "The accuracy, or R2 of data with targets. This peer was drawn as a judge, or "
-                   "others have measured the target, or this is the common model at the end.",
+                   "others have measured the target, or this is the common model at the end. In a "
+                   "pipeline it carries the last stage, and has measured all stages on its part of "
+                   "the test data.",
                    ""},
           .detail = f.reached ? "the target is reached" : "below the target",
           .numbers = numbers("value", f.value, "step", f.step)};
@@ -196,7 +198,9 @@ FactText text(const TargetReached& f) {
           {"target_reached",
            "training ends: {votes} of {peers} peers have measured the target accuracy",
            "All peers stop, and the mean of their models is the common final one. In lockstep it "
-           "is the one that they have.",
+           "is the one that they have, and in a pipeline each has its stages of it. There the "
+           "peers "
+           "are the carriers of the last stage.",
            ""},
       .numbers = numbers("votes", f.votes, "peers", f.peers)};
 }

@@ -160,7 +160,7 @@ struct ComputeGradient {
 /// In a population: compute the loss on held-out samples.
 struct Validate {};
 
-/// Measure the model on the test data.
+/// Measure the model on the test data. In a pipeline: on those that have passed the last stage.
 struct Measure {};
 
 /// Copy the parameters.
@@ -247,9 +247,10 @@ struct StagePass {
   PipelineInstruction what;
   std::size_t part = 0;                     ///< In a group: the part of the pass.
   std::shared_ptr<const GroupPlace> group;  ///< Our place in the group; null: we are alone.
-  std::size_t draw = 0;  ///< First stage's forward pass: number of our own batch in the run.
-  StageValues in;        ///< Input from the neighbour, or the sum; null where there is none.
-  StageValues out;       ///< Memory for the result; null where no peer waits for one.
+  /// First stage's forward pass: number of our own batch in the run, or of the batch in a test.
+  std::size_t draw = 0;
+  StageValues in;   ///< Input from the neighbour, or the sum; null where there is none.
+  StageValues out;  ///< Memory for the result; null where no peer waits for one.
   /// Gradients are added here, and the pass is counted behind them (the contribution checksum). An
   /// update takes the gradients and leaves zeros, but keeps the counts. Null before the last part.
   StageValues sum;

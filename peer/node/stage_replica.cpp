@@ -26,6 +26,10 @@ bool bring_within_bound(std::span<float> values) {
   return is_finite(values);
 }
 
+std::span<float> floats_in(const StageValues& values) {
+  return values ? std::span<float>(*values) : std::span<float>();
+}
+
 }  // namespace
 
 std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& notes) {
@@ -65,13 +69,29 @@ void StageReplica::end(const StageEnd& end) {
   learner_->add(end.stage, force, end.force);
 }
 
+/// A pass of a test. An answer says nothing but that the micro-batch has come to the last stage.
+void StageReplica::test(const task::StagePass& task) {
+  const PipelineInstruction& what = task.what;
+  if (what.action != PipelineAction::forward) {
+    if (task.out) std::ranges::fill(*task.out, 0.0F);
+    return;
+  }
+  if (task.group) {
+    learner_->test_part({.stage = what.stage, .number = what.micro_batch, .part = task.part},
+                        *task.group, task.draw, floats_in(task.in), floats_in(task.out));
+  } else {
+    learner_->test(what.stage, task.draw, floats_in(task.in), floats_in(task.out));
+  }
+}
+
 Score StageReplica::pass(const task::StagePass& task) {
   const PipelineInstruction& what = task.what;
-  const auto floats = [](const StageValues& values) {
-    return values ? std::span<float>(*values) : std::span<float>();
-  };
+  if (what.tests) {
+    test(task);
+    return {};
+  }
   const std::size_t size = learner_->layout(what.stage).size();
-  const auto gradient = task.sum ? floats(task.sum).first(size) : std::span<float>();
+  const auto gradient = task.sum ? floats_in(task.sum).first(size) : std::span<float>();
   const auto count = [&] { (*task.sum)[size + task.counted_at] += 1; };
   if (hooks_.stand_in && what.action != PipelineAction::update) {
     hooks_.stand_in(what);
@@ -82,11 +102,11 @@ Score StageReplica::pass(const task::StagePass& task) {
   if (task.group && what.action == PipelineAction::forward) {
     return learner_->forward_part(
         {.stage = what.stage, .number = what.micro_batch, .part = task.part}, *task.group,
-        task.draw, floats(task.in), floats(task.out));
+        task.draw, floats_in(task.in), floats_in(task.out));
   }
   if (task.group && what.action != PipelineAction::backward_weight) {
     learner_->backward_part({.stage = what.stage, .number = what.micro_batch, .part = task.part},
-                            floats(task.in), floats(task.out));
+                            floats_in(task.in), floats_in(task.out));
     if (!task.sum) return {};
     learner_->backward_weight(what.stage, what.micro_batch, gradient);
     count();
@@ -95,13 +115,15 @@ Score StageReplica::pass(const task::StagePass& task) {
   switch (what.action) {
     case PipelineAction::forward:
       return learner_->forward(what.stage, what.micro_batch, task.draw, what.version,
-                               floats(task.in), floats(task.out));
+                               floats_in(task.in), floats_in(task.out));
     case PipelineAction::backward:
-      learner_->backward(what.stage, what.micro_batch, floats(task.in), floats(task.out), gradient);
+      learner_->backward(what.stage, what.micro_batch, floats_in(task.in), floats_in(task.out),
+                         gradient);
       count();
       break;
     case PipelineAction::backward_input:
-      learner_->backward_input(what.stage, what.micro_batch, floats(task.in), floats(task.out));
+      learner_->backward_input(what.stage, what.micro_batch, floats_in(task.in),
+                               floats_in(task.out));
       break;
     case PipelineAction::backward_weight:
       learner_->backward_weight(what.stage, what.micro_batch, gradient);
@@ -191,6 +213,9 @@ JobDone StageReplica::run(Job job) {
       [&](const task::SendStage& task) {
         mixers_->send(task, learner_->parameters(task.stage));
         done.results.emplace_back(result::StagePart{task.outbox->sound});
+      },
+      [&](const task::Measure&) {
+        done.results.emplace_back(result::Measured{learner_->test_merit()});
       },
       [&](const task::FollowSwarm& task) { swarm_note_ = task.note; },
       [](const task::Save&) {},

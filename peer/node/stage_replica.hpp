@@ -43,6 +43,7 @@ class StageReplica final : public Replica {
   /// False if a parameter is not finite.
   bool copy(const task::CopyParameters& task) const;
   Score pass(const task::StagePass& task);
+  void test(const task::StagePass& task);
 
   std::unique_ptr<StageLearner> learner_;
   ReplicaHooks hooks_;

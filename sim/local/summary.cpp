@@ -227,10 +227,6 @@ void print_work(const Result& result) {
   }
   fmt::print("work         {} samples: {}\n", all, shares);
   print_ledger(ledger_totals(result));
-  if (const double target = result.config.run.target; target > 0) {
-    fmt::print("target       {:.4g} {} by the mean model\n", target,
-               result.merit.value >= target ? "reached" : "not reached");
-  }
   const OneModel one = result.one_model();
   fmt::print("one model    {} of {} peers, fingerprint {:016x}\n", one.peers, result.peers.size(),
              one.fingerprint);
@@ -272,6 +268,11 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
     if (result.is_of_swarm()) print_work(result);
     fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", result.exchanges(),
                result.totals.refused, result.totals.aborted, result.totals.undecided);
+  }
+  if (has_target(result.config)) {
+    const double target = result.config.run.target;
+    fmt::print("target       {:.4g} {} by the mean model\n", target,
+               result.merit.value >= target ? "reached" : "not reached");
   }
   fmt::print("bytes        {:.1f} MB on bulk lanes\n",
              static_cast<double>(result.totals.bytes) / 1e6);

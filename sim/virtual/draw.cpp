@@ -427,6 +427,24 @@ DrawnWorld as_mixing(DrawnWorld world) {
   return world;
 }
 
+namespace {
+
+/// In a third of the pipelines a target may be reached before the end. There is a sitting after
+/// every few runs.
+void draw_stage_target(Rng rng, DrawnWorld& world) {
+  const Config plain = settings_of_worlds();
+  world.config.run.target = plain.run.target;
+  world.config.run.target_every = plain.run.target_every;
+  if (!rng.chance(0.33)) return;
+  const Config& config = world.config;
+  const auto run = static_cast<double>(config.pipeline.micro_batches * config.train.batch);
+  const auto peers = static_cast<double>(world.scenario.peers);
+  world.config.run.target = between(rng, 0.2, 0.95);
+  world.config.run.target_every = run * static_cast<double>(1 + rng.below(20)) / peers;
+}
+
+}  // namespace
+
 DrawnWorld as_pipeline(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("pipeline");
   world.config.run.mode = ModeKind::pipeline;
@@ -472,6 +490,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   if (clock.chance(0.25)) {
     world.config.run.wall = from_seconds(between(clock, 0.2, 0.9) * seconds(scenario.until));
   }
+  draw_stage_target(Rng(world.seed).fork("stage target"), world);
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
     // With other numbers of replicas, a topology that does not fit is replaced.
@@ -519,9 +538,15 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     model.stage_seconds.push_back(work_of(s) / all);
   }
   const std::uint64_t steps = config.run.steps > 0 ? config.run.steps : endless_steps;
-  // Every peer has one sample, so all shards are equal.
-  NodeOptions node =
-      node_options(config, model, {.steps = steps, .data = 1, .all_data = config.run.peers});
+  // Every peer has one sample, so all shards are equal. A test of a pipeline has some micro-batches
+  // more than a run.
+  constexpr std::size_t tests = 11;
+  const bool is_pipeline = config.run.mode == ModeKind::pipeline;
+  NodeOptions node = node_options(config, model,
+                                  {.steps = steps,
+                                   .data = 1,
+                                   .all_data = config.run.peers,
+                                   .test_data = is_pipeline ? tests * config.train.batch : 0});
   PipelineOptions& pipeline = node.pipeline;
   pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
   return node;

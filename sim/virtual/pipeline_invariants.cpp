@@ -77,6 +77,7 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
   }
   const auto* pass = first_of<task::StagePass>(job.tasks);
   if (pass == nullptr) return;
+  if (pass->what.tests) check_test(world, peer, job, *pass);
   const PipelineInstruction& what = pass->what;
   const bool counts =
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
@@ -90,6 +91,42 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
   fail(world, "micro-batches once",
        fmt::format("peer-{} takes micro-batch {} of operation {} back through stage {} again", peer,
                    what.micro_batch, job.version.step, what.stage));
+}
+
+/// "whole tests": each micro-batch of a test goes through each stage once, or once through each
+/// member of a group, and a judge measures the model when its part of the test samples has come
+/// through all stages.
+void PipelineInvariants::check_test(const Simulator& world, PeerNumber peer, const Job& job,
+                                    const task::StagePass& pass) {
+  const PipelineInstruction& what = pass.what;
+  const PipelineOptions& pipeline = world.options().node.pipeline;
+  const std::size_t sums = pass.group ? pipeline.stages[what.stage].forward_sums.size() : 0;
+  if (what.action != PipelineAction::forward || pass.part < sums) return;
+  const std::uint64_t key = record(peer).job_generation;
+  const auto generation = generations_.find(key);
+  if (generation == generations_.end() || !is_honest(world, generation->second)) return;
+  Tested& tested = tested_[{key, job.version.step}];
+  const std::size_t member = pass.group ? pass.group->own : 0;
+  if (!tested.try_emplace({what.stage, what.micro_batch, member}, peer).second) {
+    fail(world, "whole tests",
+         fmt::format("peer-{} takes micro-batch {} of a test through stage {} again", peer,
+                     what.micro_batch, what.stage));
+  }
+  const PipelineMode& mode = *mode_of(world, peer);
+  const bool measures = first_of<task::Measure>(job.tasks) != nullptr;
+  if (!measures || mode.generations()->key() != key) return;
+  std::size_t own = 0;
+  for (const auto& [name, by] : tested) {
+    const auto [stage, micro_batch, place] = name;
+    if (by != peer || stage + 1 != pipeline.stages.size()) continue;
+    bool is_whole = true;
+    for (std::uint32_t s = 0; s < stage; ++s) is_whole &= tested.contains({s, micro_batch, 0});
+    own += is_whole;
+  }
+  if (own * mode.run().workers().back().size() * pipeline.micro_batch < pipeline.test_samples) {
+    fail(world, "whole tests",
+         fmt::format("peer-{} judges the model by {} micro-batches of a test", peer, own));
+  }
 }
 
 /// "micro-batches once": checks the sum that an update uses.
@@ -205,7 +242,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   const Generation& known = entry->second;
   const bool same = known.id == generation.id && known.order == generation.order &&
                     known.shares == generation.shares && known.version == generation.version &&
-                    known.assignments == generation.assignments;
+                    known.ends == generation.ends && known.assignments == generation.assignments;
   if (!same || !generation.contains(id_of(peer)) ||
       record(peer).generations.contains(generation.key())) {
     fail(world, "one generation of a name",
@@ -256,6 +293,11 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} makes operation {} unlike others in its generation", peer,
                      before.step));
   }
+  // "one end": where all have agreed to end with the version that a generation begins with.
+  if (generation.ends && is_honest(world, generation)) {
+    fail(world, "one end",
+         fmt::format("peer-{} makes operation {} after the agreed end", peer, before.step));
+  }
   if (!is_first) return;
   // "everybody's word", or a later generation begins there because all remaining peers have it.
   const std::uint64_t now_in = record(peer).generation;
@@ -287,6 +329,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
         fmt::format("operation {} is made of {} passes instead of {}", before.step, passes, parts));
   }
   went_back_.erase(name);
+  tested_.erase(name);
   said_.erase(name);
   secure(world, generation, begins_there ? 0 : before.step);
 }

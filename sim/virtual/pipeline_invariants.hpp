@@ -1,5 +1,6 @@
 // Invariants of mode `pipeline`, checked from outside: every micro-batch counts once, no update
-// before every peer has agreed, no invented stage states, no rollback while all stages live.
+// before every peer has agreed, no invented stage states, no rollback while all stages live, tests
+// by all samples.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +56,13 @@ class PipelineInvariants : public Checker {
   using RunName = std::pair<std::uint64_t, std::uint64_t>;
   /// Stage, and the place of a micro-batch's count in its sum: one for each member of a group.
   using Part = std::pair<std::uint32_t, std::size_t>;
+  /// The peer that took a micro-batch of a test through a stage: by stage, micro-batch and place in
+  /// a group.
+  using Tested = std::map<std::tuple<std::uint32_t, std::uint32_t, std::size_t>, PeerNumber>;
 
   PeerRecord& record(PeerNumber peer);
+  void check_test(const Simulator& world, PeerNumber peer, const Job& job,
+                  const task::StagePass& pass);
   void check_sums(const Simulator& world, PeerNumber peer, const task::EndRun& run);
   void check_becoming(const Simulator& world, PeerNumber peer, const ModelVersion& version,
                       const StageCopy& load);
@@ -71,6 +77,7 @@ class PipelineInvariants : public Checker {
   std::map<std::uint64_t, Generation> generations_;
   std::map<RunName, std::set<PeerNumber>> said_;  ///< Peers that said that their part is complete.
   std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes made.
+  std::map<RunName, Tested> tested_;                  ///< Of tests before runs.
   std::map<RunName, ModelVersion> results_;
   /// Fingerprints of parameters, by lineage and stage.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;

@@ -238,12 +238,11 @@ TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
         "a.toml:2: membership.probe_period_s");
 }
 
-TEST_CASE("a target accuracy needs a budget of the swarm", "[unit]") {
+TEST_CASE("a target accuracy needs a budget of the swarm, or a pipeline", "[unit]") {
   const Config config = sound("[run]\ntarget_accuracy = 0.9\ntarget_every_epochs = 0.5\n");
   CHECK(config.run.target == 0.9);
   CHECK(config.run.target_every == 0.5);
-  for (const std::string other :
-       {"budget = \"peer\"", "mode = \"pipeline\"", "algorithm = \"population\""}) {
+  for (const std::string other : {"budget = \"peer\"", "algorithm = \"population\""}) {
     const Problem problem = only_problem("[run]\n" + other + "\ntarget_accuracy = 0.9\n");
     INFO(to_string(problem));
     CHECK(problem.place == "a.toml:3: run.target_accuracy");
@@ -251,6 +250,7 @@ TEST_CASE("a target accuracy needs a budget of the swarm", "[unit]") {
   }
   CHECK(only_problem("[run]\ntarget_accuracy = 90\n").reason.starts_with("out of range"));
   CHECK(only_problem("[run]\ntarget_every_epochs = 2\n").reason == "has no effect here");
+  CHECK(has_target(sound("[run]\nmode = \"pipeline\"\ntarget_accuracy = 0.9\n")));
   // Peers with other targets would not end together.
   const Config same = sound("[run]\nseed = 1\n");
   CHECK(agreement(same) != agreement(config));

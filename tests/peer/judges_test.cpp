@@ -54,7 +54,9 @@ class Panel {
   /// Every judge reads the reports. `counted`: the samples that all peers together trained on.
   void hear(std::uint64_t counted) {
     now_ += 1s;
-    for (std::size_t i = 0; i < count_; ++i) judges[i].hear(now_, counted, members_[i]);
+    for (std::size_t i = 0; i < count_; ++i) {
+      judges[i].hear(now_, counted, members_[i], voters.empty() ? nullptr : &voters);
+    }
   }
 
   /// The same for one peer.
@@ -80,6 +82,7 @@ class Panel {
   }
 
   std::vector<Judges> judges;
+  std::vector<PeerId> voters;  ///< The only ones that vote; empty: all do, and some are drawn.
 
  private:
   std::size_t count_;
@@ -224,6 +227,34 @@ TEST_CASE("a peer that has not begun to train has no vote and is no judge", "[un
   panel.measure(1, 0.9);
   panel.hear(every);
   CHECK(panel.judges[0].is_reached());
+}
+
+TEST_CASE("only a panel votes, none of it is drawn, and more than half of it end the run",
+          "[unit]") {
+  Panel panel(5);
+  panel.voters = {PeerId{1}, PeerId{2}, PeerId{3}};
+  panel.hear(4 * every);
+  CHECK(panel.due().empty());
+  const auto say = [&](std::size_t peer, std::uint64_t sitting) {
+    panel.report(peer, TargetVerdict{sitting, true});
+  };
+  say(3, 4);
+  say(4, 4);
+  say(0, 4);
+  panel.hear(4 * every);
+  CHECK(panel.judges[4].votes() == 1);
+  CHECK(panel.judges[4].voters() == 3);
+  // A sitting that has not been: others may have gone back from there with us.
+  say(1, 5);
+  panel.hear(4 * every);
+  CHECK_FALSE(panel.judges[4].is_reached());
+  say(1, 3);
+  panel.hear(4 * every);
+  CHECK(panel.judges[4].is_reached());
+  // Other peers carry the last stage now.
+  panel.voters = {PeerId{1}, PeerId{5}};
+  panel.hear(4 * every);
+  CHECK_FALSE(panel.judges[4].is_reached());
 }
 
 TEST_CASE("a peer alone judges itself", "[unit]") {

@@ -110,6 +110,26 @@ TEST_CASE("a pipeline has a common budget if its time may be over before its run
   CHECK(budget(7) == 0);
 }
 
+TEST_CASE("a pipeline with a target has a budget, tests, and a sitting after a run at most",
+          "[unit]") {
+  const ParsedConfig parsed = parse_config_text(
+      "[run]\nmode = \"pipeline\"\ntarget_accuracy = 0.9\n[pipeline]\nstages = 2\n", "a.toml");
+  REQUIRE(parsed.problems.empty());
+  Config config = parsed.config;
+  const std::uint64_t run = config.pipeline.micro_batches * config.train.batch;
+  const auto options = [&](std::uint64_t all_data, std::uint64_t tests) {
+    return node_options(config, {}, {.steps = 7, .all_data = all_data, .test_data = tests});
+  };
+  CHECK(options(1000, 50).course.work.budget == 7 * run);
+  CHECK(options(1000, 50).pipeline.test_samples == 50);
+  CHECK(options(100'000, 50).course.work.target.every == 100'000);
+  CHECK(options(1, 50).course.work.target.every == run);
+  CHECK(options(1, 10 * run).course.work.target.every == 10 * run);
+  config.run.target = 0;
+  CHECK(options(1000, 50).course.work.budget == 0);
+  CHECK(options(1000, 50).pipeline.test_samples == 0);
+}
+
 TEST_CASE("a peer with a target has test data to measure its model on", "[unit]") {
   Config config;
   config.run.target = 0.9;

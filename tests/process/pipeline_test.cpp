@@ -83,6 +83,32 @@ TEST_CASE("a launched pipeline tells who carried what and evaluates the whole mo
   CHECK(std::stod(judged.substr(of + 9)) > 80);
 }
 
+TEST_CASE("a launched pipeline ends when the peer with its last stage has measured the target",
+          "[process]") {
+  TemporaryFolder folder;
+  const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
+  std::string config = pipeline(100000000, 2);
+  config.insert(config.find("[data]"), "target_accuracy = 0.85\ntarget_every_epochs = 0.1\n");
+  std::ofstream(file("pipeline.toml")) << config;
+  std::string output;
+  CHECK(run_grapevine({"launch", "-n", "2", file("pipeline.toml"), "--folder", file("run")}, output)
+            .exit_code == 0);
+  INFO(output);
+  CHECK_THAT(output, Catch::Contains("target       0.85 reached by the mean model"));
+  std::string merged;
+  CHECK(
+      run_grapevine(
+          {"merge", file("run/peer-0"), file("run/peer-1"), "--out", file("m.safetensors")}, merged)
+          .exit_code == 0);
+  INFO(merged);
+  // Both stages are of one step.
+  const auto first = merged.find("at step ");
+  const auto second = merged.find("at step ", first + 1);
+  REQUIRE(second != std::string::npos);
+  const auto step_at = [&](std::size_t at) { return std::stoull(merged.substr(at + 8)); };
+  CHECK(step_at(first) == step_at(second));
+}
+
 TEST_CASE("stages from the folders of several peers become one model", "[process]") {
   TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };

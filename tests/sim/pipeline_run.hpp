@@ -30,11 +30,18 @@ struct PipelineTask {
   std::uint64_t steps = 20;
   std::uint64_t copy_every = 4;
   MixRule rule = {};
-  std::size_t group = 1;  ///< Above 1, layers are wide enough to be shared.
+  std::size_t group = 1;         ///< Above 1, layers are wide enough to be shared.
+  double target = 0;             ///< An accuracy that ends the run, or 0.
+  std::uint64_t test_every = 1;  ///< Runs between two tests.
 
   std::shared_ptr<const DataSet> shard() const {
     return std::make_shared<const DataSet>(
         generate_blobs({.samples = 240, .features = 10, .classes = 3, .seed = 3}, 0));
+  }
+  /// Not a whole number of micro-batches.
+  std::shared_ptr<const DataSet> test_data() const {
+    return std::make_shared<const DataSet>(
+        generate_blobs({.samples = 54, .features = 10, .classes = 3, .seed = 3}, 1));
   }
 
   StagesSpec spec(std::size_t peer) const {
@@ -55,7 +62,7 @@ struct PipelineTask {
   }
 
   std::unique_ptr<StageLearner> learner(std::size_t peer) const {
-    return built_in_stage_learner(spec(peer), shard());
+    return built_in_stage_learner(spec(peer), shard(), test_data());
   }
 
   /// A virtual world of these peers on perfect links.
@@ -76,6 +83,16 @@ struct PipelineTask {
     pipeline.copy_every = copy_every;
     pipeline.group = group;
     pipeline.segment_elements = 50;
+    if (target > 0) {
+      const std::uint64_t run = 4 * micro_batches;
+      pipeline.test_samples = test_data()->size();
+      options.node.course.work = {.budget = steps * run,
+                                  .batch = 4,
+                                  .data = 240,
+                                  .all_data = 240 * peers,
+                                  .weigh_max = 1,
+                                  .target = {.value = target, .every = test_every * run}};
+    }
     for (std::size_t s = 0; s < stages; ++s) {
       pipeline.stages.push_back({.parameters = first->layout(s).size(),
                                  .state = first->state_size(s),
