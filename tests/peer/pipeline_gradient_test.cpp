@@ -405,7 +405,7 @@ TEST_CASE("a test in stages is the evaluation of the whole model, and leaves no 
 
 TEST_CASE("R2 of a test in stages is that of the whole model") {
   StagesSpec spec = spec_of(2);
-  spec.trainer.model.loss = LossKind::squared_error;
+  spec.trainer.model.loss = LossKind::squared;
   const auto data = [](std::uint64_t stream) {
     return std::make_shared<const DataSet>(
         generate_linear({.samples = 24, .features = 10, .targets = 3, .seed = 3}, stream));
