@@ -82,7 +82,7 @@ int merge(const MergeOptions& options) {
   const TestSet test = load_test_set(config);
   if (!test.problems.empty()) return fail(test.problems);
   Model model(test.model, test.data->shape, evaluation_batch(*test.data));
-  const std::vector<Layout> stages = layouts_of_stages(config, test);
+  const std::vector<SlicedStage> stages = sliced_stages_of(config, test);
   std::vector<LastModel> read;
   std::vector<const LastModel*> peers;
   for (const std::string& folder : options.folders) {

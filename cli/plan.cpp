@@ -134,6 +134,7 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
   const PipelineConfig& pipeline = question.pipeline();
   Plan plan{.spec = *question.task.stages};
   plan.spec.ends = std::move(ends);
+  plan.spec.slices = 0;  // It measures whole stages.
   map_peers(question, plan);
   const std::vector<double> speeds = question.speeds();
   const Routes routes =

@@ -108,17 +108,22 @@ std::vector<float> Run::assembled(const Simulator& world) const {
   std::vector<float> model;
   for (std::size_t stage = 0; stage < stages_; ++stage) {
     std::uint64_t newest = 0;
-    std::vector<std::span<const float>> replicas;
+    std::vector<std::vector<Range>> ranges(world.size());
+    std::vector<HeldModel> replicas;
+    std::size_t size = 0;
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const VirtualPeer& peer = world.peer(number);
-      const auto own = peer.work ? peer.work->stage(stage) : std::span<const float>();
-      if (own.empty()) continue;
+      if (peer.work) ranges[number] = peer.work->stage_ranges(stage);
+      if (ranges[number].empty()) continue;
+      size = std::max(size, ranges[number].back().end);
       if (peer.work->step() > newest) replicas.clear();
       newest = std::max(newest, peer.work->step());
-      if (peer.work->step() == newest) replicas.push_back(own);
+      if (peer.work->step() == newest) {
+        replicas.push_back({ranges[number], peer.work->stage(stage)});
+      }
     }
-    if (replicas.empty()) return {};
-    const std::vector<float> mean = mean_of(replicas);
+    const std::vector<float> mean = mean_of_held(size, replicas);
+    if (mean.empty()) return {};
     model.insert(model.end(), mean.begin(), mean.end());
   }
   return model;

@@ -44,17 +44,27 @@ double operations(const LayerPlan& layer) {
   }
 }
 
+/// The number of elements of the ranges within `bounds`, which cut none of them.
+std::size_t size_within(const std::vector<Range>& ranges, const Range& bounds) {
+  std::size_t size = 0;
+  for (const Range& range : ranges) {
+    if (range.begin >= bounds.begin && range.end <= bounds.end) size += range.size();
+  }
+  return size;
+}
+
 }  // namespace
 
-std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
-                                  const std::vector<std::size_t>& ends) {
+std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input,
+                                       const std::vector<std::size_t>& ends, std::size_t slices) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);
-  std::vector<Layout> layouts;
+  std::vector<SlicedStage> stages;
   std::size_t first = 0;
-  for (const std::size_t end : ends)
-    layouts.push_back(slice(plan, std::exchange(first, end), end).layout);
-  return layouts;
+  for (const std::size_t end : ends) {
+    stages.emplace_back(slice(plan, std::exchange(first, end), end), slices);
+  }
+  return stages;
 }
 
 bool can_share_stages(const ModelSpec& model, SampleShape input,
@@ -70,11 +80,15 @@ bool can_share_stages(const ModelSpec& model, SampleShape input,
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);
+  const SlicedStage as_one(plan, 1);
+  const std::vector<Range> sliced =
+      as_one.slices() > 0 ? as_one.ranges_of_slice(0) : std::vector<Range>();
   std::vector<LayerWork> all;
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const LayerPlan& layer = plan.layers[i];
     all.push_back({.operations = operations(layer),
                    .parameters = layer.end - layer.begin,
+                   .sliced = size_within(sliced, {layer.begin, layer.end}),
                    .outputs = elements(layer.out),
                    .may_begin_stage = may_cut(plan, i) && layer.has_parameters()});
   }

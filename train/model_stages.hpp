@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/problems.hpp"
-#include "train/learner/layout.hpp"
+#include "train/layers/sliced_stage.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
 
-/// The layout of each stage of a valid cut, the same as its stage learner has.
-std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
-                                  const std::vector<std::size_t>& ends);
+/// The stages of a valid cut, with that many slices in those that groups can share.
+std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input,
+                                       const std::vector<std::size_t>& ends, std::size_t slices);
 
 /// The work of a layer for one sample, estimated from its shapes.
 struct LayerWork {
@@ -21,6 +21,7 @@ struct LayerWork {
   /// many.
   double operations = 0;
   std::size_t parameters = 0;
+  std::size_t sliced = 0;       ///< Those of them that the members of a group divide up.
   std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for the backward pass.
   bool may_begin_stage = true;  ///< True if it has parameters and shares none with earlier layers.
 };

@@ -331,10 +331,25 @@ void Optimizer::adopt_state(std::span<const float> state, std::uint64_t updates)
   updates_ = updates;
 }
 
+std::vector<std::span<float>> Optimizer::state() {
+  std::vector<std::span<float>> vectors;
+  if (has_first(spec_.kind)) vectors.emplace_back(first_);
+  if (has_second(spec_.kind)) vectors.emplace_back(second_);
+  return vectors;
+}
+
+std::vector<std::span<const float>> Optimizer::state() const {
+  std::vector<std::span<const float>> vectors;
+  if (has_first(spec_.kind)) vectors.emplace_back(first_);
+  if (has_second(spec_.kind)) vectors.emplace_back(second_);
+  return vectors;
+}
+
 bool Optimizer::is_possible(std::span<const float> state) const {
-  check(state.size() == state_size(), "the optimiser's state has one size");
-  const auto first = state.first(first_.size());
-  const auto second = state.subspan(first_.size());
+  const Size vectors = std::max<Size>(1, optimizer_vectors(spec_));
+  check(state.size() % vectors == 0, "the optimiser's vectors are equally long");
+  const auto first = state.first(has_first(spec_.kind) ? state.size() / vectors : 0);
+  const auto second = state.subspan(first.size());
   if (std::ranges::any_of(second, [](float square) { return square < 0; })) return false;
   if (second.empty()) {
     const double fastest = ratio_slack * largest_gradient / std::max(0.0, 1 - spec_.momentum);

@@ -70,9 +70,15 @@ class Optimizer {
   std::size_t state_size() const { return first_.size() + second_.size(); }
   void copy_state(std::span<float> out) const;
   void adopt_state(std::span<const float> state, std::uint64_t updates);
-  /// True if an optimiser of this kind can have made the state: no square is negative, no velocity
-  /// is larger than the largest gradients would make it, and no first moment is larger than the
-  /// average of squares beside it allows. All values must be finite.
+  /// The vectors of the state, in the order of copy_state().
+  std::vector<std::span<float>> state();
+  std::vector<std::span<const float>> state() const;
+  /// Sets the count of updates, after all of the state was replaced.
+  void set_updates(std::uint64_t updates) { updates_ = updates; }
+  /// True if an optimiser of this kind can have made the state, of all parameters or of some: no
+  /// square is negative, no velocity is larger than the largest gradients would make it, and no
+  /// first moment is larger than the average of squares beside it allows. All values must be
+  /// finite.
   bool is_possible(std::span<const float> state) const;
 
   /// Resets all state to zero.

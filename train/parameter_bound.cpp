@@ -13,8 +13,7 @@ constexpr float growth_max = 1000;
 
 }  // namespace
 
-ParameterBound::ParameterBound(std::span<const float> initial)
-    : bound_(growth_max * std::max(1.0F, largest_magnitude(initial))) {}
+ParameterBound::ParameterBound(float largest) : bound_(growth_max * std::max(1.0F, largest)) {}
 
 bool ParameterBound::hold(std::span<float> parameters, float before) const {
   const float bound = std::max(bound_, before);

@@ -10,8 +10,8 @@ namespace gv {
 /// large that no gradient is finite any more.
 class ParameterBound {
  public:
-  /// `initial`: the parameters by the seed.
-  explicit ParameterBound(std::span<const float> initial);
+  /// `largest`: the largest magnitude of the parameters by the seed.
+  explicit ParameterBound(float largest);
 
   /// Call after each update that others had a part in. `before`: the largest magnitude before it,
   /// because a model that began otherwise than by the seed may stay as large as it is. Returns true

@@ -205,6 +205,8 @@ struct StagesSpec {
   /// Number of samples of all peers in an update's mean, for the linear scaling rule; 0 means those
   /// of one micro-batch.
   std::size_t samples_an_update = 0;
+  /// The slices of a stage that groups can share; 0 if there are no groups.
+  std::size_t slices = 0;
 };
 
 }  // namespace gv

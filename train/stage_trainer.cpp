@@ -14,6 +14,7 @@
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/plan.hpp"
+#include "train/layers/sliced_stage.hpp"
 #include "train/model.hpp"
 #include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
@@ -38,32 +39,40 @@ using Parameters = std::shared_ptr<std::vector<float>>;
 struct Flight {
   /// Null while the activations still have to be recomputed, and in a group.
   std::unique_ptr<Network<float>> network;
-  std::unique_ptr<GroupNetwork<float>> group;                      ///< Null if we are alone.
-  std::shared_ptr<const GroupNetwork<float>::Own> own_parameters;  ///< Of our grains.
+  std::unique_ptr<GroupNetwork<float>> group;  ///< Null if we are alone.
   std::vector<float> truth;
   std::vector<float> inputs;
   std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
   Parameters parameters;         ///< The version used in the forward pass.
 };
 
-/// A stage that this peer carries.
+/// A stage, or some slices of it, that this peer carries.
 struct Carried {
+  HeldParameters held;
   Parameters newest;
-  Parameters before;  ///< The version before the newest, kept if the schedule needs it.
+  Parameters before = nullptr;  ///< The version before the newest, kept if the schedule needs it.
   std::uint32_t version = 0;
   Optimizer optimizer;
   /// The parameters before the run's first update, to undo a run with several updates; else null.
-  Parameters at_begin;
-  std::optional<Optimizer> optimizer_begin;  ///< The optimiser at the time of `at_begin`.
-  std::map<std::uint32_t, Flight> flights;
-  std::vector<std::unique_ptr<Network<float>>> spare;
-  GroupPlace place;  ///< The place that these are for.
-  std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups;
-  /// Of our grains; null before the first pass of a run.
-  std::shared_ptr<const GroupNetwork<float>::Own> own_parameters;
+  Parameters at_begin = nullptr;
+  /// The optimiser at the time of `at_begin`.
+  std::optional<Optimizer> optimizer_begin = std::nullopt;
+  std::map<std::uint32_t, Flight> flights = {};
+  std::vector<std::unique_ptr<Network<float>>> spare = {};
+  GroupPlace place = {};  ///< The place that `spare_groups` are for.
+  std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups = {};
   std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
-  std::optional<ParameterBound> bound = std::nullopt;
+  ParameterBound bound;
 };
+
+/// The running statistics of a stage where a peer holds them. They are common to all carriers.
+std::vector<Range> statistics_in(const ModelPlan& plan, const HeldParameters& held) {
+  std::vector<Range> statistics = statistics_of(plan);
+  for (Range& range : statistics) {
+    range = {held.held_before(range.begin), held.held_before(range.end)};
+  }
+  return statistics;
+}
 
 /// Trains the layers of each stage in the same way as the trainer of a whole model.
 class StageTrainer final : public StageLearner {
@@ -81,16 +90,16 @@ class StageTrainer final : public StageLearner {
           "a pipeline has a sound model and cut");
     std::size_t first = 0;
     for (const std::size_t end : spec_.ends) {
-      plans_.push_back(slice(whole_, first, end));
+      stages_.emplace_back(slice(whole_, first, end), spec_.slices);
       forward_sums_.push_back(sums_of(first == 0, false));
       backward_sums_.push_back(sums_of(first == 0, true));
       first = end;
     }
-    carried_.resize(plans_.size());
+    carried_.resize(stages_.size());
   }
 
-  std::size_t stages() const override { return plans_.size(); }
-  const Layout& layout(std::size_t stage) const override { return plans_[stage].layout; }
+  std::size_t stages() const override { return stages_.size(); }
+  const Layout& layout(std::size_t stage) const override { return plan(stage).layout; }
   const Layout& whole_layout() const override { return whole_.layout; }
 
   double work_share(std::size_t stage) const override {
@@ -107,7 +116,7 @@ class StageTrainer final : public StageLearner {
 
   BoundarySize boundary(std::size_t stage) const override {
     if (stage == 0 || stage >= stages()) return {};
-    return {spec_.trainer.batch * elements(plans_[stage].in), truth_size()};
+    return {spec_.trainer.batch * elements(plan(stage).in), truth_size()};
   }
 
   std::uint64_t step() const override { return step_; }
@@ -118,58 +127,91 @@ class StageTrainer final : public StageLearner {
     return gv::learning_rate(spec.schedule, batch, step_, spec.steps);
   }
 
-  void take_up(std::size_t stage) override {
-    if (carries(stage)) return;
-    const std::size_t size = layout(stage).size();
-    carried_[stage] = Carried{.newest = std::make_shared<std::vector<float>>(size),
-                              .before = nullptr,
-                              .version = 0,
-                              .optimizer = Optimizer(spec_.trainer.optimizer, layout(stage),
-                                                     statistics_of(plans_[stage])),
-                              .flights = {},
-                              .spare = {},
-                              .place = {},
-                              .spare_groups = {},
-                              .gradient = std::vector<float>(size)};
-    initialise(whole_, spec_.trainer.model.initial_deviation, layout(stage),
-               *carried_[stage]->newest, Rng(spec_.trainer.seed).fork("model"));
-    carried_[stage]->bound.emplace(*carried_[stage]->newest);
+  std::size_t slices(std::size_t stage) const override { return stages_[stage].slices(); }
+
+  void take_up(std::size_t stage, const Range& slices) override {
+    std::optional<Carried>& own = carried_[stage];
+    if (own && own->held.slices == slices) return;
+    HeldParameters held = stages_[stage].held(slices);
+    auto values = std::make_shared<std::vector<float>>(held.layout.size());
+    const float largest = initialise(whole_, spec_.trainer.model.initial_deviation, layout(stage),
+                                     held.ranges, *values, Rng(spec_.trainer.seed).fork("model"));
+    Optimizer optimizer(spec_.trainer.optimizer, held.layout, statistics_in(plan(stage), held));
+    if (own) {
+      keep_parts(*own, held, *values, optimizer);
+      optimizer.set_updates(own->optimizer.updates());
+    }
+    std::vector<float> gradient(held.layout.size());
+    own.emplace(Carried{.held = std::move(held),
+                        .newest = std::move(values),
+                        .optimizer = std::move(optimizer),
+                        .gradient = std::move(gradient),
+                        .bound = ParameterBound(largest)});
   }
 
   void release(std::size_t stage) override { carried_[stage].reset(); }
   bool carries(std::size_t stage) const override { return carried_[stage].has_value(); }
+  Range held(std::size_t stage) const override { return carried_[stage]->held.slices; }
 
   std::span<const float> parameters(std::size_t stage) const override {
     return *carried_[stage]->newest;
   }
-
-  std::size_t state_size(std::size_t stage) const override {
-    return layout(stage).size() * (1 + optimizer_vectors(spec_.trainer.optimizer)) + 1;
+  const Layout& held_layout(std::size_t stage) const override {
+    return carried_[stage]->held.layout;
+  }
+  std::vector<Range> held_ranges(std::size_t stage) const override {
+    return carried_[stage]->held.ranges;
   }
 
-  void copy_state(std::size_t stage, std::span<float> out) const override {
-    check(out.size() == state_size(stage), "a stage's state has one size");
-    const Carried& own = *carried_[stage];
-    std::ranges::copy(*own.newest, out.begin());
-    own.optimizer.copy_state(out.subspan(own.newest->size(), out.size() - own.newest->size() - 1));
+  std::size_t size(const PartOfStage& part) const override {
+    const SlicedStage& stage = stages_[part.stage];
+    return part.slice ? stage.slice_size(*part.slice) : stage.common_size();
+  }
+
+  using StageLearner::state_size;
+  using StageLearner::take_up;
+
+  std::size_t state_size(const PartOfStage& part) const override {
+    return size(part) * (1 + optimizer_vectors(spec_.trainer.optimizer)) + 1;
+  }
+
+  void copy_state(const PartOfStage& part, std::span<float> out) const override {
+    check(out.size() == state_size(part), "a part of a stage has a state of one size");
+    const Carried& own = *carried_[part.stage];
+    std::size_t begin = 0;
+    const auto copy = [&](std::span<const float> held) {
+      for (const HeldRun& run : runs_of(own, part)) {
+        std::ranges::copy(held.subspan(run.held, run.size), out.subspan(begin + run.part).begin());
+      }
+      begin += size(part);
+    };
+    copy(*own.newest);
+    for (const std::span<const float> vector : own.optimizer.state()) copy(vector);
     out.back() = static_cast<float>(own.optimizer.updates());
   }
 
-  void adopt_state(std::size_t stage, std::span<const float> state) override {
-    check(state.size() == state_size(stage), "a stage's state has one size");
-    take_up(stage);
-    Carried& own = *carried_[stage];
-    const std::size_t size = own.newest->size();
-    own.newest = std::make_shared<std::vector<float>>(
-        state.begin(), state.begin() + static_cast<std::ptrdiff_t>(size));
+  void adopt_state(const PartOfStage& part, std::span<const float> state) override {
+    check(state.size() == state_size(part), "a part of a stage has a state of one size");
+    if (!carries(part.stage)) take_up(part.stage);
+    Carried& own = *carried_[part.stage];
+    const std::size_t size = this->size(part);
+    std::size_t begin = 0;
+    const auto adopt = [&](std::span<float> held, bool is_possible) {
+      for (const HeldRun& run : runs_of(own, part)) {
+        const auto to = held.subspan(run.held, run.size);
+        std::ranges::fill(to, 0.0F);
+        if (is_possible) std::ranges::copy(state.subspan(begin + run.part, run.size), to.begin());
+      }
+      begin += size;
+    };
+    own.newest = std::make_shared<std::vector<float>>(*own.newest);
     own.before = nullptr;
-    const auto vectors = state.subspan(size, state.size() - size - 1);
-    if (own.optimizer.is_possible(vectors)) {
-      const float updates = std::clamp(state.back(), 0.0F, largest_gradient);
-      own.optimizer.adopt_state(vectors, static_cast<std::uint64_t>(updates));
-    } else {
-      own.optimizer.reset();
-    }
+    adopt(*own.newest, true);
+    const bool is_possible =
+        own.optimizer.is_possible(state.subspan(size, state.size() - size - 1));
+    for (const std::span<float> vector : own.optimizer.state()) adopt(vector, is_possible);
+    const float updates = std::clamp(state.back(), 0.0F, largest_gradient);
+    own.optimizer.set_updates(is_possible ? static_cast<std::uint64_t>(updates) : 0);
   }
 
   OptimizerState optimizer_state(std::size_t stage) const override {
@@ -182,8 +224,8 @@ class StageTrainer final : public StageLearner {
 
   std::string restore(std::size_t stage, std::span<const float> parameters,
                       const OptimizerState& state) override {
-    take_up(stage);
-    if (parameters.size() != layout(stage).size()) return "the stage has another size";
+    if (!carries(stage)) take_up(stage);
+    if (parameters.size() != held_layout(stage).size()) return "the stage has another size";
     std::string problem = carried_[stage]->optimizer.restore(state.vectors, state.updates);
     if (!problem.empty()) return problem;
     std::ranges::copy(parameters, carried_[stage]->newest->begin());
@@ -223,14 +265,14 @@ class StageTrainer final : public StageLearner {
   }
 
   void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
-                std::span<float> d_in, std::span<float> gradient) override {
+                std::span<float> d_in, const HeldValues<float>& gradient) override {
     Flight& flight = ready_flight(stage, number);
     Carried& own = *carried_[stage];
     const auto from = stage + 1 == stages() ? std::span<const float>(flight.d_outputs) : d_out;
     const std::span<const float> before =
         flight.network->backward(*flight.parameters, from, own.gradient, {}, stage > 0);
     if (stage > 0) std::ranges::copy(before, d_in.begin());
-    add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
+    add_gradient(own, true, gradient);
     land(stage, number);
   }
 
@@ -244,15 +286,15 @@ class StageTrainer final : public StageLearner {
   }
 
   void backward_weight(std::size_t stage, std::uint32_t number,
-                       std::span<float> gradient) override {
+                       const HeldValues<float>& gradient) override {
     Flight& flight = flight_of(stage, number);
     Carried& own = *carried_[stage];
     if (flight.group) {
-      flight.group->add_gradient(own.gradient, gradient);
+      flight.group->write_gradient(own.gradient);
     } else {
       flight.network->backward_weight(*flight.parameters, own.gradient);
-      add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
     }
+    add_gradient(own, !flight.group || own.place.is_first(), gradient);
     land(stage, number);
   }
 
@@ -308,7 +350,8 @@ class StageTrainer final : public StageLearner {
     return score.samples > 0 ? merit_of(score, *test_).value : 0;
   }
 
-  void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
+  void update(std::size_t stage, const HeldValues<const float>& sum,
+              std::size_t micro_batches) override {
     Carried& own = *carried_[stage];
     // Versions that are still used stay unchanged; only the newest moves on.
     if (spec_.keeps_versions) {
@@ -319,8 +362,14 @@ class StageTrainer final : public StageLearner {
       own.before = own.newest;
       own.newest = std::make_shared<std::vector<float>>(*own.newest);
     }
-    scale_to(own.gradient.data(), sum.data(), own.gradient.size(),
-             1 / static_cast<float>(micro_batches));
+    const float scale = 1 / static_cast<float>(micro_batches);
+    const auto take_from = [&](std::span<const float> values) {
+      return [&, values](const HeldRun& run) {
+        scale_to(own.gradient.data() + run.held, values.data() + run.part, run.size, scale);
+      };
+    };
+    std::ranges::for_each(own.held.common, take_from(sum.common));
+    own.held.for_each_sliced(take_from(sum.slices));
     const float before = largest_magnitude(*own.newest);
     own.optimizer.step(*own.newest, own.gradient, learning_rate());
     hold(own, before);
@@ -365,14 +414,47 @@ class StageTrainer final : public StageLearner {
       }
       for (auto& [number, flight] : own->flights) keep_network(*own, flight);
       own->flights.clear();
-      own->own_parameters = nullptr;
       own->before = nullptr;
       own->version = 0;
     }
   }
 
  private:
-  void hold(Carried& own, float before) { held_ += own.bound->hold(*own.newest, before) ? 1 : 0; }
+  const ModelPlan& plan(std::size_t stage) const { return stages_[stage].plan(); }
+
+  /// Carriers with unlike slices must hold what both have at the same bound, so it does not depend
+  /// on what else they have.
+  void hold(Carried& own, float before) {
+    const bool is_cut = !own.held.own.empty();
+    held_ += own.bound.hold(*own.newest, is_cut ? 0 : before) ? 1 : 0;
+  }
+
+  static const std::vector<HeldRun>& runs_of(const Carried& own, const PartOfStage& part) {
+    return part.slice ? own.held.own[*part.slice - own.held.slices.begin] : own.held.common;
+  }
+
+  /// Copies what `own` has of what is in `held`.
+  static void keep_parts(const Carried& own, const HeldParameters& held, std::span<float> values,
+                         Optimizer& optimizer) {
+    const auto vectors = optimizer.state();
+    for_each_kept(own.held, held, [&](std::size_t from, std::size_t to, std::size_t size) {
+      std::copy_n(own.newest->data() + from, size, values.data() + to);
+      for (std::size_t v = 0; v < vectors.size(); ++v) {
+        std::copy_n(own.optimizer.state()[v].data() + from, size, vectors[v].data() + to);
+      }
+    });
+  }
+
+  /// Adds the gradient of the last micro-batch to the sum of a run.
+  static void add_gradient(const Carried& own, bool with_common, const HeldValues<float>& sum) {
+    const auto add_to = [&](std::span<float> values) {
+      return [&, values](const HeldRun& run) {
+        add_scaled(values.data() + run.part, own.gradient.data() + run.held, run.size, 1);
+      };
+    };
+    if (with_common) std::ranges::for_each(own.held.common, add_to(sum.common));
+    own.held.for_each_sliced(add_to(sum.slices));
+  }
 
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {
     auto& spare = carried_[stage]->spare;
@@ -381,9 +463,9 @@ class StageTrainer final : public StageLearner {
       spare.pop_back();
       return network;
     }
-    auto network = make_onednn_network(plans_[stage], spec_.trainer.batch);
+    auto network = make_onednn_network(plan(stage), spec_.trainer.batch);
     return network ? std::move(network)
-                   : make_plain_network<float>(plans_[stage], spec_.trainer.batch);
+                   : make_plain_network<float>(plan(stage), spec_.trainer.batch);
   }
 
   /// Of a test, unless it is `training`.
@@ -403,10 +485,9 @@ class StageTrainer final : public StageLearner {
     if (pass.part == first) begin_flight(pass, place, in);
     Flight& flight = flight_of(pass.stage, pass.number);
     const std::span<const float> result =
-        pass.part == first
-            ? flight.group->begin(*flight.parameters, *flight.own_parameters, flight.inputs,
-                                  dropout(pass.stage, pass.number), training)
-            : flight.group->go_on(in);
+        pass.part == first ? flight.group->begin(*flight.parameters, flight.inputs,
+                                                 dropout(pass.stage, pass.number), training)
+                           : flight.group->go_on(in);
     if (pass.part == forward_sums_[pass.stage].size())
       return end_forward(pass.stage, flight, result, out);
     std::ranges::copy(result, out.begin());
@@ -419,29 +500,23 @@ class StageTrainer final : public StageLearner {
     if (own.place != place) {
       own.place = place;
       own.spare_groups.clear();
-      own.own_parameters = nullptr;
     }
     Flight flight;
     flight.parameters = own.newest;
     if (own.spare_groups.empty()) {
-      flight.group = std::make_unique<GroupNetwork<float>>(plans_[pass.stage], spec_.trainer.batch,
-                                                           place, pass.stage > 0);
+      flight.group = std::make_unique<GroupNetwork<float>>(
+          stages_[pass.stage], own.held, spec_.trainer.batch, place.is_first(), pass.stage > 0);
     } else {
       flight.group = std::move(own.spare_groups.back());
       own.spare_groups.pop_back();
     }
-    if (!own.own_parameters) {
-      own.own_parameters = std::make_shared<const GroupNetwork<float>::Own>(
-          flight.group->own_parameters(*flight.parameters));
-    }
-    flight.own_parameters = own.own_parameters;
     take_inputs(pass.stage, in, flight);
     own.flights.insert_or_assign(pass.number, std::move(flight));
   }
 
   /// The sums of groups in the newest of the stages.
   std::vector<std::size_t> sums_of(bool is_first, bool backward) const {
-    std::vector<std::size_t> sums = gv::group_sums(plans_.back(), backward, !is_first);
+    std::vector<std::size_t> sums = gv::group_sums(stages_.back().plan(), backward, !is_first);
     for (std::size_t& sum : sums) sum *= spec_.trainer.batch;
     // The first member's batch goes to all.
     if (is_first && !backward && !sums.empty())
@@ -450,7 +525,7 @@ class StageTrainer final : public StageLearner {
   }
 
   std::size_t input_size(std::size_t stage) const {
-    return spec_.trainer.batch * elements(plans_[stage].in);
+    return spec_.trainer.batch * elements(plan(stage).in);
   }
 
   /// Writes the peer's own batch number `draw` of the run, and its truth.
@@ -565,7 +640,7 @@ class StageTrainer final : public StageLearner {
   std::shared_ptr<const DataSet> test_;
   ModelPlan whole_;
   Sampler sampler_;
-  std::vector<ModelPlan> plans_;
+  std::vector<SlicedStage> stages_;
   std::vector<std::vector<std::size_t>> forward_sums_;  ///< Of groups, by stage.
   std::vector<std::vector<std::size_t>> backward_sums_;
   std::vector<std::optional<Carried>> carried_;

@@ -60,7 +60,7 @@ class Trainer final : public Learner, public Tunable {
               model_.outputs() == outputs_of(spec_.model) * shard_->predictions,
           "the last layer gives the outputs");
     model_.initialise(parameters_, Rng(spec_.seed).fork("model"));
-    bound_.emplace(parameters_);
+    bound_.emplace(largest_magnitude(parameters_));
   }
 
   /// From now on run_steps() without `direct` makes its steps in `spec.threads` parallel workers,

@@ -5,18 +5,20 @@
 #include <map>
 
 #include "base/check.hpp"
+#include "base/shares.hpp"
 
 namespace gv {
 
 PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
-                       std::span<const std::size_t> most) {
-  check(most.size() == stages.size(), "every rank may be in a group");
+                       std::span<const GroupSize> sizes) {
+  check(sizes.size() == stages.size(), "every rank may be in a group");
   std::map<std::vector<std::uint32_t>, std::vector<std::uint32_t>> alike;
   for (std::uint32_t rank = 0; rank < stages.size(); ++rank) alike[stages[rank]].push_back(rank);
   PeerGroups groups;
   for (const auto& [carried, ranks] : alike) {
-    const std::size_t size = most[ranks.front()];
-    const std::size_t count = (ranks.size() + size - 1) / size;
+    const GroupSize& size = sizes[ranks.front()];
+    const std::size_t count = std::min((ranks.size() + size.most - 1) / size.most,
+                                       std::max<std::size_t>(1, ranks.size() / size.least));
     for (std::size_t g = 0; g < count; ++g) {
       const auto begin = static_cast<std::ptrdiff_t>(g * ranks.size() / count);
       const auto end = static_cast<std::ptrdiff_t>((g + 1) * ranks.size() / count);
@@ -29,6 +31,18 @@ PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
     for (const std::uint32_t rank : groups.members[g]) groups.group_of[rank] = g;
   }
   return groups;
+}
+
+std::vector<Range> member_slices(std::span<const double> speeds, std::size_t slices,
+                                 std::size_t most) {
+  std::vector<Range> ranges;
+  std::size_t begin = 0;
+  for (const std::uint32_t share :
+       batch_shares(speeds, static_cast<std::uint32_t>(slices), static_cast<std::uint32_t>(most))) {
+    ranges.push_back({begin, begin + share});
+    begin += share;
+  }
+  return ranges;
 }
 
 }  // namespace gv

@@ -1,71 +1,91 @@
-// Finds the newest version for which some peer holds each stage.
+// Finds the newest version for which some peer holds each part, and shares stages out.
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "consensus/pipeline/chain_map.hpp"
 
 namespace gv {
 namespace {
 
-bool holds(const StageOffer& offer, std::uint32_t stage, const ModelVersion& version) {
-  return std::ranges::any_of(offer.holdings, [&](const StageHolding& holding) {
-    return holding.stage == stage && holding.version == version;
-  });
-}
+/// The parts that peers offer at one version.
+class Held {
+ public:
+  Held(std::span<const StageOffer> offers, const ModelVersion& version) : version_(version) {
+    for (const StageOffer& offer : offers) {
+      for (const StageHolding& holding : offer.holdings) {
+        if (holding.version == version) by_part_[holding.stage].insert(offer.peer);
+      }
+    }
+  }
 
-bool is_complete(std::span<const StageOffer> offers, std::size_t stages,
-                 const ModelVersion& version) {
-  if (version.step == 0) {
+  /// True if every part is there. At step 0 it is enough that all peers say that they can make it.
+  bool is_complete(std::span<const StageOffer> offers, std::uint32_t parts) const {
+    if (version_.step > 0) {
+      for (std::uint32_t part = 0; part < parts; ++part) {
+        if (!by_part_.contains(part)) return false;
+      }
+      return true;
+    }
     return std::ranges::all_of(offers, [&](const StageOffer& offer) {
-      return std::ranges::find(offer.holdings, version, &StageHolding::version) !=
-             offer.holdings.end();
+      return std::ranges::any_of(
+          by_part_, [&](const auto& entry) { return entry.second.contains(offer.peer); });
     });
   }
-  for (std::uint32_t stage = 0; stage < stages; ++stage) {
-    const bool is_held = std::ranges::any_of(
-        offers, [&](const StageOffer& offer) { return holds(offer, stage, version); });
-    if (!is_held) return false;
+
+  /// The carrier, if it has the part. Otherwise, among the peers that have it, the one that has the
+  /// fewest other parts to send.
+  PeerId source(std::uint32_t part, PeerId carrier) {
+    if (version_.step == 0) return carrier;
+    const std::set<PeerId>& peers = by_part_.at(part);
+    if (peers.contains(carrier)) return carrier;
+    const PeerId best = *std::ranges::min_element(
+        peers, {}, [this](PeerId peer) { return std::pair(sent_[peer], peer); });
+    ++sent_[best];
+    return best;
   }
-  return true;
-}
+
+ private:
+  ModelVersion version_;
+  std::map<std::uint32_t, std::set<PeerId>> by_part_;
+  std::map<PeerId, std::size_t> sent_;
+};
 
 std::optional<ModelVersion> newest_complete(std::span<const StageOffer> offers,
-                                            std::size_t stages) {
+                                            std::uint32_t parts) {
   std::optional<ModelVersion> newest;
+  std::vector<ModelVersion> seen;
   for (const StageOffer& offer : offers) {
     for (const StageHolding& holding : offer.holdings) {
-      const bool is_better = !newest || is_before(*newest, holding.version);
-      if (is_better && is_complete(offers, stages, holding.version)) newest = holding.version;
+      const ModelVersion& version = holding.version;
+      if (std::ranges::find(seen, version) != seen.end()) continue;
+      seen.push_back(version);
+      const bool is_better = !newest || is_before(*newest, version);
+      if (is_better && Held(offers, version).is_complete(offers, parts)) newest = version;
     }
   }
   return newest;
 }
 
-}  // namespace
-
-std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
-                                     std::span<const double> stage_seconds,
-                                     const StagePlanOptions& options) {
-  const std::optional<ModelVersion> version = newest_complete(offers, stage_seconds.size());
-  if (!version) return std::nullopt;
-  // A stage and its mirror image are assigned together.
-  const auto all = static_cast<std::uint32_t>(stage_seconds.size());
-  const auto mapped = [&](std::uint32_t stage) {
-    return options.mirrored ? std::min(stage, all - 1 - stage) : stage;
-  };
-  std::vector<double> work(options.mirrored ? all / 2 : all, 0);
-  for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
+/// The peers that may carry stages. A stage and its mirror image count as one if they are mapped
+/// so.
+template <class Mapped>
+std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
+                                         const ModelVersion& version, const StageParts& parts,
+                                         const Mapped& mapped) {
   std::vector<StageCarrier> carriers;
   for (const StageOffer& offer : offers) {
     if (offer.leaves) continue;
     StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
     for (const StageHolding& holding : offer.holdings) {
-      if (holding.stage >= stage_seconds.size()) continue;
+      // A carrier of slices has the common part as well.
+      if (holding.stage >= parts.stages()) continue;
       if (holding.carried) {
         carrier.stages.push_back(mapped(holding.stage));
-      } else if (version->step > 0 && holding.version == *version) {
+      } else if (version.step > 0 && holding.version == version) {
         carrier.copies.push_back(mapped(holding.stage));
       }
     }
@@ -74,33 +94,109 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                          carrier.stages.end());
     carriers.push_back(std::move(carrier));
   }
-  StagePlan plan{.version = *version, .assignments = {}};
-  std::map<PeerId, std::size_t> sent;
-  const auto map = map_stages(carriers, work);
-  const auto find_offer = [&](PeerId peer) -> const StageOffer& {
-    return *std::ranges::find(offers, peer, &StageOffer::peer);
-  };
-  for (std::size_t i = 0; i < carriers.size(); ++i) {
-    const StageOffer& own = find_offer(carriers[i].peer);
-    std::vector<std::uint32_t> stages = map[i];
-    if (options.mirrored) {
-      for (const std::uint32_t stage : map[i]) stages.push_back(all - 1 - stage);
-      std::ranges::sort(stages);
+  return carriers;
+}
+
+/// The slices of each rank: the same of each stage that it carries. Nullopt if a group is too small
+/// for its memory.
+std::optional<std::vector<Range>> slices_of_ranks(
+    const std::vector<std::vector<std::uint32_t>>& stages,
+    const std::vector<StageCarrier>& carriers, const StagePlanOptions& options) {
+  std::vector<Range> slices(stages.size());
+  for (const auto& members : groups_of(stages, options).members) {
+    std::size_t all = 0;
+    for (const std::uint32_t stage : stages[members.front()]) {
+      if (options.parts.has_slices(stage)) all = options.parts.slices_of(stage).size();
     }
-    for (const std::uint32_t stage : stages) {
-      StageAssignment assignment{.stage = stage, .carrier = own.peer, .source = own.peer};
-      if (version->step > 0 && !holds(own, stage, *version)) {
-        // Among the peers that have the stage, take the one that has the fewest other stages to
-        // send.
-        std::optional<PeerId> best;
-        for (const StageOffer& offer : offers) {
-          if (!holds(offer, stage, *version)) continue;
-          if (!best || sent[offer.peer] < sent[*best]) best = offer.peer;
-        }
-        assignment.source = *best;
-        ++sent[*best];
+    if (all == 0) continue;
+    const std::size_t most = options.slices_most == 0 ? all : std::min(all, options.slices_most);
+    if (members.size() * most < all) return std::nullopt;
+    std::vector<double> speeds;
+    for (const std::uint32_t rank : members) speeds.push_back(carriers[rank].speed);
+    const std::vector<Range> shares = member_slices(speeds, all, most);
+    for (std::size_t i = 0; i < members.size(); ++i) slices[members[i]] = shares[i];
+  }
+  return slices;
+}
+
+}  // namespace
+
+PeerGroups groups_of(std::span<const std::vector<std::uint32_t>> stages,
+                     const StagePlanOptions& options) {
+  std::vector<GroupSize> sizes;
+  for (const std::vector<std::uint32_t>& carried : stages) {
+    const bool can_share = std::ranges::all_of(
+        carried, [&](std::uint32_t stage) { return options.parts.has_slices(stage); });
+    sizes.push_back(can_share ? options.group : GroupSize{});
+  }
+  return peer_groups(stages, sizes);
+}
+
+HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignment> assignments,
+                     const StageParts& parts) {
+  HeldParts held;
+  held.stages.resize(order.size());
+  held.slices.resize(order.size());
+  for (const StageAssignment& assignment : assignments) {
+    const auto rank =
+        static_cast<std::size_t>(std::ranges::find(order, assignment.carrier) - order.begin());
+    const std::uint32_t stage = parts.stage_of(assignment.stage);
+    if (!parts.is_slice(assignment.stage)) {
+      held.stages[rank].push_back(stage);
+      continue;
+    }
+    const std::size_t slice = parts.slice_of(assignment.stage);
+    Range& own = held.slices[rank].try_emplace(stage, Range{slice, slice}).first->second;
+    held.is_ragged = held.is_ragged || own.end != slice;
+    own.end = slice + 1;
+  }
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    std::ranges::sort(held.stages[rank]);
+    for (const auto& [stage, slices] : held.slices[rank]) {
+      held.is_ragged = held.is_ragged || !std::ranges::binary_search(held.stages[rank], stage);
+    }
+  }
+  return held;
+}
+
+std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
+                                     std::span<const double> stage_seconds,
+                                     StagePlanOptions options) {
+  const auto all = static_cast<std::uint32_t>(stage_seconds.size());
+  if (options.parts.count() == 0) options.parts = StageParts(std::vector<std::size_t>(all, 0));
+  const StageParts& parts = options.parts;
+  const std::optional<ModelVersion> version = newest_complete(offers, parts.count());
+  if (!version) return std::nullopt;
+  // A stage and its mirror image are assigned together.
+  const auto mapped = [&](std::uint32_t stage) {
+    return options.mirrored ? std::min(stage, all - 1 - stage) : stage;
+  };
+  std::vector<double> work(options.mirrored ? all / 2 : all, 0);
+  for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
+  const std::vector<StageCarrier> carriers = carriers_among(offers, *version, parts, mapped);
+  std::vector<std::vector<std::uint32_t>> map = map_stages(carriers, work);
+  for (std::vector<std::uint32_t>& stages : map) {
+    if (!options.mirrored) break;
+    for (std::size_t i = stages.size(); i-- > 0;) stages.push_back(all - 1 - stages[i]);
+    std::ranges::sort(stages);
+  }
+  const auto slices = slices_of_ranks(map, carriers, options);
+  if (!slices) return std::nullopt;
+  StagePlan plan{.version = *version, .assignments = {}};
+  Held held(offers, *version);
+  for (std::size_t rank = 0; rank < carriers.size(); ++rank) {
+    const PeerId peer = carriers[rank].peer;
+    const auto assign = [&](std::uint32_t part) {
+      plan.assignments.push_back(
+          {.stage = part, .carrier = peer, .source = held.source(part, peer)});
+    };
+    for (const std::uint32_t stage : map[rank]) assign(stage);
+    for (const std::uint32_t stage : map[rank]) {
+      if (!parts.has_slices(stage)) continue;
+      const auto first = static_cast<std::uint32_t>(parts.slices_of(stage).begin);
+      for (std::size_t s = (*slices)[rank].begin; s < (*slices)[rank].end; ++s) {
+        assign(first + static_cast<std::uint32_t>(s));
       }
-      plan.assignments.push_back(assignment);
     }
   }
   return plan;

@@ -436,6 +436,12 @@ void check_groups(ConfigReading& reading) {
                    "members of a group do not sum again for activations that are computed again",
                    "write recompute = false, or group = 1");
   }
+  const OptimizerKind optimizer = reading.parsed.config.train.optimizer.kind;
+  if (optimizer == OptimizerKind::lars || optimizer == OptimizerKind::lamb) {
+    reading.report("pipeline.group",
+                   "lars and lamb measure whole tensors, of which a member of a group has a part",
+                   "write optimizer = \"adamw\" or \"nesterov\", or group = 1");
+  }
 }
 
 /// Checks the settings of mixing together, for the number of peers of the run.

@@ -173,13 +173,14 @@ PipelineOptions pipeline_options(const Config& config, const ModelFacts& model, 
           .test_samples = has_target(config) ? peer.test_data : 0,
           .accumulate = pipeline.accumulate,
           .group = pipeline.group,
+          .slices_most = model.slices_most,
           .ahead = pipeline.ahead,
           .mix_alpha = pipeline.mix_alpha,
           .rule = in_runs(config.mixing.rule),
           .mix_every = pipeline.mix_every,
           .copy_every = pipeline.copy_every,
           .resumed = peer.resumed,
-          .resumed_stages = std::move(peer.resumed_stages),
+          .resumed_parts = std::move(peer.resumed_parts),
           .resumed_copies = std::move(peer.resumed_copies),
           .stages = model.stages,
           .stage_seconds = model.stage_seconds,
@@ -265,12 +266,17 @@ ModelFacts facts_of(Learner& learner, const OptimizerSpec& optimizer) {
 ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer) {
   ModelFacts model = facts_of(learner.whole_layout(), optimizer);
   for (std::size_t s = 0; s < learner.stages(); ++s) {
-    model.stages.push_back({.parameters = learner.layout(s).size(),
-                            .state = learner.state_size(s),
-                            .forward = learner.boundary(s).forward(),
-                            .backward = learner.boundary(s).activations,
-                            .forward_sums = learner.group_sums(s, false),
-                            .backward_sums = learner.group_sums(s, true)});
+    StageSize size{.parameters = learner.size({.stage = s}),
+                   .state = learner.state_size(s),
+                   .forward = learner.boundary(s).forward(),
+                   .backward = learner.boundary(s).activations,
+                   .forward_sums = learner.group_sums(s, false),
+                   .backward_sums = learner.group_sums(s, true)};
+    for (std::size_t slice = 0; slice < learner.slices(s); ++slice) {
+      const PartOfStage part{.stage = s, .slice = slice};
+      size.slices.push_back({learner.size(part), learner.state_size(part)});
+    }
+    model.stages.push_back(std::move(size));
     model.stage_seconds.push_back(learner.work_share(s));
   }
   return model;

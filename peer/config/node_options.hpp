@@ -25,6 +25,7 @@ struct ModelFacts {
   std::vector<DensePlace> dense;      ///< Layers whose gradients may be sent as sufficient factors.
   std::vector<StageSize> stages;      ///< The stages of a pipeline.
   std::vector<double> stage_seconds;  ///< Relative times of a micro-batch in the stages.
+  std::size_t slices_most = 0;        ///< As in PipelineOptions.
 };
 
 /// Facts of a model that the built-in learner trains whole.
@@ -52,7 +53,7 @@ struct PeerFacts {
   unsigned processors = 0;
   SettingsRevision revision;  ///< Settings that the swarm had switched to before this peer resumed.
   std::optional<ModelVersion> resumed;
-  std::vector<std::uint32_t> resumed_stages;
+  std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;
   /// Memory for what sums and stages send. Not owned. Must outlive the node and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();

@@ -1,5 +1,6 @@
 // The keys of mode `pipeline`: the cut of the model, the order of work, and how replicas agree.
 #include "peer/config/setting_builders.hpp"
+#include "train/learner/group_place.hpp"
 
 namespace gv::settings {
 namespace {
@@ -14,8 +15,10 @@ void append_cut(const Keys& pipeline) {
   pipeline
       .only_with("pipeline.ends", "run.mode = \"pipeline\" and ends = []",
                  [](const Config& c) { return c.pipeline.ends.empty(); })
-      .add("memory_mb", GV_FIELD(pipeline.memory_mb), {0, 1e9},
-           "cut so that no stage is estimated to need more megabytes of a peer; 0 = without limit");
+      .add(
+          "memory_mb", GV_FIELD(pipeline.memory_mb), {0, 1e9},
+          "cut so that no stage is estimated to need more megabytes of a peer, or of a member of a "
+          "full group; 0 = without limit");
 }
 
 /// Keys for the schedule and its micro-batches.
@@ -44,9 +47,9 @@ void append_order(const Keys& pipeline) {
 /// Keys for how the carriers of a stage share work and agree.
 void append_replicas(const Keys& pipeline) {
   pipeline.add(
-      "group", GV_FIELD(pipeline.group), {1, 64},
-      "peers that carry a stage together at most: each computes some heads, and some units "
-      "of dense layers, of every micro-batch; 1 = each computes whole micro-batches");
+      "group", GV_FIELD(pipeline.group), {1, static_cast<double>(slices_of_stage)},
+      "peers that carry a stage together at most: each holds some heads, and some units of dense "
+      "layers, and computes these of every micro-batch; 1 = each computes whole micro-batches");
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
                   "which replica of a stage takes which micro-batch: in turns, at random, or as "
                   "many as its speed allows");

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
 #include "consensus/pipeline/stage_partition.hpp"
 #include "peer/modes/pipeline_options.hpp"
+#include "train/learner/group_place.hpp"
 #include "train/model.hpp"
 #include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
@@ -12,48 +16,77 @@
 namespace gv {
 namespace {
 
-/// The cut whose slowest stage is fastest, by estimated costs of layers, with no stage above
-/// `memory_bytes` (0 means no limit). Empty if there is none.
-std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
-                                       SampleShape shape, double memory_bytes) {
-  const PipelineConfig& pipeline = config.pipeline;
-  // A layer that no stage may begin with is merged with the layer before it.
-  std::vector<LayerCost> parts;
-  std::vector<std::size_t> begins;
-  const std::vector<LayerWork> layers = layer_work(model, shape);
-  bool learns_before = false;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (parts.empty() || (layers[i].may_begin_stage && learns_before)) {
-      parts.emplace_back();
-      begins.push_back(i);
+/// The fewest slices that a member of a full group has. There are none without groups.
+std::size_t slices_at_least(const PipelineConfig& pipeline) {
+  return (slices_of_stage + pipeline.group - 1) / pipeline.group;
+}
+
+/// What layers [first, end) cost a peer that has `slices` of the slices in which a group shares
+/// them.
+LayerCost cost_of(const Config& config, const std::vector<LayerWork>& layers, std::size_t first,
+                  std::size_t end, std::size_t slices) {
+  LayerCost cost;
+  for (std::size_t i = first; i < end; ++i) {
+    const LayerWork& layer = layers[i];
+    cost.forward_s += layer.operations;
+    cost.backward_s += 2 * layer.operations;
+    auto parameters = static_cast<double>(layer.parameters);
+    if (config.pipeline.group > 1) {
+      const double left = 1 - static_cast<double>(slices) / static_cast<double>(slices_of_stage);
+      parameters -= left * static_cast<double>(layer.sliced);
     }
-    learns_before = learns_before || layers[i].parameters > 0;
-    LayerCost& part = parts.back();
-    part.forward_s += layers[i].operations;
-    part.backward_s += 2 * layers[i].operations;
-    part.parameter_bytes += static_cast<double>(sizeof(float) * layers[i].parameters);
-    part.output_bytes = static_cast<double>(sizeof(float) * layers[i].outputs * config.train.batch);
-    part.kept_bytes += part.output_bytes;
+    cost.parameter_bytes += sizeof(float) * parameters;
+    cost.output_bytes = static_cast<double>(sizeof(float) * layer.outputs * config.train.batch);
+    cost.kept_bytes += cost.output_bytes;
   }
-  begins.push_back(layers.size());
-  PipelineSite site{.speeds = std::vector<double>(pipeline.stages, 1.0)};
-  if (memory_bytes > 0) site.memory_bytes.assign(pipeline.stages, memory_bytes);
+  return cost;
+}
+
+/// The quickest partition of these layers, with no stage above `memory_bytes` (0 means no limit).
+std::optional<StagePartition> partition(const Config& config, const std::vector<LayerCost>& parts,
+                                        std::size_t stages, double memory_bytes) {
+  const PipelineConfig& pipeline = config.pipeline;
+  PipelineSite site{.speeds = std::vector<double>(stages, 1.0)};
+  if (memory_bytes > 0) site.memory_bytes.assign(stages, memory_bytes);
   // Memory for the gradients of one micro-batch and of all, and for the optimiser's vectors. A run
   // with several updates also keeps its first state, in case it is abandoned.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
   const bool keeps_versions = !is_synchronous(pipeline.schedule);
-  const auto partition =
-      partition_stages(parts, site,
-                       {.stages = pipeline.stages,
-                        .kind = pipeline.schedule,
-                        .micro_batches = pipeline.micro_batches,
-                        .accumulate = pipeline.accumulate,
-                        .ahead = pipeline.ahead,
-                        .state_per_parameter = 2 + vectors + (keeps_versions ? 1 + vectors : 0),
-                        .recomputes = pipeline.recompute});
+  double state = 2 + vectors + (keeps_versions ? 1 + vectors : 0);
+  // In a group every peer keeps its own last copy and that of a neighbour.
+  if (pipeline.group > 1 && pipeline.copy_every > 0) state += 2 * (1 + vectors);
+  return partition_stages(parts, site,
+                          {.stages = stages,
+                           .kind = pipeline.schedule,
+                           .micro_batches = pipeline.micro_batches,
+                           .accumulate = pipeline.accumulate,
+                           .ahead = pipeline.ahead,
+                           .state_per_parameter = state,
+                           .recomputes = pipeline.recompute});
+}
+
+/// The cut whose slowest stage is fastest, by estimated costs of layers, with no stage above
+/// `memory_bytes` (0 means no limit) where groups are full. Empty if there is none.
+std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
+                                       SampleShape shape, double memory_bytes) {
+  // A layer that no stage may begin with is merged with the layer before it.
+  std::vector<std::size_t> begins;
+  const std::vector<LayerWork> layers = layer_work(model, shape);
+  bool learns_before = false;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (i == 0 || (layers[i].may_begin_stage && learns_before)) begins.push_back(i);
+    learns_before = learns_before || layers[i].parameters > 0;
+  }
+  begins.push_back(layers.size());
+  std::vector<LayerCost> parts;
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    parts.push_back(
+        cost_of(config, layers, begins[i], begins[i + 1], slices_at_least(config.pipeline)));
+  }
+  const auto found = partition(config, parts, config.pipeline.stages, memory_bytes);
   std::vector<std::size_t> ends;
-  if (!partition) return ends;
-  for (const PlannedStage& stage : partition->stages) ends.push_back(begins[stage.end_layer]);
+  if (!found) return ends;
+  for (const PlannedStage& stage : found->stages) ends.push_back(begins[stage.end_layer]);
   return ends;
 }
 
@@ -63,6 +96,22 @@ std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model
                                     SampleShape shape) {
   if (!config.pipeline.ends.empty()) return config.pipeline.ends;
   return estimated_cut(config, model, shape, 1e6 * config.pipeline.memory_mb);
+}
+
+std::size_t slices_most(const Config& config, const ModelSpec& model, SampleShape shape,
+                        const std::vector<std::size_t>& ends) {
+  if (config.pipeline.group == 1 || config.pipeline.memory_mb == 0) return 0;
+  const std::vector<LayerWork> layers = layer_work(model, shape);
+  const std::size_t least = slices_at_least(config.pipeline);
+  for (std::size_t slices = slices_of_stage; slices > least; --slices) {
+    std::vector<LayerCost> parts;
+    std::size_t first = 0;
+    for (const std::size_t end : ends) {
+      parts.push_back(cost_of(config, layers, std::exchange(first, end), end, slices));
+    }
+    if (partition(config, parts, ends.size(), 1e6 * config.pipeline.memory_mb)) return slices;
+  }
+  return least;
 }
 
 Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) {
@@ -81,8 +130,11 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
     (estimated_cut(config, model, shape, between).empty() ? too_little : enough) = between;
   }
   return {"pipeline.memory_mb",
-          fmt::format("with {} stages one needs {:.4g} MB at least, whatever the cut",
-                      config.pipeline.stages, 1e-6 * enough),
+          fmt::format("with {} stages one needs {:.4g} MB at least, whatever the cut{}",
+                      config.pipeline.stages, 1e-6 * enough,
+                      config.pipeline.group > 1 ? fmt::format(", at each of {} peers that share it",
+                                                              config.pipeline.group)
+                                                : ""),
           config.pipeline.recompute ? "allow that much, or use more stages or smaller batches"
                                     : "allow that much, use more stages or smaller batches, or "
                                       "write recompute = true"};

@@ -14,6 +14,7 @@
 
 #include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/load_data.hpp"
+#include "peer/config/resumed_stages.hpp"
 #include "peer/config/shards.hpp"
 #include "peer/config/stage_cut.hpp"
 #include "peer/modes/course.hpp"
@@ -117,7 +118,8 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   StagesSpec stages{.trainer = task.trainer,
                     .ends = stage_ends(config, task.trainer.model, task.shard->shape),
                     .recomputes = pipeline.recompute,
-                    .keeps_versions = !is_synchronous(pipeline.schedule)};
+                    .keeps_versions = !is_synchronous(pipeline.schedule),
+                    .slices = pipeline.group > 1 ? slices_of_stage : 0};
   const std::size_t micro_batches = is_synchronous(pipeline.schedule) ? pipeline.micro_batches
                                     : pipeline.schedule == PipelineKind::pipedream
                                         ? 1
@@ -139,6 +141,9 @@ void cut(const Config& config, std::size_t samples, Task& task) {
     task.problems.push_back({"pipeline.group",
                              "no stage has a dense or attention layer large enough to be shared",
                              "write group = 1, or use wider layers"});
+  }
+  if (task.problems.empty()) {
+    task.slices_most = slices_most(config, task.trainer.model, task.shard->shape, stages.ends);
   }
   task.stages = std::move(stages);
 }
@@ -415,65 +420,6 @@ std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std
   return checkpoints / fmt::format("stage-{}", stage);
 }
 
-namespace {
-
-/// Loads the stages of the newest version on disk. Stages of older versions are kept as copies,
-/// because the swarm continues from the newest version for which every stage exists.
-StartingPoint resumed(std::unique_ptr<StageReplica> replica,
-                      const std::filesystem::path& checkpoints) {
-  StageLearner& learner = replica->learner();
-  std::vector<Fact> facts;
-  std::vector<StageState> copies;
-  std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
-  std::optional<ModelVersion> newest;
-  for (std::uint32_t stage = 0; stage < learner.stages(); ++stage) {
-    const std::filesystem::path folder = stage_folder(checkpoints, stage);
-    if (!std::filesystem::exists(folder)) continue;
-    LoadedCheckpoints loaded = load_checkpoints(folder, learner.layout(stage));
-    for (const auto& [file, why] : loaded.refused) {
-      facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
-    }
-    for (Checkpoint& checkpoint : loaded.checkpoints) {
-      const auto version = version_of(checkpoint.metadata);
-      if (!version) continue;
-      const std::string problem =
-          learner.restore(stage, checkpoint.parameters, checkpoint.optimizer);
-      if (!problem.empty()) {
-        facts.push_back(CheckpointRefused{.why = folder.string() + ": " + problem});
-        continue;
-      }
-      const StageValues values = std::make_shared<Floats>(learner.state_size(stage));
-      learner.copy_state(stage, *values);
-      copies.push_back({stage, *version, values});
-      if (!newest || is_before(*newest, *version)) newest = version;
-      found.try_emplace(stage, *version, std::move(checkpoint));
-    }
-  }
-  std::vector<std::uint32_t> stages;
-  for (auto& [stage, own] : found) {
-    if (own.first == *newest) {
-      learner.restore(stage, own.second.parameters, own.second.optimizer);
-      stages.push_back(stage);
-    } else {
-      learner.release(stage);
-    }
-  }
-  StartingPoint point{.replica = std::move(replica), .facts = std::move(facts)};
-  if (stages.empty()) {
-    point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
-    return point;
-  }
-  point.step = newest->step;
-  point.version = newest;
-  point.stages = std::move(stages);
-  point.copies = std::move(copies);
-  point.facts.push_back(
-      Resumed{.from = checkpoints.string(), .step = point.step, .stages = point.stages.size()});
-  return point;
-}
-
-}  // namespace
-
 std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together, RunAside aside) {
   return built_in_learner(task.trainer, task.shard, task.held_out, std::move(together),
                           std::move(aside), task.test);
@@ -519,10 +465,16 @@ StartingPoint resumed(std::unique_ptr<WholeReplica> replica,
   return point;
 }
 
+StartingPoint resumed(std::unique_ptr<StageReplica> replica,
+                      const std::filesystem::path& checkpoints) {
+  return resumed_stages(std::move(replica), checkpoints);
+}
+
 template <class Kind>
 StartingPoint start(const Task& task, std::unique_ptr<Kind> replica,
                     const std::filesystem::path& checkpoints, bool resume) {
   ModelFacts model = facts_of(replica->learner(), task.trainer.optimizer);
+  model.slices_most = task.slices_most;
   StartingPoint point;
   if (resume) {
     point = resumed(std::move(replica), checkpoints);

@@ -37,6 +37,7 @@ struct Task {
   /// The rule by which models or stages mix; nullopt if nothing mixes.
   std::optional<MixRule> rule;
   std::optional<StagesSpec> stages;  ///< The stages of mode `pipeline`.
+  std::size_t slices_most = 0;       ///< Of a stage, as in PipelineOptions.
   Problems problems;
 };
 
@@ -87,7 +88,7 @@ struct StartingPoint {
   ModelFacts model;
   std::uint64_t step = 0;
   std::optional<ModelVersion> version;  ///< In a pipeline, the version of the loaded stages.
-  std::vector<std::uint32_t> stages;
+  std::vector<std::uint32_t> parts;     ///< Of stages (StageParts) that were loaded.
   /// Older checkpoints of stages, in case no other peer has newer ones.
   std::vector<StageState> copies;
   /// Facts for the log: which checkpoint was loaded, and why others were refused.

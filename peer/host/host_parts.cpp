@@ -210,7 +210,7 @@ void Host::make_node(StartingPoint& point) {
                  .processors = static_cast<unsigned>(processors_.count()),
                  .revision = revision_,
                  .resumed = point.version,
-                 .resumed_stages = point.stages,
+                 .resumed_parts = point.parts,
                  .resumed_copies = std::move(point.copies)};
   if (lent_) peer.memory = lent_.get();
   node_.emplace(Member{.id = self_,

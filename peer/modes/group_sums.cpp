@@ -7,7 +7,10 @@
 namespace gv {
 
 GroupSums::GroupSums(PeerId self, const PipelineOptions& options)
-    : self_(self), options_(options), early_(pipeline_held_max) {
+    : self_(self),
+      options_(options),
+      first_id_(options.parts().count()),
+      early_(pipeline_held_max) {
   for (const StageSize& stage : options_.stages) {
     parts_max_ = std::max({parts_max_, stage.forward_sums.size(), stage.backward_sums.size()});
   }
@@ -43,13 +46,12 @@ StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>&
   const std::uint64_t number = run_ * sums_in_run() +
                                (2 * name.micro_batch + (name.backward ? 1 : 0)) * parts_max_ +
                                name.part;
-  const AllReduceShape shape{
-      .order = members,
-      .generation = key_,
-      .stage = name.stage + static_cast<std::uint32_t>(options_.stages.size()),
-      .algorithm = fastest(members.size(), size, {}),
-      .buckets = {{0, size}},
-      .segment = options_.segment_elements};
+  const AllReduceShape shape{.order = members,
+                             .generation = key_,
+                             .stage = first_id_ + name.stage,
+                             .algorithm = fastest(members.size(), size, {}),
+                             .buckets = {{0, size}},
+                             .segment = options_.segment_elements};
   StageValues summand = blank(size);
   sums_.emplace(name, AllReduce(shape, self_, number, 1, summand, blank(size)));
   return summand;

@@ -50,12 +50,10 @@ class GroupSums {
 
   /// True for pieces of such sums, of any run.
   bool owns(const TransferId& id) const {
-    return id.kind == TransferKind::piece && id.stage >= options_.stages.size();
+    return id.kind == TransferKind::piece && id.stage >= first_id_;
   }
   /// The stage whose group sums, for an id that is ours.
-  std::uint32_t stage_of(const TransferId& id) const {
-    return id.stage - static_cast<std::uint32_t>(options_.stages.size());
-  }
+  std::uint32_t stage_of(const TransferId& id) const { return id.stage - first_id_; }
   /// True if the block is of use now, or in this run or the next.
   bool receive(PeerId from, const Block& block, Effects& out);
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
@@ -75,7 +73,8 @@ class GroupSums {
 
   PeerId self_;
   PipelineOptions options_;
-  std::size_t parts_max_ = 1;  ///< Most sums of a pass.
+  std::uint32_t first_id_ = 0;  ///< In the place of a stage's number, behind those of all parts.
+  std::size_t parts_max_ = 1;   ///< Most sums of a pass.
   std::uint64_t key_ = 0;
   std::size_t micro_batches_ = 0;
   std::uint64_t run_ = 0;

@@ -25,9 +25,9 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
       course_(self, course),
       work_(self, course.work),
       generations_(self, session, options.agreement, signer),
-      planner_(options.stage_seconds, options.micro_batches * options.micro_batch,
-               {.mirrored = options.kind == PipelineKind::chimera}),
+      planner_(options.stage_seconds, options.micro_batches * options.micro_batch, options.plan()),
       options_(options),
+      parts_(options.parts()),
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),
       states_(self, course.layout_hash, options, draws) {}
@@ -40,13 +40,19 @@ double PipelineMode::work_done_here() const {
   return part;
 }
 
+std::set<std::uint32_t> PipelineMode::stages() const {
+  std::set<std::uint32_t> stages;
+  for (const std::uint32_t part : carried_) stages.insert(parts_.stage_of(part));
+  return stages;
+}
+
 void PipelineMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
   if (options_.resumed) {
-    carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());
+    carried_.insert(options_.resumed_parts.begin(), options_.resumed_parts.end());
     for (const StageState& state : std::exchange(options_.resumed_copies, {})) {
-      states_.keep(state.stage, state.version, state.values);
+      states_.keep(state.part, state.version, state.values);
     }
   }
   generations_.agreement().set_version(options_.resumed.value_or(beginning()));
@@ -76,10 +82,11 @@ void PipelineMode::tell_holdings() {
   // copying point, copies of all stages are in place, and no ballot goes back to the seed.
   if (now.step <= options_.copy_every) holdings.push_back({0, false, beginning()});
   std::ranges::copy(states_.holdings(), std::back_inserter(holdings));
-  for (const std::uint32_t stage : carried_) {
-    holdings.push_back({stage, true, now});
-    if (complete_) holdings.push_back({stage, true, complete_version_});
+  for (const std::uint32_t part : carried_) {
+    holdings.push_back({part, true, now});
+    if (complete_) holdings.push_back({part, true, complete_version_});
   }
+  holdings = parts_.packed(std::move(holdings));
   if (holdings.size() > stage_holdings_max) holdings.resize(stage_holdings_max);
   generations_.agreement().set_holdings(std::move(holdings));
 }
@@ -164,13 +171,13 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   states_.enter(generation);
   end_last_run(generation.version);
   const bool stays = generations_.agreement().version() == generation.version;
-  for (const std::uint32_t stage : run_.own_stages()) {
-    if (stays && carried_.contains(stage)) continue;
-    if (generation.version.step == 0 || states_.find(stage, generation.version)) continue;
+  for (const std::uint32_t part : run_.own_parts()) {
+    if (stays && carried_.contains(part)) continue;
+    if (generation.version.step == 0 || states_.find(part, generation.version)) continue;
     const auto assignment = std::ranges::find_if(
         generation.assignments,
-        [&](const StageAssignment& one) { return one.carrier == self_ && one.stage == stage; });
-    states_.fetch(now, stage, assignment->source, out);
+        [&](const StageAssignment& one) { return one.carrier == self_ && one.stage == part; });
+    states_.fetch(now, part, assignment->source, out);
   }
   preparing_ = true;
   for (const EarlyBlocks::Held& piece : early_.take()) {
@@ -197,8 +204,8 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
 
 /// The next job copies our stages that others have asked for.
 void PipelineMode::plan_exports() {
-  for (const std::uint32_t stage : states_.take_to_copy()) {
-    due_.exports.push_back({stage, states_.blank(stage)});
+  for (const std::uint32_t part : states_.take_to_copy()) {
+    due_.exports.push_back({part, states_.blank(part)});
   }
 }
 
@@ -259,16 +266,25 @@ void PipelineMode::become_ready(Time now, Effects& out) {
   const ModelVersion before = generations_.agreement().version();
   const bool stays = before == generation.version;
   const std::map<std::uint32_t, StageValues> fetched = states_.take();
-  std::set<std::uint32_t> carries(run_.own_stages().begin(), run_.own_stages().end());
-  for (const std::uint32_t stage : carries) {
-    if (stays && carried_.contains(stage)) continue;
-    const auto came = fetched.find(stage);
+  const std::vector<std::uint32_t> own = run_.own_parts();
+  std::set<std::uint32_t> carries(own.begin(), own.end());
+  std::set<std::uint32_t> adopted;
+  for (const std::uint32_t part : carries) {
+    if (stays && carried_.contains(part)) continue;
+    const auto came = fetched.find(part);
     const StageValues values =
-        came != fetched.end() ? came->second : states_.find(stage, generation.version);
-    due_.loads.push_back({stage, values});
-    if (came == fetched.end()) continue;
+        came != fetched.end() ? came->second : states_.find(part, generation.version);
+    due_.loads.push_back({part, values});
+    if (came != fetched.end()) adopted.insert(parts_.stage_of(part));
+  }
+  for (const std::uint32_t stage : adopted) {
     ++counts_.states_adopted;
     out.tell(StageAdopted{.stage = stage, .step = generation.version.step});
+  }
+  if (!stays || carries != carried_) {
+    for (const std::uint32_t stage : run_.own_stages()) {
+      due_.held.push_back({stage, run_.own_slices(stage)});
+    }
   }
   // A leaving peer waits for this message.
   for (const StageAssignment& assignment : generation.assignments) {
@@ -276,8 +292,8 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     out.send(assignment.source,
              StatusReply{.ballot = generation.id, .step = generation.version.step});
   }
-  for (const std::uint32_t stage : carried_) {
-    if (!carries.contains(stage)) due_.releases.push_back(stage);
+  for (const std::uint32_t part : carried_) {
+    if (!parts_.is_slice(part) && !carries.contains(part)) due_.releases.push_back(part);
   }
   if (!stays) {
     if (is_before(generation.version, before)) {
@@ -498,8 +514,8 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
     for (const StageCopy& copy : exported->copies) {
       // Keep it as well: until the receiver has it, maybe no other peer does.
-      states_.keep(copy.stage, generation->version, copy.values);
-      states_.hand_over(copy.stage, copy.values, out);
+      states_.keep(copy.part, generation->version, copy.values);
+      states_.hand_over(copy.part, copy.values, out);
     }
     tell_holdings();
   }

@@ -80,8 +80,9 @@ class PipelineMode final : public Mode {
 
   const PipelineOptions& options() const { return options_; }
   PipelineCounts counts() const;
-  /// Stages we carry now.
-  const std::set<std::uint32_t>& stages() const { return carried_; }
+  /// Parts of stages we carry now (StageParts), and the stages.
+  const std::set<std::uint32_t>& held_parts() const { return carried_; }
+  std::set<std::uint32_t> stages() const;
   /// Our part of all peers' work: that of each of our stages, divided by its number of carriers.
   double work_done_here() const;
   /// The run under way, which knows the carriers of each stage.
@@ -96,13 +97,14 @@ class PipelineMode final : public Mode {
     std::optional<task::EndRun> end;
     std::vector<StageCopy> exports;
     std::optional<task::MoveTo> move;
+    std::vector<task::HeldSlices> held;
     std::vector<StageCopy> loads;
     std::vector<std::uint32_t> releases;
     std::vector<StageCopy> copies;
 
     bool is_empty() const {
-      return !abandons && !end && exports.empty() && !move && loads.empty() && releases.empty() &&
-             copies.empty();
+      return !abandons && !end && exports.empty() && !move && held.empty() && loads.empty() &&
+             releases.empty() && copies.empty();
     }
     Job job() && {
       Job job;
@@ -110,7 +112,9 @@ class PipelineMode final : public Mode {
       if (end) job.add(*std::move(end));
       if (!exports.empty()) job.add(task::ExportStages{std::move(exports)});
       if (move) job.add(*move);
-      if (!loads.empty()) job.add(task::LoadStages{std::move(loads)});
+      if (!held.empty() || !loads.empty()) {
+        job.add(task::LoadStages{std::move(held), std::move(loads)});
+      }
       if (!releases.empty()) job.add(task::ReleaseStages{std::move(releases)});
       if (!copies.empty()) job.add(task::CopyStages{std::move(copies)});
       return job;
@@ -144,7 +148,7 @@ class PipelineMode final : public Mode {
   void commit(Time now, Effects& out);
   void say_complete(std::uint64_t operation, PeerId to, bool again, Effects& out) const;
   void plan_copies(const ModelVersion& version);
-  std::optional<PeerId> keeper_of(std::uint32_t stage) const;
+  std::optional<PeerId> keeper_of(std::uint32_t part) const;
   void keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out);
   bool is_test_due() const;
   std::uint64_t sitting() const;
@@ -163,6 +167,7 @@ class PipelineMode final : public Mode {
   Generations generations_;
   StagePlanner planner_;
   PipelineOptions options_;
+  StageParts parts_;
   PipelineRun run_;
   EarlyBlocks early_;           ///< Blocks of a generation that begins here soon.
   std::uint64_t early_of_ = 0;  ///< Key of the generation that `early_` holds blocks of.
@@ -173,7 +178,7 @@ class PipelineMode final : public Mode {
   bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
   bool held_in_run_ = false;    ///< Parameters were held at their bound since the last run's end.
   bool is_held_ = false;        ///< The newest run has left parameters there.
-  std::set<std::uint32_t> carried_;
+  std::set<std::uint32_t> carried_;  ///< Parts.
   /// Key of the generation to which we only hand over stages.
   std::uint64_t last_generation_key_ = 0;
   Due due_;

@@ -1,38 +1,46 @@
-// Copies of stages that neighbours in mode `pipeline` keep of each other.
+// Copies of parts of stages that neighbours in mode `pipeline` keep of each other.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"
 
 namespace gv {
 
-/// Plans the copies that neighbours keep of our stages, and we of theirs.
+/// Plans the copies that neighbours keep of our parts, and we of theirs.
 void PipelineMode::plan_copies(const ModelVersion& version) {
   if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;
-  for (std::uint32_t stage = 0; stage < options_.stages.size(); ++stage) {
-    const auto keeper = keeper_of(stage);
+  for (std::uint32_t part = 0; part < run_.holders().size(); ++part) {
+    const auto keeper = keeper_of(part);
     kept |= keeper.has_value();
-    const PeerId first = run_.order()[run_.replicas()[stage].front()];
-    if (keeper == self_) states_.expect_copy(stage, version, first);
+    const PeerId first = run_.order()[run_.holders()[part].front()];
+    if (keeper == self_) states_.expect_copy(part, version, first);
   }
   if (!kept) return;
   copied_ = version;
-  for (const std::uint32_t stage : run_.own_stages()) {
-    due_.copies.push_back({stage, states_.blank(stage)});
+  for (const std::uint32_t part : run_.own_parts()) {
+    due_.copies.push_back({part, states_.blank(part)});
   }
 }
 
-/// The peer that keeps copies of a stage: the first carrier of the next stage, or else the first
-/// peer that does not carry this one.
-std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t stage) const {
-  const auto& carriers = run_.replicas()[stage];
+/// The peer that keeps copies of a part. Of a stage it is the first carrier of the next stage, or
+/// else the first peer that does not carry this one. Of a slice it is the next peer of all without
+/// it, so that every peer keeps about as many slices as it carries.
+std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
+  const auto& carriers = run_.holders()[part];
   const auto carries = [&](std::uint32_t rank) {
     return std::ranges::find(carriers, rank) != carriers.end();
   };
-  for (const std::uint32_t rank : run_.replicas()[(stage + 1) % run_.replicas().size()]) {
-    if (!carries(rank)) return run_.order()[rank];
+  const auto all = static_cast<std::uint32_t>(run_.order().size());
+  std::uint32_t first = 0;
+  if (parts_.is_slice(part)) {
+    first = carriers.front();
+  } else {
+    for (const std::uint32_t rank : run_.replicas()[(part + 1) % run_.replicas().size()]) {
+      if (!carries(rank)) return run_.order()[rank];
+    }
   }
-  for (std::uint32_t rank = 0; rank < run_.order().size(); ++rank) {
+  for (std::uint32_t i = 0; i < all; ++i) {
+    const std::uint32_t rank = (first + i) % all;
     if (!carries(rank)) return run_.order()[rank];
   }
   return std::nullopt;
@@ -40,12 +48,12 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t stage) const {
 
 /// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
 void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
-  states_.keep(copy.stage, version, copy.values);
+  states_.keep(copy.part, version, copy.values);
   tell_holdings();
-  const auto keeper = keeper_of(copy.stage);
-  const PeerId first = run_.order()[run_.replicas()[copy.stage].front()];
+  const auto keeper = keeper_of(copy.part);
+  const PeerId first = run_.order()[run_.holders()[copy.part].front()];
   if (!keeper || first != self_) return;
-  states_.send_copy(copy.stage, version.step, copy.values, *keeper, out);
+  states_.send_copy(copy.part, version.step, copy.values, *keeper, out);
 }
 
 }  // namespace gv

@@ -1,5 +1,8 @@
-// The names of stage consensus, and the rules by which replicas of a stage may mix.
+// The parts of stages, the names of stage consensus, and the rules by which replicas of a stage may
+// mix.
 #include "peer/modes/pipeline_options.hpp"
+
+#include <algorithm>
 
 namespace gv {
 
@@ -23,6 +26,34 @@ MixRule in_runs(const MixRule& rule) {
           .codec = rule.codec,
           .guard = rule.guard,
           .fragments = rule.fragments};
+}
+
+StageParts PipelineOptions::parts() const {
+  std::vector<std::size_t> slices;
+  for (const StageSize& stage : stages) slices.push_back(stage.slices.size());
+  return StageParts(slices);
+}
+
+std::vector<PartSize> PipelineOptions::part_sizes() const {
+  std::vector<PartSize> sizes;
+  for (const StageSize& stage : stages) sizes.push_back({stage.parameters, stage.state});
+  for (const StageSize& stage : stages) {
+    sizes.insert(sizes.end(), stage.slices.begin(), stage.slices.end());
+  }
+  return sizes;
+}
+
+StagePlanOptions PipelineOptions::plan() const {
+  StagePlanOptions plan{.mirrored = kind == PipelineKind::chimera,
+                        .parts = parts(),
+                        .group = {.least = 1, .most = group},
+                        .slices_most = slices_most};
+  for (const StageSize& stage : stages) {
+    if (slices_most == 0 || stage.slices.empty()) continue;
+    const std::size_t least = (stage.slices.size() + slices_most - 1) / slices_most;
+    plan.group.least = std::min(group, std::max(plan.group.least, least));
+  }
+  return plan;
 }
 
 }  // namespace gv

@@ -12,6 +12,7 @@
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
+#include "consensus/pipeline/stage_plan.hpp"
 #include "peer/modes/stage_consensus.hpp"
 #include "peer/node/job.hpp"
 
@@ -23,24 +24,33 @@ inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 /// Most micro-batches of a test. Further test samples are left out.
 inline constexpr std::size_t test_micro_batches_max = std::size_t{1} << 16;
 
-/// Sizes of one stage, in floats.
-struct StageSize {
+/// Sizes of a part of a stage, in floats.
+struct PartSize {
   std::size_t parameters = 0;
   std::size_t state = 0;  ///< Parameters and the optimiser's state.
+};
+
+/// Sizes of one stage, in floats.
+struct StageSize {
+  /// Of what all carriers have: of all that is not in slices.
+  std::size_t parameters = 0;
+  std::size_t state = 0;
   /// Activations of one micro-batch from the stage before; 0 for the first.
   std::size_t forward = 0;
   std::size_t backward = 0;  ///< Their gradients, which go back.
-  /// What the members of a group sum after each part but the last of a pass. No group carries a
-  /// stage without sums.
+  /// What the members of a group sum after each part but the last of a pass. There are forward sums
+  /// if there are slices.
   std::vector<std::size_t> forward_sums = {};
   std::vector<std::size_t> backward_sums = {};
 
-  bool can_be_shared() const { return !forward_sums.empty(); }
+  /// Of the slices that the members of a group divide among themselves; empty if no group carries
+  /// the stage.
+  std::vector<PartSize> slices = {};
 };
 
-/// The state of a stage at one model version.
+/// The state of a part of a stage at one model version.
 struct StageState {
-  std::uint32_t stage = 0;
+  std::uint32_t part = 0;
   ModelVersion version;
   StageValues values;
 };
@@ -60,14 +70,16 @@ struct PipelineOptions {
   /// Peers that carry a stage together at most. Above 1, the schedule must be synchronous and
   /// `consensus` an all-reduce.
   std::size_t group = 1;
+  /// The most slices of a stage that a peer has memory for; 0: all.
+  std::size_t slices_most = 0;
   std::size_t ahead = 1;         ///< Transfers that take this many passes' time are hidden.
   double mix_alpha = 0.5;        ///< gossip: the elastic coefficient of a pair.
   MixRule rule;                  ///< mixing: a rule from in_runs().
   std::uint64_t mix_every = 1;   ///< gossip, mixing: runs between two averagings.
   std::uint64_t copy_every = 8;  ///< Runs between two copies that neighbours keep; 0 = never.
-  /// A resumed peer has `resumed_stages`, at version `resumed`.
+  /// A resumed peer has `resumed_parts`, at version `resumed`.
   std::optional<ModelVersion> resumed;
-  std::vector<std::uint32_t> resumed_stages;
+  std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;  ///< Older copies that a resumed peer has.
   std::vector<StageSize> stages;
   /// Seconds of a micro-batch in each stage; only their ratios matter.
@@ -77,6 +89,11 @@ struct PipelineOptions {
   Agreement::Options agreement;
   /// Memory of everything that is sent. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+
+  StageParts parts() const;
+  std::vector<PartSize> part_sizes() const;
+  /// How peers form groups and share stages out.
+  StagePlanOptions plan() const;
 };
 
 }  // namespace gv

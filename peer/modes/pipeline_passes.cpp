@@ -120,7 +120,7 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
                        .part = pass.part,
                        .group = own_group().size() > 1 ? place_ : nullptr,
                        .draw = what.tests ? what.micro_batch - options_.micro_batches : drawn_,
-                       .counted_at = what.micro_batch * options_.group + place_->own};
+                       .counted_at = what.micro_batch * members_max_ + place_->own};
   if (pass.part > 0 || (goes_on ? what.stage > 0 : goes_back && what.stage < last)) {
     part.in = input_of(pass);
     if (!part.in) return std::nullopt;
@@ -134,6 +134,7 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
   }
   if (is_last && (accumulates(what) || what.action == Action::update)) {
     part.sum = sum_of(what.stage).gradients;
+    part.slices = sum_of(what.stage).slices;
   }
   // The first member of a group draws for all.
   const bool draws = goes_on && what.stage == 0 && !what.tests;

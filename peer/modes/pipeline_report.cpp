@@ -49,11 +49,12 @@ ModeReport PipelineMode::report(const Membership& members) const {
   const double both = all.computing_s + all.waiting_s;
   const double waiting_part = both > 0 ? all.waiting_s / both : 0;
   const auto [carriers, groups] = carriers_of(run_, members);
+  const std::set<std::uint32_t> own = stages();
   ReportSection section{
       .name = "pipeline",
       .figures = {{"schedule", std::string(to_string(options_.kind))},
                   {"router", std::string(to_string(options_.router))},
-                  {"own_stages", std::vector<std::uint32_t>(carried_.begin(), carried_.end())},
+                  {"own_stages", std::vector<std::uint32_t>(own.begin(), own.end())},
                   {"stages", carriers},
                   {"groups", groups},
                   {"stage_work", options_.stage_seconds},
@@ -73,7 +74,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
   ModeReport report{
       .sections = {std::move(section)},
       .metrics = {{"stages", gauge, "Stages of the model that this peer carries.",
-                   static_cast<double>(carried_.size())},
+                   static_cast<double>(own.size())},
                   {"waiting_ratio", gauge, "Part of its time in runs in which it waited, 0 to 1.",
                    waiting_part},
                   {"operations_total", counter, "Runs of the pipeline that this peer finished.",
@@ -82,10 +83,10 @@ ModeReport PipelineMode::report(const Membership& members) const {
                    static_cast<double>(all.rollbacks)},
                   {"models_fetched_total", counter, "States of stages downloaded.",
                    static_cast<double>(all.states_adopted)}},
-      .columns = {{"stages", fmt::format("{}", fmt::join(carried_, ","))},
+      .columns = {{"stages", fmt::format("{}", fmt::join(own, ","))},
                   {"waits", fmt::format("{:.0f} %", 100 * waiting_part)},
                   {"losses", std::to_string(all.losses)}},
-      .line = fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(carried_, ", "),
+      .line = fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(own, ", "),
                           100 * waiting_part, all.losses),
       .samples_per_step = samples,
       .share_of_work = work_done_here()};

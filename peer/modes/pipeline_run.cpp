@@ -23,6 +23,8 @@ PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOpti
     : self_(self),
       run_seed_(run_seed),
       options_(options),
+      plan_(options.plan()),
+      members_max_(plan_.group.limit()),
       group_sums_(self, options),
       held_(pipeline_held_max) {}
 
@@ -34,42 +36,36 @@ void PipelineRun::enter(const Generation& generation) {
   order_ = generation.order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   operation_ = generation.version.step;
-  replicas_.assign(options_.stages.size(), {});
-  own_stages_.clear();
+  holders_.assign(plan_.parts.count(), {});
   for (const StageAssignment& assignment : generation.assignments) {
     const auto carrier = std::ranges::find(order_, assignment.carrier) - order_.begin();
-    replicas_[assignment.stage].push_back(static_cast<std::uint32_t>(carrier));
-    if (assignment.carrier == self_) own_stages_.push_back(assignment.stage);
+    holders_[assignment.stage].push_back(static_cast<std::uint32_t>(carrier));
   }
-  for (auto& carriers : replicas_) std::ranges::sort(carriers);
-  std::ranges::sort(own_stages_);
-  enter_groups(generation.shares);
-  group_sums_.enter(key_, options_.micro_batches + tests_of_run());
-  group_sums_.begin(operation_);
+  for (auto& carriers : holders_) std::ranges::sort(carriers);
+  replicas_.assign(holders_.begin(),
+                   holders_.begin() + static_cast<std::ptrdiff_t>(options_.stages.size()));
+  const HeldParts held = held_parts(order_, generation.assignments, plan_.parts);
+  own_stages_ = held.stages[rank_];
+  own_slices_ = held.slices[rank_];
+  enter_groups(held, generation.shares);
   if (options_.consensus != StageConsensus::mixing) return;
   for (const std::uint32_t stage : own_stages_) {
     if (replicas_[stage].size() > 1) enter_mixing(stage);
   }
 }
 
-void PipelineRun::enter_groups(const std::vector<std::uint32_t>& speeds) {
-  std::vector<std::vector<std::uint32_t>> stages(order_.size());
-  std::vector<std::size_t> most(order_.size(), options_.group);
-  for (std::uint32_t stage = 0; stage < replicas_.size(); ++stage) {
-    for (const std::uint32_t rank : replicas_[stage]) {
-      stages[rank].push_back(stage);
-      if (!options_.stages[stage].can_be_shared()) most[rank] = 1;
-    }
-  }
-  groups_ = peer_groups(stages, most);
+void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uint32_t>& speeds) {
+  group_sums_.enter(key_, options_.micro_batches + tests_of_run());
+  group_sums_.begin(operation_);
+  groups_ = groups_of(held.stages, plan_);
   worker_ = groups_.group_of[rank_];
-  GroupPlace place{.speeds = {}};
+  GroupPlace place{.slices = own_slices_.empty() ? Range{} : own_slices_.begin()->second,
+                   .members = groups_.members[worker_].size()};
   own_peers_.clear();
   worker_speeds_.assign(groups_.members.size(), 0);
   for (std::uint32_t rank = 0; rank < order_.size(); ++rank) {
     if (groups_.group_of[rank] == worker_) {
-      if (rank == rank_) place.own = place.speeds.size();
-      place.speeds.push_back(speeds[rank]);
+      if (rank == rank_) place.own = own_peers_.size();
       own_peers_.push_back(order_[rank]);
     }
     worker_speeds_[groups_.group_of[rank]] += speeds[rank];
@@ -77,14 +73,29 @@ void PipelineRun::enter_groups(const std::vector<std::uint32_t>& speeds) {
   place_ = std::make_shared<const GroupPlace>(std::move(place));
   workers_.assign(replicas_.size(), {});
   for (std::uint32_t group = 0; group < groups_.members.size(); ++group) {
-    for (const std::uint32_t stage : stages[groups_.members[group].front()]) {
+    for (const std::uint32_t stage : held.stages[groups_.members[group].front()]) {
       workers_[stage].push_back(group);
     }
   }
 }
 
 double PipelineRun::own_share() const {
-  return place_->speeds[place_->own] / worker_speeds_[worker_];
+  if (own_slices_.empty()) return 1;
+  const std::size_t all = plan_.parts.slices_of(own_slices_.begin()->first).size();
+  return static_cast<double>(place_->slices.size()) / static_cast<double>(all);
+}
+
+std::vector<std::uint32_t> PipelineRun::own_parts() const {
+  std::vector<std::uint32_t> parts;
+  for (std::uint32_t part = 0; part < holders_.size(); ++part) {
+    if (carries(part)) parts.push_back(part);
+  }
+  return parts;
+}
+
+Range PipelineRun::own_slices(std::uint32_t stage) const {
+  const auto own = own_slices_.find(stage);
+  return own == own_slices_.end() ? Range{} : own->second;
 }
 
 void PipelineRun::enter_mixing(std::uint32_t stage) {
@@ -171,7 +182,7 @@ std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
 
 void PipelineRun::make_sum(std::uint32_t stage) {
   const std::size_t size = options_.stages[stage].parameters;
-  const std::size_t whole = size + options_.micro_batches * options_.group;
+  const std::size_t whole = size + options_.micro_batches * members_max_;
   StageSum sum{
       .stage = stage, .members = {}, .gradients = blank(whole), .parameters = {}, .reduce = {}};
   std::ranges::fill(*sum.gradients, 0.0F);
@@ -212,7 +223,58 @@ void PipelineRun::make_sum(std::uint32_t stage) {
     sum.reduce.emplace(shape, self_, operation_, counts ? 1.0F : 0.0F,
                        averages ? sum.parameters : sum.gradients, blank(whole));
   }
+  make_slice_sums(sum);
   sums_.push_back(std::move(sum));
+}
+
+void PipelineRun::make_slice_sums(StageSum& sum) {
+  const Range own = own_slices(sum.stage);
+  if (own.empty()) return;
+  const auto& sizes = options_.stages[sum.stage].slices;
+  std::size_t all = 0;
+  for (std::size_t s = own.begin; s < own.end; ++s) all += sizes[s].parameters;
+  const std::size_t whole = all + own.size() * options_.micro_batches;
+  sum.slices = blank(whole);
+  std::ranges::fill(*sum.slices, 0.0F);
+  if (workers_[sum.stage].size() == 1) return;
+  sum.sliced = blank(whole);
+  const std::size_t first = plan_.parts.slices_of(sum.stage).begin;
+  Range values;
+  for (std::size_t begin = own.begin, end = begin; begin < own.end; begin = end) {
+    const std::vector<std::uint32_t>& holders = holders_[first + begin];
+    values.begin = values.end;
+    for (; end < own.end && holders_[first + end] == holders; ++end) {
+      values.end += sizes[end].parameters;
+    }
+    const auto part = static_cast<std::uint32_t>(first + begin);
+    AllReduceShape shape{.order = {},
+                         .generation = key_,
+                         .stage = part,
+                         .algorithm = fastest(holders.size(), values.size(), {}),
+                         .buckets = {},
+                         .segment = options_.segment_elements,
+                         .largest = largest_gradient};
+    for (const std::uint32_t rank : holders) shape.order.push_back(order_[rank]);
+    const std::size_t bucket =
+        std::max(options_.bucket_elements, values.size() / (PieceName::buckets_max - 1) + 1);
+    for (std::size_t at = values.begin; at < values.end; at += bucket) {
+      shape.buckets.push_back({at, std::min(at + bucket, values.end)});
+    }
+    shape.buckets.push_back({all + (begin - own.begin) * options_.micro_batches,
+                             all + (end - own.begin) * options_.micro_batches});
+    const std::size_t buckets = shape.buckets.size();
+    sum.slice_sums.push_back(
+        {.part = part,
+         .buckets = buckets,
+         .reduce = AllReduce(shape, self_, operation_, 1, sum.slices, sum.sliced)});
+  }
+}
+
+AllReduce* PipelineRun::reduce_of(std::uint32_t part) {
+  StageSum& sum = sum_of(plan_.parts.stage_of(part));
+  if (!plan_.parts.is_slice(part)) return sum.reduce ? &*sum.reduce : nullptr;
+  const auto found = std::ranges::find(sum.slice_sums, part, &SliceSum::part);
+  return found == sum.slice_sums.end() ? nullptr : &found->reduce;
 }
 
 PipelineRun::StageSum& PipelineRun::sum_of(std::uint32_t stage) {
@@ -300,9 +362,14 @@ void PipelineRun::begin_sums(Effects& out) {
   const bool computed = is_list_done() && computing_ == 0;
   for (StageSum& sum : sums_) {
     const bool is_there = sum.parameters ? sum.copied : computed;
-    if (!sum.reduce || sum.offered || !is_there) continue;
+    if (sum.offered || !is_there) continue;
     sum.offered = true;
-    for (std::size_t bucket = 0; bucket < sum.buckets; ++bucket) sum.reduce->ready(bucket, out);
+    for (std::size_t bucket = 0; sum.reduce && bucket < sum.buckets; ++bucket) {
+      sum.reduce->ready(bucket, out);
+    }
+    for (SliceSum& own : sum.slice_sums) {
+      for (std::size_t bucket = 0; bucket < own.buckets; ++bucket) own.reduce.ready(bucket, out);
+    }
   }
 }
 
@@ -310,7 +377,10 @@ bool PipelineRun::is_complete() const {
   return begun_ && is_list_done() && computing_ == 0 &&
          std::ranges::all_of(sums_, [this](const StageSum& sum) {
            const bool is_summed = !sum.reduce || (sum.offered && sum.reduce->done());
-           return is_summed && (!sum.round || (sum.sent && is_heard(sum)));
+           const bool are_slices = std::ranges::all_of(sum.slice_sums, [&](const SliceSum& own) {
+             return sum.offered && own.reduce.done();
+           });
+           return is_summed && are_slices && (!sum.round || (sum.sent && is_heard(sum)));
          });
 }
 
@@ -329,7 +399,11 @@ std::optional<PeerId> PipelineRun::unsound_from() const {
   if (unsound_pass_) return unsound_pass_;
   if (const auto sender = group_sums_.unsound_from()) return sender;
   for (const StageSum& sum : sums_) {
-    if (begun_ && sum.reduce && sum.reduce->unsound_from()) return sum.reduce->unsound_from();
+    if (!begun_) break;
+    if (sum.reduce && sum.reduce->unsound_from()) return sum.reduce->unsound_from();
+    for (const SliceSum& own : sum.slice_sums) {
+      if (own.reduce.unsound_from()) return own.reduce.unsound_from();
+    }
   }
   return std::nullopt;
 }
@@ -344,12 +418,16 @@ bool PipelineRun::counts_once() const {
     for (std::size_t b = 0; b < options_.micro_batches; ++b) {
       const std::uint32_t worker = routes_[b][sum.stage];
       const std::size_t members = groups_.members[worker].size();
-      for (std::size_t m = 0; m < options_.group; ++m) {
+      for (std::size_t m = 0; m < members_max_; ++m) {
         const bool counts = m < members && (together || worker == worker_);
-        if (values[size + b * options_.group + m] != (counts ? 1.0F : 0.0F)) return false;
+        if (values[size + b * members_max_ + m] != (counts ? 1.0F : 0.0F)) return false;
       }
     }
-    return true;
+    if (!sum.slices) return true;
+    const Floats& slices = sum.sliced ? *sum.sliced : *sum.slices;
+    const std::size_t counts = own_slices(sum.stage).size() * options_.micro_batches;
+    return std::all_of(slices.end() - static_cast<std::ptrdiff_t>(counts), slices.end(),
+                       [](float count) { return count == 1; });
   });
 }
 
@@ -360,6 +438,7 @@ std::vector<StageEnd> PipelineRun::finish() {
     StageEnd end{.stage = sum.stage};
     const StageValues result = sum.reduce ? sum.reduce->result() : nullptr;
     if (sum.reduce) bytes_sent_ += sum.reduce->bytes_sent();
+    for (const SliceSum& own : sum.slice_sums) bytes_sent_ += own.reduce.bytes_sent();
     if (sum.parameters) end.mean = result;
     if (options_.consensus == StageConsensus::gossip && end.mean) {
       end.snapshot = sum.parameters;
@@ -371,6 +450,7 @@ std::vector<StageEnd> PipelineRun::finish() {
       end.micro_batches =
           options_.consensus == StageConsensus::allreduce ? options_.micro_batches : sum.own;
       if (end.micro_batches == 0) end.sum = nullptr;
+      end.slices = sum.sliced ? sum.sliced : sum.slices;
     }
     if (sum.round) {
       end.round = sum.round;
@@ -395,8 +475,8 @@ bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
   return order_[senders[place_->own % senders.size()]] == from && route[name.stage] == worker_;
 }
 
-bool PipelineRun::carries(std::uint32_t stage) const {
-  return std::ranges::find(own_stages_, stage) != own_stages_.end();
+bool PipelineRun::carries(std::uint32_t part) const {
+  return part < holders_.size() && std::ranges::binary_search(holders_[part], rank_);
 }
 
 bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
@@ -433,9 +513,8 @@ bool PipelineRun::receive_piece(PeerId from, const Block& block, Effects& out) {
     return true;
   }
   if (!carries(block.id.stage)) return false;
-  if (begun_) {
-    std::optional<AllReduce>& reduce = sum_of(block.id.stage).reduce;
-    if (reduce && reduce->receive(from, block, out)) {
+  if (AllReduce* reduce = begun_ ? reduce_of(block.id.stage) : nullptr) {
+    if (reduce->receive(from, block, out)) {
       ++progress_;
       return true;
     }
@@ -451,8 +530,8 @@ std::span<std::byte> PipelineRun::place(PeerId from, const TransferId& id, std::
   if (key_ == 0 || !begun_ || id.kind != TransferKind::piece || id.session != key_) return {};
   if (group_sums_.owns(id)) return group_sums_.place(from, id, offset, bytes);
   if (!carries(id.stage)) return {};
-  std::optional<AllReduce>& reduce = sum_of(id.stage).reduce;
-  return reduce ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
+  AllReduce* reduce = reduce_of(id.stage);
+  return reduce != nullptr ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
 }
 
 bool PipelineRun::receive_pass(PeerId from, const Block& block) {

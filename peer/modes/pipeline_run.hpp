@@ -77,6 +77,12 @@ class PipelineRun {
 
   std::uint64_t operation() const { return operation_; }
   const std::vector<std::uint32_t>& own_stages() const { return own_stages_; }
+  /// Parts that we carry, ascending.
+  std::vector<std::uint32_t> own_parts() const;
+  /// Our slices of a stage; empty if it has none.
+  Range own_slices(std::uint32_t stage) const;
+  /// Carriers of each part, as ranks in the generation's order.
+  const std::vector<std::vector<std::uint32_t>>& holders() const { return holders_; }
   /// Carriers of each stage, as ranks in the generation's order.
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
@@ -84,7 +90,7 @@ class PipelineRun {
   const std::vector<std::vector<std::uint32_t>>& workers() const { return workers_; }
   /// Members of each group, as ranks.
   const PeerGroups& groups() const { return groups_; }
-  /// The part of a group's pass that we compute, 0 to 1, if they share all of its work.
+  /// The part of a pass that we compute, 0 to 1, if the group shares all of its work.
   double own_share() const;
   /// The number of parts of an instruction's pass.
   std::size_t parts_of(const PipelineInstruction& what) const { return sums_in(what).size() + 1; }
@@ -100,6 +106,13 @@ class PipelineRun {
     Reassembly blocks;  ///< Empty, and so whole, for our own results.
   };
 
+  /// A sum over the carriers of some of our slices, the same in each group.
+  struct SliceSum {
+    std::uint32_t part = 0;  ///< The first of them.
+    std::size_t buckets = 0;
+    AllReduce reduce;
+  };
+
   /// The replicas of one of our stages, and their sum.
   struct StageSum {
     std::uint32_t stage = 0;
@@ -110,6 +123,10 @@ class PipelineRun {
     /// Parameters to average, then the same counts; null: none.
     StageValues parameters;
     std::optional<AllReduce> reduce;
+    /// The gradients of our slices, then a count for each slice and micro-batch; null without them.
+    StageValues slices;
+    StageValues sliced;                  ///< Their sum, if there are several groups.
+    std::vector<SliceSum> slice_sums;    ///< That make it.
     std::size_t buckets = 0;             ///< Number of buckets of `reduce`.
     std::size_t own = 0;                 ///< Micro-batches that pass through us.
     bool ordered = false;                ///< A job was asked to copy or send its parameters.
@@ -141,9 +158,12 @@ class PipelineRun {
   bool is_test(std::uint32_t micro_batch) const { return micro_batch >= options_.micro_batches; }
   std::size_t size_of(const PassName& name) const;
   bool may_keep(const PassName& name) const;
-  void enter_groups(const std::vector<std::uint32_t>& speeds);
+  void enter_groups(const HeldParts& held, const std::vector<std::uint32_t>& speeds);
   void enter_mixing(std::uint32_t stage);
   void make_sum(std::uint32_t stage);
+  void make_slice_sums(StageSum& sum);
+  /// The sum whose pieces have this number in the place of a stage's; null if there is none.
+  AllReduce* reduce_of(std::uint32_t part);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
   bool is_heard(const StageSum& sum) const;
@@ -153,7 +173,7 @@ class PipelineRun {
   bool receive_pass(PeerId from, const Block& block);
   bool receive_piece(PeerId from, const Block& block, Effects& out);
   bool receive_message(PeerId from, const Block& block);
-  bool carries(std::uint32_t stage) const;
+  bool carries(std::uint32_t part) const;
   bool is_from_neighbour(const PassName& name, PeerId from) const;
   StageValues input_of(const PipelineInstruction& what);
   StageValues input_of(const Pass& pass);
@@ -176,11 +196,15 @@ class PipelineRun {
   PeerId self_;
   std::uint64_t run_seed_;
   PipelineOptions options_;
+  StagePlanOptions plan_;
+  std::size_t members_max_ = 1;  ///< Most members that a group can come to have.
   std::uint64_t key_ = 0;
   std::vector<PeerId> order_;
   std::size_t rank_ = 0;
   std::vector<std::vector<std::uint32_t>> replicas_;
+  std::vector<std::vector<std::uint32_t>> holders_;  ///< By part.
   std::vector<std::uint32_t> own_stages_;
+  std::map<std::uint32_t, Range> own_slices_;  ///< By stage.
   PeerGroups groups_;
   std::uint32_t worker_ = 0;                         ///< The number of our group.
   std::vector<PeerId> own_peers_;                    ///< Its members.

@@ -12,11 +12,18 @@ constexpr std::uint32_t share_max = 1000;
 
 }  // namespace
 
+StagePlanner::StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples,
+                           StagePlanOptions options)
+    : stage_seconds_(std::move(stage_seconds)), samples_(samples), options_(std::move(options)) {
+  if (options_.parts.count() > 0) return;
+  options_.parts = StageParts(std::vector<std::size_t>(stage_seconds_.size(), 0));
+}
+
 std::optional<Generation> StagePlanner::plan(const Answers& answers, const Generation*) const {
   std::vector<StageOffer> offers;
   double fastest = 0;
   for (const auto& [peer, answer] : answers) {
-    offers.push_back({peer, answer.speed, answer.holdings, answer.leaves});
+    offers.push_back({peer, answer.speed, options_.parts.unpacked(answer.holdings), answer.leaves});
     fastest = std::max(fastest, static_cast<double>(answer.speed));
   }
   std::optional<StagePlan> plan = plan_stages(offers, stage_seconds_, options_);
@@ -40,7 +47,7 @@ std::string StagePlanner::problem(const Generation& generation) const {
   std::set<std::uint32_t> carried;
   std::set<std::pair<std::uint32_t, PeerId>> assignments;
   for (const StageAssignment& assignment : generation.assignments) {
-    if (assignment.stage >= stage_seconds_.size()) return "it assigns a stage that does not exist";
+    if (assignment.stage >= options_.parts.count()) return "it assigns a stage that does not exist";
     if (!generation.contains(assignment.carrier)) {
       return "it assigns a stage to a peer that takes no part";
     }
@@ -49,24 +56,50 @@ std::string StagePlanner::problem(const Generation& generation) const {
     }
     carried.insert(assignment.stage);
   }
-  if (carried.size() != stage_seconds_.size()) return "it assigns a stage to no peer";
+  if (carried.size() != options_.parts.count()) return "it assigns a stage to no peer";
+  return problem_of_slices(generation);
+}
+
+/// Every group must have every slice of its stages once, each member some that follow each other,
+/// and the same ones of all its stages.
+std::string StagePlanner::problem_of_slices(const Generation& generation) const {
+  const HeldParts held = held_parts(generation.order, generation.assignments, options_.parts);
+  if (held.is_ragged) return "it assigns slices that do not follow each other";
+  for (const auto& members : groups_of(held.stages, options_).members) {
+    for (const std::uint32_t stage : held.stages[members.front()]) {
+      std::size_t next = 0;
+      for (const std::uint32_t rank : members) {
+        if (!options_.parts.has_slices(stage)) continue;
+        const auto own = held.slices[rank].find(stage);
+        if (own == held.slices[rank].end() || own->second != held.slices[rank].begin()->second ||
+            own->second.begin != next || own->second.empty()) {
+          return "it does not share a stage out among the members of a group";
+        }
+        next = own->second.end;
+      }
+      if (options_.parts.has_slices(stage) && next != options_.parts.slices_of(stage).size()) {
+        return "it leaves out a part of a stage that a group shares";
+      }
+    }
+  }
   return "";
 }
 
 std::string StagePlanner::problem(const Answer& answer) const {
   for (const StageHolding& holding : answer.holdings) {
-    if (holding.stage >= stage_seconds_.size()) return "it promises a stage that does not exist";
+    if (!options_.parts.names(holding)) return "it promises a stage that does not exist";
   }
   return "";
 }
 
 /// We must carry a stage, and must have promised each state from which we are to go on.
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
+  const std::vector<StageHolding> holdings = options_.parts.unpacked(own.holdings);
   bool carries = false;
   for (const StageAssignment& assignment : start.assignments) {
     if (assignment.carrier != self) continue;
     carries = true;
-    const bool is_claimed = std::ranges::any_of(own.holdings, [&](const StageHolding& holding) {
+    const bool is_claimed = std::ranges::any_of(holdings, [&](const StageHolding& holding) {
       return holding.stage == assignment.stage && holding.version == start.version;
     });
     if (assignment.source == self && start.version.step > 0 && !is_claimed) return false;

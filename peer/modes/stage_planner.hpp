@@ -16,9 +16,7 @@ namespace gv {
 class StagePlanner final : public GenerationPlanner {
  public:
   /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter. `samples`: of a run.
-  StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples,
-               const StagePlanOptions& options)
-      : stage_seconds_(std::move(stage_seconds)), samples_(samples), options_(options) {}
+  StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples, StagePlanOptions options);
 
   /// Shares are speeds here, in thousandths of the fastest.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
@@ -29,6 +27,8 @@ class StagePlanner final : public GenerationPlanner {
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
  private:
+  std::string problem_of_slices(const Generation& generation) const;
+
   std::vector<double> stage_seconds_;
   std::uint64_t samples_;
   StagePlanOptions options_;

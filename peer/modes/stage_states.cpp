@@ -14,7 +14,7 @@ StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineO
                          const Rng& draws)
     : self_(self),
       layout_hash_(layout_hash),
-      sizes_(options.stages),
+      sizes_(options.part_sizes()),
       memory_(options.memory),
       draws_(draws.fork("review")),
       is_common_(options.consensus == StageConsensus::allreduce && is_synchronous(options.kind)),

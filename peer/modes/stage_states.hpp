@@ -1,5 +1,5 @@
-// States of single stages: fetched when a generation begins, kept for neighbours, sent to peers
-// that lack one.
+// States of single parts of stages: fetched when a generation begins, kept for neighbours, sent to
+// peers that lack one.
 #pragma once
 
 #include <cstddef>
@@ -127,7 +127,7 @@ class StageStates {
 
   PeerId self_;
   std::uint64_t layout_hash_;
-  std::vector<StageSize> sizes_;
+  std::vector<PartSize> sizes_;  ///< By part.
   std::pmr::memory_resource* memory_;
   Rng draws_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;

@@ -15,6 +15,7 @@
 #include "base/floats.hpp"
 #include "base/ids.hpp"
 #include "base/one_of.hpp"
+#include "base/range.hpp"
 #include "base/time.hpp"
 #include "consensus/compression/gradient_compressor.hpp"
 #include "consensus/message/message.hpp"
@@ -46,16 +47,18 @@ struct MixOutbox {
 
 using StageValues = std::shared_ptr<Floats>;
 
-/// A stage's state.
+/// The state of a part of a stage.
 struct StageCopy {
-  std::uint32_t stage = 0;
+  std::uint32_t part = 0;
   StageValues values;
 };
 
 /// The end of a run for one stage.
 struct StageEnd {
   std::uint32_t stage = 0;
-  StageValues sum;                ///< Gradient of one optimiser step; null: all steps are made.
+  StageValues sum;  ///< Gradient of one optimiser step; null: all steps are made.
+  /// That of our slices, in a stage that has some. Behind both there may be other numbers.
+  StageValues slices;
   std::size_t micro_batches = 0;  ///< Micro-batches in `sum`.
   StageValues mean;               ///< Mean of the replicas' parameters; null: none.
   StageValues snapshot;  ///< Our own parameters in the mean: x += force * (mean - snapshot).
@@ -226,8 +229,16 @@ struct MoveTo {
   std::uint64_t step = 0;
 };
 
-/// Go on with other replicas' states of stages. Null values: with the state before the first step.
+/// The slices of a stage that a peer carries from now on.
+struct HeldSlices {
+  std::uint32_t stage = 0;
+  Range slices;
+};
+
+/// Go on with these slices of stages, and with other carriers' states of parts. Null values: with
+/// the state before the first step.
 struct LoadStages {
+  std::vector<HeldSlices> held;
   std::vector<StageCopy> states;
 };
 
@@ -254,7 +265,9 @@ struct StagePass {
   /// Gradients are added here, and the pass is counted behind them (the contribution checksum). An
   /// update takes the gradients and leaves zeros, but keeps the counts. Null before the last part.
   StageValues sum;
-  std::size_t counted_at = 0;     ///< Place of the count behind the gradients.
+  /// The same for the gradients of our slices. The pass is counted behind them once for each slice.
+  StageValues slices;
+  std::size_t counted_at = 0;     ///< Place of the count behind the gradients in `sum`.
   std::size_t micro_batches = 0;  ///< Update: micro-batches in the sum.
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/range.hpp"
 #include "base/rng.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "peer/node/job.hpp"
@@ -59,8 +60,13 @@ class Replica {
   virtual std::uint64_t step() const = 0;
   /// Parameters of a whole model; empty in a pipeline.
   virtual std::span<const float> parameters() const { return {}; }
-  /// Parameters of one stage; empty if it is not carried.
+  /// Parameters of one stage, without slices that it does not have; empty if it is not carried.
   virtual std::span<const float> stage(std::size_t) const { return {}; }
+  /// Where these lie in the parameters of the whole stage.
+  virtual std::vector<Range> stage_ranges(std::size_t) const { return {}; }
+  /// Parameters of a part of a stage, in the order in which carriers exchange them; empty if it is
+  /// not carried.
+  virtual std::vector<float> part(std::uint32_t) const { return {}; }
   /// The conservation checksum; zeros in a pipeline, which does not exchange.
   virtual ConservationChecksum checksum() const { return {}; }
 

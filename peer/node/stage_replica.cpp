@@ -17,6 +17,16 @@ namespace {
 
 /// The note that holds the version of the stages.
 constexpr const char* version_note = "model_version";
+/// The note that says which slices a checkpoint of a stage has: the first, and one past the last.
+constexpr const char* slices_note = "slices";
+
+std::vector<std::size_t> slices_by_stage(const StageLearner& learner) {
+  std::vector<std::size_t> slices;
+  for (std::size_t stage = 0; stage < learner.stages(); ++stage) {
+    slices.push_back(learner.slices(stage));
+  }
+  return slices;
+}
 
 /// Brings values back to what other peers take from a sound one, whatever hostile values they were
 /// made of. False if one is not finite.
@@ -41,6 +51,62 @@ std::optional<ModelVersion> version_of(const std::map<std::string, std::string>&
   return in ? std::optional(version) : std::nullopt;
 }
 
+std::optional<Range> slices_of(const std::map<std::string, std::string>& notes) {
+  const auto found = notes.find(slices_note);
+  if (found == notes.end()) return std::nullopt;
+  std::istringstream in(found->second);
+  Range slices;
+  in >> slices.begin >> slices.end;
+  return in && slices.begin <= slices.end ? slices : Range{};
+}
+
+StageReplica::StageReplica(std::unique_ptr<StageLearner> learner)
+    : learner_(std::move(learner)), parts_(slices_by_stage(*learner_)) {}
+
+PartOfStage StageReplica::named(std::uint32_t part) const {
+  PartOfStage named{.stage = parts_.stage_of(part)};
+  if (parts_.is_slice(part)) named.slice = parts_.slice_of(part);
+  return named;
+}
+
+std::vector<std::uint32_t> StageReplica::held_parts() const {
+  std::vector<std::uint32_t> held;
+  for (std::uint32_t part = 0; part < parts_.count(); ++part) {
+    const PartOfStage one = named(part);
+    if (!learner_->carries(one.stage)) continue;
+    const Range slices = learner_->held(one.stage);
+    if (!one.slice || (*one.slice >= slices.begin && *one.slice < slices.end)) held.push_back(part);
+  }
+  return held;
+}
+
+StageValues StageReplica::state(std::uint32_t part) const {
+  auto values = std::make_shared<Floats>(learner_->state_size(named(part)));
+  learner_->copy_state(named(part), *values);
+  return values;
+}
+
+std::vector<float> StageReplica::part(std::uint32_t part) const {
+  const std::vector<std::uint32_t> held = held_parts();
+  if (std::ranges::find(held, part) == held.end()) return {};
+  const StageValues all = state(part);
+  return {all->begin(), all->begin() + static_cast<std::ptrdiff_t>(learner_->size(named(part)))};
+}
+
+template <class T>
+HeldValues<T> StageReplica::gradients(std::uint32_t stage, const StageValues& common,
+                                      const StageValues& slices) const {
+  HeldValues<T> values(std::span<T>(*common).first(learner_->size({.stage = stage})));
+  if (!slices) return values;
+  const Range held = learner_->held(stage);
+  std::size_t size = 0;
+  for (std::size_t s = held.begin; s < held.end; ++s) {
+    size += learner_->size({.stage = stage, .slice = s});
+  }
+  values.slices = std::span<T>(*slices).first(size);
+  return values;
+}
+
 void StageReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
   std::vector<std::size_t> sizes;
   for (std::size_t stage = 0; stage < learner_->stages(); ++stage) {
@@ -52,7 +118,8 @@ void StageReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
 void StageReplica::end(const StageEnd& end) {
   const std::size_t size = learner_->layout(end.stage).size();
   if (end.sum) {
-    learner_->update(end.stage, std::span<const float>(*end.sum).first(size), end.micro_batches);
+    learner_->update(end.stage, gradients<const float>(end.stage, end.sum, end.slices),
+                     end.micro_batches);
   }
   if (end.round) {
     learner_->set(end.stage, mixers_->mixed(end, learner_->parameters(end.stage)));
@@ -90,9 +157,15 @@ Score StageReplica::pass(const task::StagePass& task) {
     test(task);
     return {};
   }
-  const std::size_t size = learner_->layout(what.stage).size();
-  const auto gradient = task.sum ? floats_in(task.sum).first(size) : std::span<float>();
-  const auto count = [&] { (*task.sum)[size + task.counted_at] += 1; };
+  HeldValues<float> gradient{std::span<float>()};
+  if (task.sum) gradient = gradients<float>(what.stage, task.sum, task.slices);
+  const auto count = [&] {
+    (*task.sum)[gradient.common.size() + task.counted_at] += 1;
+    if (!task.slices) return;
+    const auto counts = floats_in(task.slices).subspan(gradient.slices.size());
+    const std::size_t micro_batches = counts.size() / learner_->held(what.stage).size();
+    for (std::size_t i = what.micro_batch; i < counts.size(); i += micro_batches) counts[i] += 1;
+  };
   if (hooks_.stand_in && what.action != PipelineAction::update) {
     hooks_.stand_in(what);
     if (task.group && task.out) std::ranges::fill(*task.out, 0.0F);
@@ -131,7 +204,8 @@ Score StageReplica::pass(const task::StagePass& task) {
       break;
     case PipelineAction::update:
       learner_->update(what.stage, gradient, task.micro_batches);
-      std::ranges::fill(gradient, 0.0F);
+      std::ranges::fill(gradient.common, 0.0F);
+      std::ranges::fill(gradient.slices, 0.0F);
       break;
   }
   return {};
@@ -141,6 +215,10 @@ std::span<const float> StageReplica::stage(std::size_t stage) const {
   return learner_->carries(stage) ? learner_->parameters(stage) : std::span<const float>();
 }
 
+std::vector<Range> StageReplica::stage_ranges(std::size_t stage) const {
+  return learner_->carries(stage) ? learner_->held_ranges(stage) : std::vector<Range>();
+}
+
 std::vector<ReplicaPart> StageReplica::parts() const {
   std::vector<ReplicaPart> parts;
   for (std::size_t stage = 0; stage < learner_->stages(); ++stage) {
@@ -148,8 +226,12 @@ std::vector<ReplicaPart> StageReplica::parts() const {
     Notes notes{
         {version_note, fmt::format("{} {} {}", version_.step, version_.samples, version_.lineage)}};
     write(swarm_note_, notes);
+    const Range held = learner_->held(stage);
+    if (held.size() < learner_->slices(stage)) {
+      notes[slices_note] = fmt::format("{} {}", held.begin, held.end);
+    }
     parts.push_back({.stage = static_cast<std::uint32_t>(stage),
-                     .layout = &learner_->layout(stage),
+                     .layout = &learner_->held_layout(stage),
                      .parameters = learner_->parameters(stage),
                      .optimizer = learner_->optimizer_state(stage),
                      .notes = std::move(notes)});
@@ -159,20 +241,24 @@ std::vector<ReplicaPart> StageReplica::parts() const {
 
 std::string StageReplica::restore(ReplicaPart part) {
   swarm_note_ = swarm_note_in(part.notes);
+  if (const auto slices = slices_of(part.notes)) learner_->take_up(part.stage.value(), *slices);
   return learner_->restore(part.stage.value(), part.parameters, part.optimizer);
 }
 
-void StageReplica::load(const StageCopy& state) {
-  if (state.values) {
-    learner_->adopt_state(state.stage, *state.values);
-  } else {
-    learner_->release(state.stage);
-    learner_->take_up(state.stage);
+void StageReplica::load(const task::LoadStages& task) {
+  // A stage that begins from the seed begins so with all its parts, and forgets what it had.
+  for (const StageCopy& state : task.states) {
+    const PartOfStage part = named(state.part);
+    if (!state.values && !part.slice) learner_->release(part.stage);
+  }
+  for (const task::HeldSlices& held : task.held) learner_->take_up(held.stage, held.slices);
+  for (const StageCopy& state : task.states) {
+    if (state.values) learner_->adopt_state(named(state.part), *state.values);
   }
 }
 
 void StageReplica::copy(const std::vector<StageCopy>& copies) const {
-  for (const StageCopy& one : copies) learner_->copy_state(one.stage, *one.values);
+  for (const StageCopy& one : copies) learner_->copy_state(named(one.part), *one.values);
 }
 
 bool StageReplica::copy(const task::CopyParameters& task) const {
@@ -194,9 +280,7 @@ JobDone StageReplica::run(Job job) {
       },
       [&](const task::ExportStages& task) { copy(task.copies); },
       [&](const task::MoveTo& task) { learner_->move_to(task.step); },
-      [&](const task::LoadStages& task) {
-        for (const StageCopy& state : task.states) load(state);
-      },
+      [&](const task::LoadStages& task) { load(task); },
       [&](const task::ReleaseStages& task) {
         for (const std::uint32_t stage : task.stages) learner_->release(stage);
       },
@@ -204,6 +288,7 @@ JobDone StageReplica::run(Job job) {
       [&](const task::StagePass& task) {
         done.score = pass(task);
         const bool is_sound = (!task.sum || bring_within_bound(*task.sum)) &&
+                              (!task.slices || bring_within_bound(*task.slices)) &&
                               (!task.out || bring_within_bound(*task.out));
         done.results.emplace_back(result::StagePart{is_sound});
       },

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consensus/message/message.hpp"
+#include "consensus/pipeline/stage_parts.hpp"
 #include "peer/node/replica.hpp"
 #include "peer/node/stage_mixers.hpp"
 #include "peer/node/swarm_note.hpp"
@@ -21,7 +22,7 @@ namespace gv {
 /// Stages, and the state that consensus keeps beside them: their version and their mixers.
 class StageReplica final : public Replica {
  public:
-  explicit StageReplica(std::unique_ptr<StageLearner> learner) : learner_(std::move(learner)) {}
+  explicit StageReplica(std::unique_ptr<StageLearner> learner);
 
   JobDone run(Job job) override;
   void set_hooks(ReplicaHooks hooks) override { hooks_ = std::move(hooks); }
@@ -29,29 +30,44 @@ class StageReplica final : public Replica {
 
   std::uint64_t step() const override { return learner_->step(); }
   std::span<const float> stage(std::size_t stage) const override;
+  std::vector<Range> stage_ranges(std::size_t stage) const override;
+  std::vector<float> part(std::uint32_t part) const override;
   std::vector<ReplicaPart> parts() const override;
   std::string restore(ReplicaPart part) override;
   SwarmNote swarm_note() const override { return swarm_note_; }
 
+  /// The parts that it carries, ascending.
+  std::vector<std::uint32_t> held_parts() const;
+  StageValues state(std::uint32_t part) const;
+  const StageParts& numbers() const { return parts_; }
   const StageLearner& learner() const { return *learner_; }
   StageLearner& learner() { return *learner_; }
 
  private:
   void end(const StageEnd& end);
-  void load(const StageCopy& state);
+  PartOfStage named(std::uint32_t part) const;
+  void load(const task::LoadStages& task);
   void copy(const std::vector<StageCopy>& copies) const;
   /// False if a parameter is not finite.
   bool copy(const task::CopyParameters& task) const;
   Score pass(const task::StagePass& task);
   void test(const task::StagePass& task);
 
+  /// A sum, without the numbers behind its gradients.
+  template <class T>
+  HeldValues<T> gradients(std::uint32_t stage, const StageValues& common,
+                          const StageValues& slices) const;
+
   std::unique_ptr<StageLearner> learner_;
+  StageParts parts_;
   ReplicaHooks hooks_;
   SwarmNote swarm_note_;
   ModelVersion version_;  ///< Equal versions mean equal bits. It is saved in checkpoints.
   std::optional<StageMixers> mixers_;
 };
 
+/// The slices in the notes of a checkpoint of a stage; nullopt if it is of a whole stage.
+std::optional<Range> slices_of(const std::map<std::string, std::string>& notes);
 /// The version in the notes of a part; empty if they have none.
 std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& notes);
 

@@ -41,7 +41,7 @@ struct FinishedPeer {
 };
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test,
-                    const std::vector<Layout>& stages) {
+                    const std::vector<SlicedStage>& stages) {
   FinishedPeer peer{.name = outcome.name,
                     .ending = outcome.ending,
                     .by_fault = outcome.by_fault,
@@ -355,7 +355,7 @@ bool print_summary(const Config& config, const std::string& config_text,
     return false;
   }
   Model model(test.model, test.data->shape, evaluation_batch(*test.data));
-  const std::vector<Layout> stages = layouts_of_stages(config, test);
+  const std::vector<SlicedStage> stages = sliced_stages_of(config, test);
   std::vector<FinishedPeer> peers;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     peers.push_back(finish(outcomes[i], model, *test.data, stages));

@@ -23,6 +23,7 @@
 #include "peer/config/switched_mixing.hpp"
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/stand_ins.hpp"
+#include "train/learner/group_place.hpp"
 #include "train/learner/layout.hpp"
 
 namespace gv {
@@ -533,6 +534,9 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     if (config.pipeline.group > 1 && s % 3 != 2) {
       stage.forward_sums = {size, size};
       stage.backward_sums = {size};
+      const std::size_t slice = 1 + size / 32;
+      stage.slices.assign(slices_of_stage, {slice, slice});
+      stage.parameters = stage.state = 1 + size / 4;
     }
     model.stages.push_back(std::move(stage));
     model.stage_seconds.push_back(work_of(s) / all);

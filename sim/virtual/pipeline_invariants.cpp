@@ -138,10 +138,11 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     const std::size_t size = pipeline.stages[end.stage].parameters;
     const std::span<const float> gradient = std::span<const float>(*end.sum).first(size);
     const auto counts = std::span<const float>(*end.sum).subspan(size);
+    const std::size_t members = pipeline.plan().group.limit();
     std::size_t counted = 0;
     bool once = true;
     for (std::size_t b = 0; b < pipeline.micro_batches; ++b) {
-      const auto of_members = counts.subspan(b * pipeline.group, pipeline.group);
+      const auto of_members = counts.subspan(b * members, members);
       counted += of_members.front() == 1;
       // Those of a group come one after the other, and there may be fewer than it could have.
       once = once && std::ranges::is_sorted(of_members, std::greater{}) &&
@@ -152,9 +153,15 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     once = once && all && counted == end.micro_batches;
     // A hostile peer chooses its gradients freely, but each must still count once.
     if (is_idle(world) && world.hostile_count() == 0) {
-      once = once && std::ranges::all_of(gradient, [&](float value) {
-               return value == static_cast<float>(counted);
-             });
+      const auto is_sum = [&](float value) { return value == static_cast<float>(counted); };
+      once = once && std::ranges::all_of(gradient, is_sum);
+      // Behind the gradients of slices comes a count of each micro-batch for each of them.
+      if (end.slices) {
+        const std::size_t slice = pipeline.stages[end.stage].slices.front().parameters;
+        const std::size_t held = end.slices->size() / (slice + pipeline.micro_batches);
+        const auto values = std::span<const float>(*end.slices).first(held * slice);
+        once = once && std::ranges::all_of(values, is_sum);
+      }
     }
     if (once) continue;
     fail(world, "micro-batches once",
@@ -168,17 +175,17 @@ void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
                                         const ModelVersion& version, const StageCopy& load) {
   // A hostile peer can hand over any state, and honest ones may pass it on.
   if (world.hostile_count() > 0) return;
-  const std::size_t size = world.options().node.pipeline.stages[load.stage].parameters;
+  const std::size_t size = world.options().node.pipeline.part_sizes()[load.part].parameters;
   bool known = version.step == 0;
   if (load.values) {
-    const auto at = states_.find({version.lineage, load.stage});
+    const auto at = states_.find({version.lineage, load.part});
     known = at != states_.end() &&
             at->second.contains(fingerprint(std::span<const float>(*load.values).first(size)));
   }
   if (known) return;
   fail(world, "no stage from a guess",
-       fmt::format("peer-{} takes stage {} over after operation {} as no peer had it", peer,
-                   load.stage, version.step));
+       fmt::format("peer-{} takes part {} over after operation {} as no peer had it", peer,
+                   load.part, version.step));
 }
 
 void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
@@ -195,37 +202,37 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
                        first_of<task::LoadStages>(tasks) != nullptr ||
                        first_of<task::MoveTo>(tasks) != nullptr;
   if (!changes && exported == nullptr) return;
-  const std::vector<StageSize>& sizes = world.options().node.pipeline.stages;
-  for (std::uint32_t stage = 0; stage < sizes.size(); ++stage) {
-    const std::span<const float> own = world.peer(peer).work->stage(stage);
-    if (!own.empty()) check_state(world, peer, version, stage, own);
+  const std::vector<PartSize> sizes = world.options().node.pipeline.part_sizes();
+  for (std::uint32_t part = 0; part < sizes.size(); ++part) {
+    const std::vector<float> own = world.peer(peer).work->part(part);
+    if (!own.empty()) check_state(world, peer, version, part, own);
   }
   if (exported == nullptr) return;
   for (const StageCopy& copy : exported->copies) {
-    check_state(world, peer, version, copy.stage,
-                std::span<const float>(*copy.values).first(sizes[copy.stage].parameters));
+    check_state(world, peer, version, copy.part,
+                std::span<const float>(*copy.values).first(sizes[copy.part].parameters));
   }
 }
 
 /// "equal versions are equal bits". For stages without a model the right bits are known.
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
-                                     const ModelVersion& version, std::uint32_t stage,
+                                     const ModelVersion& version, std::uint32_t part,
                                      std::span<const float> parameters) {
   // It contains gradients that a hostile peer sent differently to each peer.
   if (world.hostile_count() > 0) return;
   ++states_seen_;
-  auto& known = states_[{version.lineage, stage}];
+  auto& known = states_[{version.lineage, part}];
   known.insert(fingerprint(parameters));
   if (!are_bits_equal(world.options().node.pipeline)) return;
   if (known.size() > 1) {
     fail(world, "equal versions are equal bits",
-         fmt::format("stage {} of peer-{} after operation {} is not that of others", stage, peer,
+         fmt::format("part {} of peer-{} after operation {} is not that of others", part, peer,
                      version.step));
   }
   const float wanted = -static_cast<float>(version.step);
   if (!is_idle(world) || parameters.front() == wanted) return;
   fail(world, "no stage from a guess",
-       fmt::format("stage {} of peer-{} is that of operation {} instead of {}", stage, peer,
+       fmt::format("part {} of peer-{} is that of operation {} instead of {}", part, peer,
                    -parameters.front(), version.step));
 }
 
@@ -270,7 +277,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   }
   for (const auto& [lineage, held] : carried) {
     const auto& [version, stages] = held;
-    const bool whole = stages.size() == world.options().node.pipeline.stages.size();
+    const bool whole = stages.size() == world.options().node.pipeline.parts().count();
     if (!whole || !is_before(generation.version, version)) continue;
     fail(world, "nothing given up",
          fmt::format("all go back to operation {} although every stage of {} is there",
@@ -318,10 +325,11 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   // "micro-batches once": none is missing, except those of a lost peer if replicas share no sum.
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
+  const std::size_t members = pipeline.plan().group.limit();
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
   const auto passes =
       static_cast<std::size_t>(std::ranges::count_if(went_back_[name], [&](const auto& entry) {
-        return entry.first.second % pipeline.group == 0;  // That of a group's first member.
+        return entry.first.second % members == 0;  // That of a group's first member.
       }));
   if (honest && all && passes != parts) {
     fail(
@@ -338,7 +346,8 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
 void PipelineInvariants::secure(const Simulator& world, const Generation& generation,
                                 std::uint64_t operation) {
   auto& holders = secured_[generation.key()];
-  holders.assign(world.options().node.pipeline.stages.size(), {});
+  const StageParts parts = world.options().node.pipeline.parts();
+  holders.assign(parts.count(), {});
   const auto add = [&](std::uint32_t stage, PeerNumber peer) {
     holders[stage].insert({peer, world.peer(peer).incarnation});
   };
@@ -356,10 +365,11 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
       const bool has_gone_on = now_in != 0 && now_in != generation.key();
       if (has_died || has_gone_on || later == copies.begin()) continue;
       const std::uint64_t newest = *std::prev(later);
-      const bool has_it = std::ranges::any_of(
-          mode->generations()->agreement().holdings(), [&](const StageHolding& holding) {
-            return holding.stage == stage && holding.version.step == newest;
-          });
+      const bool has_it =
+          std::ranges::any_of(parts.unpacked(mode->generations()->agreement().holdings()),
+                              [&](const StageHolding& holding) {
+                                return holding.stage == stage && holding.version.step == newest;
+                              });
       if (has_it || !is_honest(world, generation)) continue;
       fail(world, "copies in place",
            fmt::format("operation {} is made, and peer-{} has not got the copy of stage {}",
@@ -395,7 +405,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   if (key != 0) mine.generations.insert(key);
   const ModelVersion version = pipeline->generations()->agreement().version();
   const ModelVersion before = std::exchange(mine.version, version);
-  mine.carried = pipeline->stages();
+  mine.carried = pipeline->held_parts();
   if (!std::exchange(mine.seen, true) || version == before) return;
   // It has finished a run of its present generation, or of an earlier one.
   const auto leads_there = [&](std::uint64_t in) {

@@ -43,7 +43,7 @@ class PipelineInvariants : public Checker {
   struct PeerRecord {
     bool seen = false;
     ModelVersion version;
-    std::set<std::uint32_t> carried;      ///< Stages it carries, at `version`.
+    std::set<std::uint32_t> carried;      ///< Parts it carries, at `version`.
     std::uint64_t generation = 0;         ///< Key of its generation; 0: none.
     std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.
     std::uint64_t job_generation = 0;     ///< Its generation when its job was issued.
@@ -67,7 +67,7 @@ class PipelineInvariants : public Checker {
   void check_becoming(const Simulator& world, PeerNumber peer, const ModelVersion& version,
                       const StageCopy& load);
   void check_state(const Simulator& world, PeerNumber peer, const ModelVersion& version,
-                   std::uint32_t stage, std::span<const float> parameters);
+                   std::uint32_t part, std::span<const float> parameters);
   void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
   void check_made(const Simulator& world, PeerNumber peer, const ModelVersion& before,
                   const ModelVersion& version, std::uint64_t generation);
@@ -79,12 +79,12 @@ class PipelineInvariants : public Checker {
   std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes made.
   std::map<RunName, Tested> tested_;                  ///< Of tests before runs.
   std::map<RunName, ModelVersion> results_;
-  /// Fingerprints of parameters, by lineage and stage.
+  /// Fingerprints of parameters, by lineage and part.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// By generation and stage: the peers that were sent copies, with the runs they were made after.
+  /// By generation and part: the peers that were sent copies, with the runs they were made after.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
       keepers_;
-  /// By generation: the peers that have each stage since a run of the generation was finished.
+  /// By generation: the peers that have each part since a run of the generation was finished.
   std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
   std::uint64_t rollbacks_ = 0;
   std::uint64_t states_seen_ = 0;

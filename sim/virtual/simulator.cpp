@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -28,7 +27,7 @@ bool trains(const Job& job) {
          first_of<task::ComputeGradient>(job.tasks) != nullptr;
 }
 
-/// A member of a group works on its share of a pass, in as many parts as the pass has.
+/// A member of a group works on its slices in a pass, in as many parts as the pass has.
 double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass) {
   if (!pass.group) return 1;
   const StageSize& stage = pipeline.stages[pass.what.stage];
@@ -36,9 +35,8 @@ double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass
   const auto sums = pass.what.action == PipelineAction::backward_weight ? 0
                     : is_forward                                        ? stage.forward_sums.size()
                                  : stage.backward_sums.size();
-  const std::vector<double>& speeds = pass.group->speeds;
-  const double all = std::accumulate(speeds.begin(), speeds.end(), 0.0);
-  return speeds[pass.group->own] / all / static_cast<double>(sums + 1);
+  const double slices = static_cast<double>(pass.group->slices.size());
+  return slices / static_cast<double>(stage.slices.size() * (sums + 1));
 }
 
 }  // namespace

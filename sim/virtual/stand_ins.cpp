@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -112,8 +113,8 @@ class IdleStageLearner final : public StageLearner {
  public:
   explicit IdleStageLearner(const std::vector<StageSize>& sizes) : sizes_(sizes) {
     for (std::size_t stage = 0; stage < sizes.size(); ++stage) {
-      layouts_.emplace_back().add("parameters", {sizes[stage].parameters});
-      whole_.add("stage" + std::to_string(stage) + ".parameters", {sizes[stage].parameters});
+      layouts_.emplace_back().add("parameters", {size_of(stage, {0, slices(stage)})});
+      whole_.add("stage" + std::to_string(stage) + ".parameters", {layouts_.back().size()});
     }
   }
 
@@ -128,9 +129,25 @@ class IdleStageLearner final : public StageLearner {
   std::uint64_t step() const override { return step_; }
   double learning_rate() const override { return 0; }
 
-  void take_up(std::size_t stage) override {
-    const auto [own, is_new] = now_.try_emplace(stage);
-    if (is_new) own->second.assign(sizes_[stage].parameters, 0);
+  std::size_t slices(std::size_t stage) const override { return sizes_[stage].slices.size(); }
+  void take_up(std::size_t stage, const Range& slices) override {
+    const auto [entry, is_new] = now_.try_emplace(stage);
+    if (!is_new && entry->second.slices == slices) return;
+    Own own{.slices = slices, .values = std::vector<float>(size_of(stage, slices), 0)};
+    if (!is_new) {
+      const auto keep = [&](const PartOfStage& part) {
+        std::ranges::copy(part_of(entry->second, part), part_of(own, part).begin());
+      };
+      keep({.stage = stage});
+      const Range& before = entry->second.slices;
+      for (std::size_t slice = std::max(before.begin, slices.begin);
+           slice < std::min(before.end, slices.end); ++slice) {
+        keep({.stage = stage, .slice = slice});
+      }
+    }
+    entry->second = std::move(own);
+    held_layouts_[stage] = {};
+    held_layouts_[stage].add("parameters", {entry->second.values.size()});
     before_run_ = now_;
   }
   void release(std::size_t stage) override {
@@ -138,22 +155,45 @@ class IdleStageLearner final : public StageLearner {
     before_run_ = now_;
   }
   bool carries(std::size_t stage) const override { return now_.contains(stage); }
-  std::span<const float> parameters(std::size_t stage) const override { return now_.at(stage); }
-
-  std::size_t state_size(std::size_t stage) const override { return sizes_[stage].state; }
-  void copy_state(std::size_t stage, std::span<float> out) const override {
-    std::ranges::fill(out, 0.0F);
-    std::ranges::copy(now_.at(stage), out.begin());
+  Range held(std::size_t stage) const override { return now_.at(stage).slices; }
+  std::span<const float> parameters(std::size_t stage) const override {
+    return now_.at(stage).values;
   }
-  void adopt_state(std::size_t stage, std::span<const float> state) override {
-    take_up(stage);
-    set(stage, state.first(sizes_[stage].parameters));
+  const Layout& held_layout(std::size_t stage) const override { return held_layouts_.at(stage); }
+  std::vector<Range> held_ranges(std::size_t stage) const override {
+    const std::size_t common = size({.stage = stage});
+    const Range slices{size_of(stage, {0, held(stage).begin}),
+                       size_of(stage, {0, held(stage).end})};
+    return {{0, common}, slices};
+  }
+
+  using StageLearner::adopt_state;
+  using StageLearner::copy_state;
+  using StageLearner::state_size;
+  using StageLearner::take_up;
+  std::size_t size(const PartOfStage& part) const override {
+    const StageSize& stage = sizes_[part.stage];
+    return part.slice ? stage.slices[*part.slice].parameters : stage.parameters;
+  }
+  std::size_t state_size(const PartOfStage& part) const override {
+    const StageSize& stage = sizes_[part.stage];
+    return part.slice ? stage.slices[*part.slice].state : stage.state;
+  }
+  void copy_state(const PartOfStage& part, std::span<float> out) const override {
+    std::ranges::fill(out, 0.0F);
+    std::ranges::copy(part_of(now_.at(part.stage), part), out.begin());
+  }
+  void adopt_state(const PartOfStage& part, std::span<const float> state) override {
+    if (!carries(part.stage)) take_up(part.stage);
+    std::ranges::copy(state.first(size(part)), part_of(now_.at(part.stage), part).begin());
     before_run_ = now_;
   }
   OptimizerState optimizer_state(std::size_t) const override { return {.step = step_}; }
   std::string restore(std::size_t stage, std::span<const float> parameters,
                       const OptimizerState& state) override {
-    adopt_state(stage, parameters);
+    if (!carries(stage)) take_up(stage);
+    std::ranges::copy(parameters, now_.at(stage).values.begin());
+    before_run_ = now_;
     step_ = state.step;
     return {};
   }
@@ -168,7 +208,7 @@ class IdleStageLearner final : public StageLearner {
     return {};
   }
   void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
-                std::span<float> d_in, std::span<float> gradient) override {
+                std::span<float> d_in, const HeldValues<float>& gradient) override {
     backward_input(stage, number, d_out, d_in);
     backward_weight(stage, number, gradient);
   }
@@ -177,16 +217,17 @@ class IdleStageLearner final : public StageLearner {
     std::ranges::fill(d_in, 0.0F);
   }
   void backward_weight(std::size_t stage, std::uint32_t number,
-                       std::span<float> gradient) override {
-    const auto passed = passed_.find({stage, number});
-    if (passed == passed_.end()) {
-      for (float& value : gradient) value += 1;
-      return;
-    }
+                       const HeldValues<float>& gradient) override {
     // In a group: a sum that was not over all members, each once, leaves gaps.
-    const Range own = own_part(passed->second.place, gradient.size());
-    for (std::size_t i = own.begin; i < own.end; ++i) gradient[i] += passed->second.factor;
-    passed_.erase(passed);
+    Range common{0, gradient.common.size()};
+    float factor = 1;
+    if (const auto passed = passed_.find({stage, number}); passed != passed_.end()) {
+      common = own_part(passed->second.place, gradient.common.size());
+      factor = passed->second.factor;
+      passed_.erase(passed);
+    }
+    for (std::size_t i = common.begin; i < common.end; ++i) gradient.common[i] += factor;
+    for (float& value : gradient.slices) value += factor;
   }
 
   std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const override {
@@ -218,16 +259,21 @@ class IdleStageLearner final : public StageLearner {
     return std::exchange(are_tests_sound_, true) ? merit_after(step_) : 0;
   }
 
-  void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
-    std::vector<float>& x = now_.at(stage);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] -= sum[i] / static_cast<float>(micro_batches);
+  void update(std::size_t stage, const HeldValues<const float>& sum,
+              std::size_t micro_batches) override {
+    std::vector<float>& x = now_.at(stage).values;
+    const std::size_t common = sum.common.size();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] -=
+          (i < common ? sum.common[i] : sum.slices[i - common]) / static_cast<float>(micro_batches);
+    }
   }
   void add(std::size_t stage, std::span<const float> force, float scale) override {
-    std::vector<float>& x = now_.at(stage);
+    std::vector<float>& x = now_.at(stage).values;
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += scale * force[i];
   }
   void set(std::size_t stage, std::span<const float> values) override {
-    std::ranges::copy(values, now_.at(stage).begin());
+    std::ranges::copy(values, now_.at(stage).values.begin());
   }
 
   void end_run(std::size_t) override {
@@ -242,17 +288,37 @@ class IdleStageLearner final : public StageLearner {
   }
 
  private:
-  using Stages = std::map<std::size_t, std::vector<float>>;
+  /// What is held of a stage: what all carriers have, and then slices.
+  struct Own {
+    Range slices;
+    std::vector<float> values;
+  };
+  using Stages = std::map<std::size_t, Own>;
   /// A micro-batch that a group takes through a stage.
   struct Passed {
     GroupPlace place;
     float factor = 1;  ///< 0 if a sum was wrong.
   };
 
+  std::size_t size_of(std::size_t stage, const Range& slices) const {
+    std::size_t size = sizes_[stage].parameters;
+    for (std::size_t s = slices.begin; s < slices.end; ++s) {
+      size += sizes_[stage].slices[s].parameters;
+    }
+    return size;
+  }
+
+  template <class Some>
+  std::span<std::conditional_t<std::is_const_v<Some>, const float, float>> part_of(
+      Some& own, const PartOfStage& part) const {
+    const std::span all(own.values);
+    if (!part.slice) return all.first(size(part));
+    return all.subspan(size_of(part.stage, {own.slices.begin, *part.slice}), size(part));
+  }
+
   /// The member's part of a vector of that size.
   static Range own_part(const GroupPlace& place, std::size_t size) {
-    const std::size_t members = place.speeds.size();
-    return {size * place.own / members, size * (place.own + 1) / members};
+    return {size * place.own / place.members, size * (place.own + 1) / place.members};
   }
 
   /// Every member adds 1 at its own part of each sum, so a whole sum is 1 everywhere.
@@ -268,6 +334,7 @@ class IdleStageLearner final : public StageLearner {
 
   std::vector<StageSize> sizes_;
   std::vector<Layout> layouts_;
+  std::map<std::size_t, Layout> held_layouts_;
   Layout whole_;
   Stages now_;
   Stages before_run_;  ///< The state to restore when a run is given up.

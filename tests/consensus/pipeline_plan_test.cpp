@@ -414,13 +414,35 @@ TEST_CASE("more replicas than micro-batches take turns") {
 TEST_CASE("groups are of peers with the same stages and differ in size by one at most") {
   using Stages = std::vector<std::vector<std::uint32_t>>;
   const Stages stages = {{0}, {1}, {0}, {1}, {0}, {0}, {0}, {1, 2}};
-  const PeerGroups pairs = peer_groups(stages, std::vector<std::size_t>(8, 2));
+  const PeerGroups pairs = peer_groups(stages, std::vector<GroupSize>(8, {.most = 2}));
   CHECK(pairs.members == Stages{{0}, {1, 3}, {2, 4}, {5, 6}, {7}});
   CHECK(pairs.group_of == std::vector<std::uint32_t>{0, 1, 2, 1, 2, 3, 3, 4});
-  CHECK(peer_groups(stages, std::vector<std::size_t>{4, 1, 4, 1, 4, 4, 4, 4}).members ==
-        Stages{{0, 2}, {1}, {3}, {4, 5, 6}, {7}});
-  const PeerGroups alone = peer_groups(stages, std::vector<std::size_t>(8, 1));
+  std::vector<GroupSize> sizes(8, {.most = 4});
+  sizes[1] = sizes[3] = {};
+  CHECK(peer_groups(stages, sizes).members == Stages{{0, 2}, {1}, {3}, {4, 5, 6}, {7}});
+  const PeerGroups alone = peer_groups(stages, std::vector<GroupSize>(8));
   for (std::uint32_t rank = 0; rank < 8; ++rank) CHECK(alone.group_of[rank] == rank);
+}
+
+TEST_CASE("groups of peers with little memory are fewer and larger") {
+  for (std::size_t peers = 1; peers <= 20; ++peers) {
+    const std::vector<std::vector<std::uint32_t>> stages(peers, {0});
+    for (std::size_t least = 1; least <= 4; ++least) {
+      const GroupSize size{.least = least, .most = 4};
+      const PeerGroups groups = peer_groups(stages, std::vector<GroupSize>(peers, size));
+      for (const auto& members : groups.members) {
+        CHECK(members.size() >= std::min(peers, least));
+        CHECK(members.size() <= size.limit());
+      }
+    }
+  }
+}
+
+TEST_CASE("members have slices in proportion to their speeds, as many as fit") {
+  using Ranges = std::vector<Range>;
+  CHECK(member_slices(std::vector<double>{3, 1}, 24, 24) == Ranges{{0, 18}, {18, 24}});
+  CHECK(member_slices(std::vector<double>{3, 1}, 24, 14) == Ranges{{0, 14}, {14, 24}});
+  CHECK(member_slices(std::vector<double>{0, 0, 0}, 24, 8) == Ranges{{0, 8}, {8, 16}, {16, 24}});
 }
 
 }  // namespace gv

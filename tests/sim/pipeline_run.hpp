@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "peer/config/node_options.hpp"
 #include "peer/node/facts.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "sim/virtual/simulator.hpp"
@@ -31,6 +32,7 @@ struct PipelineTask {
   std::uint64_t copy_every = 4;
   MixRule rule = {};
   std::size_t group = 1;         ///< Above 1, layers are wide enough to be shared.
+  bool is_first_narrow = false;  ///< But those of the first of two stages are not.
   double target = 0;             ///< An accuracy that ends the run, or 0.
   std::uint64_t test_every = 1;  ///< Runs between two tests.
 
@@ -46,7 +48,9 @@ struct PipelineTask {
 
   StagesSpec spec(std::size_t peer) const {
     const bool is_wide = group > 1;
-    const ModelSpec model = is_wide ? mlp({64, 48, 40, 64, 32}, 3) : mlp({24, 9, 16, 5}, 3);
+    const ModelSpec wide =
+        is_first_narrow ? mlp({24, 9, 40, 64, 32}, 3) : mlp({64, 48, 40, 64, 32}, 3);
+    const ModelSpec model = is_wide ? wide : mlp({24, 9, 16, 5}, 3);
     StagesSpec spec{.trainer = {.model = model,
                                 .optimizer = {.kind = OptimizerKind::nesterov},
                                 .schedule = {.learning_rate = 0.05},
@@ -55,7 +59,8 @@ struct PipelineTask {
                                 .seed = 9,
                                 .peer = peer},
                     .ends = {},
-                    .keeps_versions = !is_synchronous(kind)};
+                    .keeps_versions = !is_synchronous(kind),
+                    .slices = is_wide ? slices_of_stage : 0};
     for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back((is_wide ? 4 : 2) * s);
     spec.ends.push_back(model.layers.size());
     return spec;
@@ -93,15 +98,8 @@ struct PipelineTask {
                                   .weigh_max = 1,
                                   .target = {.value = target, .every = test_every * run}};
     }
-    for (std::size_t s = 0; s < stages; ++s) {
-      pipeline.stages.push_back({.parameters = first->layout(s).size(),
-                                 .state = first->state_size(s),
-                                 .forward = first->boundary(s).forward(),
-                                 .backward = first->boundary(s).activations,
-                                 .forward_sums = first->group_sums(s, false),
-                                 .backward_sums = first->group_sums(s, true)});
-      pipeline.stage_seconds.push_back(1.0 / static_cast<double>(stages));
-    }
+    pipeline.stages = facts_of(*first, spec(0).trainer.optimizer).stages;
+    pipeline.stage_seconds.assign(stages, 1.0 / static_cast<double>(stages));
     return options;
   }
 
@@ -114,7 +112,8 @@ struct PipelineTask {
   }
 };
 
-/// Records the events, and at one step the parameters of each stage from all its carriers.
+/// Records the events, and at one step the parameters of each part of a stage from all its
+/// carriers.
 class StageRecord : public Watcher {
  public:
   explicit StageRecord(std::uint64_t step) : step_(step) {}
@@ -122,9 +121,9 @@ class StageRecord : public Watcher {
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {
     newest = std::max(newest, done.step);
     if (done.step != step_ || first_of<task::EndRun>(done.job.tasks) == nullptr) return;
-    for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
-      const auto own = world.peer(peer).work->stage(stage);
-      stages[stage].emplace_back(own.begin(), own.end());
+    for (const std::uint32_t part : world.peer(peer).node->as<PipelineMode>()->held_parts()) {
+      std::vector<float> own = world.peer(peer).work->part(part);
+      if (!own.empty()) stages[part].push_back(std::move(own));
     }
   }
 
@@ -141,7 +140,7 @@ class StageRecord : public Watcher {
     }
   }
 
-  std::map<std::size_t, std::vector<std::vector<float>>> stages;
+  std::map<std::size_t, std::vector<std::vector<float>>> stages;  ///< By part; stages come first.
   std::uint64_t newest = 0;
   FactCounts facts;
   std::string story;

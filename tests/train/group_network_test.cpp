@@ -6,9 +6,11 @@
 #include <cmath>
 #include <vector>
 
+#include "base/shares.hpp"
 #include "tests/train/drawn.hpp"
 #include "tests/train/dyadic.hpp"
 #include "train/layers/network.hpp"
+#include "train/learner/group_place.hpp"
 
 namespace gv {
 namespace {
@@ -86,33 +88,60 @@ Passes alone(const Work& work) {
   return passes;
 }
 
-/// Members in lockstep: each sum is over what all of them have returned.
+/// Slices in proportion to speeds.
+std::vector<Range> cut(const std::vector<double>& speeds, std::size_t slices) {
+  std::vector<Range> ranges;
+  std::size_t begin = 0;
+  for (const std::uint32_t share : batch_shares(speeds, static_cast<std::uint32_t>(slices),
+                                                static_cast<std::uint32_t>(slices))) {
+    ranges.push_back({begin, begin + share});
+    begin += share;
+  }
+  return ranges;
+}
+
+/// Members in lockstep: each sum is over what all of them have returned. Each holds its own slices.
 class Group {
  public:
-  Group(const Work& work, const std::vector<double>& speeds) : work_(work) {
-    for (std::size_t m = 0; m < speeds.size(); ++m) {
-      members_.emplace_back(work.plan, work.batch, GroupPlace{speeds, m}, work.wants_d_inputs);
+  Group(const Work& work, const std::vector<double>& speeds)
+      : work_(work), stage_(work.plan, slices_of_stage) {
+    for (const Range& slices : cut(speeds, stage_.slices())) {
+      held_.push_back(stage_.held(slices));
+      members_.emplace_back(stage_, held_.back(), work.batch, members_.empty(),
+                            work.wants_d_inputs);
+      own_.push_back(held_.back().take(std::span<const double>(work.parameters)));
     }
-    for (const auto& member : members_) own_.push_back(member.own_parameters(work.parameters));
   }
 
   Passes run() {
     Passes passes;
     passes.y = pass(
-        false,
-        [&](std::size_t m) {
-          return members_[m].begin(work_.parameters, own_[m], work_.x, Rng(7));
-        },
+        false, [&](std::size_t m) { return members_[m].begin(own_[m], work_.x, Rng(7)); },
         [&](std::size_t m, const Doubles& sum) { return members_[m].go_on(sum); });
     passes.dx = pass(
         true, [&](std::size_t m) { return members_[m].begin_back(work_.dy); },
         [&](std::size_t m, const Doubles& sum) { return members_[m].go_on_back(sum); });
     passes.gradient.resize(work_.parameters.size());
-    for (auto& member : members_) {
-      Doubles scratch(work_.parameters.size());
-      member.add_gradient(scratch, passes.gradient);
-    }
+    for (std::size_t m = 0; m < members_.size(); ++m) add_gradient(m, passes.gradient);
     return passes;
+  }
+
+  /// Adds the gradient of a member's slices, and the first one's of what all members have.
+  void add_gradient(std::size_t m, Doubles& whole) {
+    Doubles own(own_[m].size());
+    members_[m].write_gradient(own);
+    std::vector<bool> is_sliced(whole.size());
+    for (std::size_t slice = 0; slice < stage_.slices(); ++slice) {
+      for (const Range& range : stage_.ranges_of_slice(slice)) {
+        for (std::size_t i = range.begin; i < range.end; ++i) is_sliced[i] = true;
+      }
+    }
+    std::size_t at = 0;
+    for (const Range& range : held_[m].ranges) {
+      for (std::size_t i = range.begin; i < range.end; ++i, ++at) {
+        if (m == 0 || is_sliced[i]) whole[i] += own[at];
+      }
+    }
   }
 
  private:
@@ -139,8 +168,10 @@ class Group {
   }
 
   const Work& work_;
+  SlicedStage stage_;
+  std::vector<HeldParameters> held_;
   std::vector<GroupNetwork<double>> members_;
-  std::vector<GroupNetwork<double>::Own> own_;
+  std::vector<Doubles> own_;
 };
 
 bool are_near(const Doubles& a, const Doubles& b) {
@@ -165,13 +196,33 @@ ModelSpec pair_and_single(std::size_t hidden, std::size_t outputs) {
 
 }  // namespace
 
-TEST_CASE("members of a group get grains in proportion to their speeds") {
-  using Ranges = std::vector<Range>;
-  CHECK(grain_ranges(std::vector<double>{8, 8, 4, 2}, 1024) ==
-        Ranges{{0, 373}, {373, 745}, {745, 931}, {931, 1024}});
-  CHECK(grain_ranges(std::vector<double>{8, 8, 4, 2}, 10) ==
-        Ranges{{0, 4}, {4, 8}, {8, 9}, {9, 10}});
-  CHECK(grain_ranges(std::vector<double>{1, 1, 1}, 2) == Ranges{{0, 1}, {1, 2}, {2, 2}});
+TEST_CASE("slices and what all members have make up a stage") {
+  for (const std::size_t slices : {1, 3, 24}) {
+    const Work work = Work::drawn(block(), {6, 1, 32});
+    const SlicedStage stage(work.plan, slices);
+    std::size_t all = stage.common_size();
+    for (std::size_t slice = 0; slice < slices; ++slice) all += stage.slice_size(slice);
+    CHECK(all == work.plan.layout.size());
+    const HeldParameters whole = stage.held({0, slices});
+    CHECK(whole.layout == work.plan.layout);
+    CHECK(whole.ranges == std::vector<Range>{{0, all}});
+    const HeldParameters none = stage.held({0, 0});
+    CHECK(none.layout.size() == stage.common_size());
+  }
+}
+
+TEST_CASE("a member's tensors have fewer rows and columns than those of the stage") {
+  Problems problems;
+  const ModelPlan plan = plan_model(pair_and_single(48, 64), {1, 5, 6}, problems);
+  const HeldParameters held = SlicedStage(plan, 24).held({6, 12});
+  const auto shape_of = [&](const std::string& name) {
+    return std::ranges::find(held.layout.slots(), name, &TensorSlot::name)->shape;
+  };
+  const std::string second = plan.layout.slots()[2].name;
+  CHECK(shape_of(plan.layout.slots()[0].name) == std::vector<std::size_t>{12, 30});
+  CHECK(shape_of(plan.layout.slots()[1].name) == std::vector<std::size_t>{12});
+  CHECK(shape_of(second) == std::vector<std::size_t>{40, 12});
+  CHECK(shape_of(plan.layout.slots()[3].name) == std::vector<std::size_t>{40});
 }
 
 TEST_CASE("a group computes on dyadic data the bits of one peer") {

@@ -75,9 +75,9 @@ std::string exact(double value) {
 }
 
 /// Reads one pair. Returns why it cannot be used, or an empty string.
-std::string load_pair(const std::filesystem::path& file, const Layout& layout,
+std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_of,
                       Checkpoint& checkpoint) {
-  LoadedParameters parameters = load_parameters(file, layout);
+  LoadedParameters parameters = load_parameters(file, layout_of);
   if (!parameters.problem.empty()) return parameters.problem;
   LoadedTensors state = read_safetensors(optimizer_file(file));
   if (!state.problem.empty()) return "its optimiser file: " + state.problem;
@@ -168,10 +168,15 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
 }
 
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout) {
+  return load_newest_checkpoint(folder, [&](const auto&) { return layout; });
+}
+
+LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
+                                        const LayoutOf& layout_of) {
   LoadedCheckpoint loaded;
   for (const std::filesystem::path& file : parameter_files(folder)) {
     Checkpoint checkpoint;
-    std::string problem = load_pair(file, layout, checkpoint);
+    std::string problem = load_pair(file, layout_of, checkpoint);
     if (problem.empty()) {
       loaded.checkpoint = std::move(checkpoint);
       loaded.file = file;
@@ -182,11 +187,11 @@ LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, con
   return loaded;
 }
 
-LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const Layout& layout) {
+LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const LayoutOf& layout_of) {
   LoadedCheckpoints loaded;
   for (const std::filesystem::path& file : parameter_files(folder)) {
     Checkpoint checkpoint;
-    std::string problem = load_pair(file, layout, checkpoint);
+    std::string problem = load_pair(file, layout_of, checkpoint);
     if (problem.empty()) {
       loaded.checkpoints.push_back(std::move(checkpoint));
     } else {
@@ -197,11 +202,16 @@ LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const La
 }
 
 LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout) {
+  return load_parameters(file, [&](const auto&) { return layout; });
+}
+
+LoadedParameters load_parameters(const std::filesystem::path& file, const LayoutOf& layout_of) {
   LoadedParameters loaded;
   LoadedTensors read = read_safetensors(file);
   loaded.metadata = std::move(read.metadata);
   loaded.problem = std::move(read.problem);
   if (!loaded.problem.empty()) return loaded;
+  const Layout layout = layout_of(loaded.metadata);
   if (read.tensors.size() != layout.slots().size()) {
     loaded.problem = "it has " + std::to_string(read.tensors.size()) + " tensors, the model has " +
                      std::to_string(layout.slots().size());

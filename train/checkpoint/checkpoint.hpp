@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
 /// True if the file's name is that of a checkpoint's parameters. Names sort by step.
 bool is_parameter_file(const std::filesystem::path& file);
 
+/// The layout of the tensors in a file with these metadata.
+using LayoutOf = std::function<Layout(const std::map<std::string, std::string>&)>;
+
 /// The newest complete checkpoint, and why newer ones were refused.
 struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
@@ -38,13 +42,15 @@ struct LoadedCheckpoint {
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
+LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
+                                        const LayoutOf& layout_of);
 
 /// All complete checkpoints, newest first, and why others were refused.
 struct LoadedCheckpoints {
   std::vector<Checkpoint> checkpoints;
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
 };
-LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const Layout& layout);
+LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const LayoutOf& layout_of);
 
 /// Parameters from any file that has exactly the layout's tensors, in any order.
 struct LoadedParameters {
@@ -53,5 +59,6 @@ struct LoadedParameters {
   std::string problem;  ///< Why the file cannot be used. Empty if it can.
 };
 LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout);
+LoadedParameters load_parameters(const std::filesystem::path& file, const LayoutOf& layout_of);
 
 }  // namespace gv

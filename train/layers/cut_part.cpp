@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/shares.hpp"
 #include "train/layers/cut_attention.hpp"
 #include "train/layers/cut_dense.hpp"
 
@@ -175,52 +174,44 @@ std::size_t grains(std::span<const LayerPlan> unit) {
   return unit.size() == 1 ? std::max(inputs_of(first), first.spec.units) : first.spec.units;
 }
 
-std::vector<Range> grain_ranges(std::span<const double> speeds, std::size_t grains) {
-  const std::size_t working = std::min(speeds.size(), grains);
-  const auto all = static_cast<std::uint32_t>(grains);
-  std::vector<std::uint32_t> shares = batch_shares(speeds.first(working), all, all);
-  shares.resize(speeds.size(), 0);
+Range biases_of(std::span<const LayerPlan> unit) {
+  const LayerPlan& last = unit.back();
+  if (last.spec.kind == LayerKind::attention) {
+    const std::size_t begin = attention_offsets(last).out_bias;
+    return {begin, begin + last.in[2]};
+  }
+  if (unit.size() == 1 && cut_of(last) == DenseCut::outputs) return {};
+  return {last.bias, last.bias + last.spec.units};
+}
+
+std::vector<Range> cut_ranges(std::span<const LayerPlan> unit, const Range& grains) {
   std::vector<Range> ranges;
-  std::size_t begin = 0;
-  for (const std::uint32_t share : shares) {
-    ranges.push_back({begin, begin + share});
-    begin += share;
+  if (grains.empty()) return ranges;
+  const LayerPlan& last = unit.back();
+  if (last.spec.kind == LayerKind::attention) {
+    ranges = attention_part(last, grains).ranges;
+    ranges.pop_back();  // The biases of the output.
+    return ranges;
+  }
+  if (unit.size() > 1) append_rows(unit[0], grains, ranges);
+  if (biases_of(unit).empty()) {
+    append_rows(last, grains, ranges);
+  } else {
+    append_columns(last, grains, ranges);
   }
   return ranges;
 }
 
 template <class T>
-CutPart<T> make_cut_part(std::span<const LayerPlan> unit, const Range& grains) {
-  CutPart<T> part;
+std::unique_ptr<Layer<T>> make_cut_part(std::span<const LayerPlan> unit, const Range& grains) {
+  if (grains.empty()) return nullptr;
   const LayerPlan& last = unit.back();
-  if (last.spec.kind == LayerKind::attention) {
-    const std::size_t begin = attention_offsets(last).out_bias;
-    part.biases = {begin, begin + last.in[2]};
-  } else if (unit.size() > 1 || cut_of(last) == DenseCut::inputs) {
-    part.biases = {last.bias, last.bias + last.spec.units};
-  }
-  if (grains.empty()) return part;
-  if (last.spec.kind == LayerKind::attention) {
-    part.layer = make_attention_part<T>(last, grains);
-    part.ranges = attention_part(last, grains).ranges;
-    return part;
-  }
-  if (unit.size() > 1) {
-    part.layer = std::make_unique<PairPart<T>>(unit, grains);
-    append_rows(unit[0], grains, part.ranges);
-  } else {
-    part.layer = std::make_unique<DensePart<T>>(last, grains);
-  }
-  if (part.biases.empty()) {
-    append_rows(last, grains, part.ranges);
-  } else {
-    append_columns(last, grains, part.ranges);
-    part.ranges.push_back(part.biases);
-  }
-  return part;
+  if (last.spec.kind == LayerKind::attention) return make_attention_part<T>(last, grains);
+  if (unit.size() > 1) return std::make_unique<PairPart<T>>(unit, grains);
+  return std::make_unique<DensePart<T>>(last, grains);
 }
 
-template CutPart<float> make_cut_part(std::span<const LayerPlan>, const Range&);
-template CutPart<double> make_cut_part(std::span<const LayerPlan>, const Range&);
+template std::unique_ptr<Layer<float>> make_cut_part(std::span<const LayerPlan>, const Range&);
+template std::unique_ptr<Layer<double>> make_cut_part(std::span<const LayerPlan>, const Range&);
 
 }  // namespace gv

@@ -23,25 +23,19 @@ std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first);
 /// single dense layer, whichever are more.
 std::size_t grains(std::span<const LayerPlan> unit);
 
-/// The grains of each member, in proportion to the speeds. Members that come first get at least
-/// one; if there are more members than grains, the last ones get none.
-std::vector<Range> grain_ranges(std::span<const double> speeds, std::size_t grains);
+/// Where the parameters of some grains of a unit lie in the flat vector of the stage, ascending,
+/// without biases that every member has (biases_of).
+std::vector<Range> cut_ranges(std::span<const LayerPlan> unit, const Range& grains);
 
-/// A member's part of a unit.
-template <class T>
-struct CutPart {
-  /// Works on a vector with the part's own parameters. Its outputs are summands of the unit's, and
-  /// so is the gradient of its inputs. Null if the member has no grains.
-  std::unique_ptr<Layer<T>> layer;
-  /// Where the part's own parameters lie in the flat vector of the stage, in their order.
-  std::vector<Range> ranges;
-  /// The biases in the stage's vector that every member adds once to the sum of outputs; empty if
-  /// they are in the summands. Every member computes their whole gradient. They are the last of
-  /// `ranges`.
-  Range biases;
-};
+/// The biases in the stage's vector that every member adds once to the sum of outputs; empty if
+/// they are in the summands. They come behind all other parameters of the unit. Every member
+/// computes their whole gradient.
+Range biases_of(std::span<const LayerPlan> unit);
 
+/// A member's part of a unit as a layer. It works on a vector with the parameters of its grains
+/// (cut_ranges) and the biases_of() behind them. Its outputs are summands of the unit's, and so is
+/// the gradient of its inputs. Null without grains.
 template <class T>
-CutPart<T> make_cut_part(std::span<const LayerPlan> unit, const Range& grains);
+std::unique_ptr<Layer<T>> make_cut_part(std::span<const LayerPlan> unit, const Range& grains);
 
 }  // namespace gv

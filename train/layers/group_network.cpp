@@ -12,10 +12,16 @@ namespace {
 
 using Kind = GroupStep::Kind;
 
+/// The layers inside it may be cut. Those of a shortcut and of branches side by side are not.
+bool can_be_entered(const LayerPlan& layer) {
+  return layer.kind == LayerKind::stack ||
+         (layer.kind == LayerKind::residual && layer.shortcut.empty());
+}
+
 bool has_unit(std::span<const LayerPlan> layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers_to_cut(layers, i) > 0) return true;
-    if (layers[i].shortcut.empty() && has_unit(layers[i].layers)) return true;
+    if (can_be_entered(layers[i]) && has_unit(layers[i].layers)) return true;
   }
   return false;
 }
@@ -31,8 +37,12 @@ void append(std::span<const LayerPlan> layers, std::vector<GroupStep>& steps) {
                    .layers = {own.begin(), own.end()},
                    .in = elements(layer.in),
                    .out = elements(own.back().out)};
-    if (is_unit || !layer.shortcut.empty() || !has_unit(layer.layers)) {
+    if (is_unit || !can_be_entered(layer) || !has_unit(layer.layers)) {
       steps.push_back(std::move(step));
+      continue;
+    }
+    if (layer.kind == LayerKind::stack) {
+      append(layer.layers, steps);
       continue;
     }
     const std::size_t fork = steps.size();
@@ -51,6 +61,15 @@ bool is_trained(const GroupStep& step) {
 
 std::size_t first_trained(const std::vector<GroupStep>& steps) {
   return static_cast<std::size_t>(std::ranges::find_if(steps, is_trained) - steps.begin());
+}
+
+/// The same layer over what a member holds.
+void move_to_held(LayerPlan& layer, const HeldParameters& held) {
+  for (std::size_t* place : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
+    *place = held.held_before(*place);
+  }
+  for (LayerPlan& inner : layer.layers) move_to_held(inner, held);
+  for (LayerPlan& beside : layer.shortcut) move_to_held(beside, held);
 }
 
 }  // namespace
@@ -74,48 +93,37 @@ std::vector<std::size_t> group_sums(const ModelPlan& plan, bool backward, bool w
 }
 
 template <class T>
-GroupNetwork<T>::GroupNetwork(const ModelPlan& plan, std::size_t batch, const GroupPlace& place,
-                              bool wants_d_inputs)
+GroupNetwork<T>::GroupNetwork(const SlicedStage& stage, const HeldParameters& held,
+                              std::size_t batch, bool is_first, bool wants_d_inputs)
     : batch_(batch),
-      is_first_(place.is_first()),
+      is_first_(is_first),
       wants_d_inputs_(wants_d_inputs),
-      steps_(group_steps(plan)),
+      steps_(group_steps(stage.plan())),
       first_trained_(first_trained(steps_)),
       rng_(0) {
-  gradients_.emplace_back(batch * elements(plan.in));
-  for (const GroupStep& step : steps_) {
-    layers_.push_back(step.kind == Kind::whole ? make_layer<T>(step.layers.front()) : nullptr);
-    unit_of_.push_back(parts_.size());
+  gradients_.emplace_back(batch * elements(stage.plan().in));
+  for (GroupStep& step : steps_) {
+    Unit& unit = units_.emplace_back();
     if (step.kind == Kind::unit) {
-      const std::vector<Range> cut = grain_ranges(place.speeds, grains(step.layers));
-      parts_.push_back(make_cut_part<T>(step.layers, cut[place.own]));
+      const Range own = stage.grains_of(grains(step.layers), held.slices);
+      const Range biases = biases_of(step.layers);
+      unit = {.layer = make_cut_part<T>(step.layers, own),
+              .begin = held.held_before(step.layers.front().begin),
+              .biases = {held.held_before(biases.begin), held.held_before(biases.end)}};
     }
+    for (LayerPlan& layer : step.layers) move_to_held(layer, held);
+    layers_.push_back(step.kind == Kind::whole ? make_layer<T>(step.layers.front()) : nullptr);
     outputs_.emplace_back(batch * step.out);
     gradients_.emplace_back(batch * step.out);
   }
 }
 
-template <class T>
-auto GroupNetwork<T>::own_parameters(std::span<const T> parameters) const -> Own {
-  Own own;
-  for (const CutPart<T>& part : parts_) {
-    std::vector<T>& values = own.emplace_back();
-    for (const Range& range : part.ranges) {
-      const std::span<const T> from = parameters.subspan(range.begin, range.size());
-      values.insert(values.end(), from.begin(), from.end());
-    }
-  }
-  return own;
-}
-
 // ---- Forward ----
 
 template <class T>
-std::span<const T> GroupNetwork<T>::begin(std::span<const T> parameters, const Own& own,
-                                          std::span<const T> inputs, const Rng& rng,
-                                          bool training) {
+std::span<const T> GroupNetwork<T>::begin(std::span<const T> parameters, std::span<const T> inputs,
+                                          const Rng& rng, bool training) {
   parameters_ = parameters;
-  own_ = &own;
   inputs_ = inputs;
   training_ = training;
   rng_ = rng;
@@ -132,7 +140,7 @@ std::span<const T> GroupNetwork<T>::go_on(std::span<const T> sum) {
 
 template <class T>
 void GroupNetwork<T>::add_biases(std::size_t i) {
-  const Range& biases = parts_[unit_of_[i]].biases;
+  const Range& biases = units_[i].biases;
   if (biases.empty()) return;
   std::vector<T>& out = outputs_[i];
   for (std::size_t row = 0; row < out.size(); row += biases.size()) {
@@ -152,9 +160,10 @@ std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
       case Kind::unit: {
         at_ = i;
         summand_.assign(out.size(), T(0));
-        const std::size_t unit = unit_of_[i];
-        if (const auto& layer = parts_[unit].layer) {
-          layer->forward((*own_)[unit].data(), input(i), summand_.data(), batch_, training_, rng_);
+        const Unit& unit = units_[i];
+        if (unit.layer) {
+          unit.layer->forward(parameters_.data() + unit.begin, input(i), summand_.data(), batch_,
+                              training_, rng_);
         }
         return summand_;
       }
@@ -204,11 +213,11 @@ std::span<const T> GroupNetwork<T>::backward_from(std::size_t end) {
       layers_[i]->backward_input(parameters_.data(), input(i), outputs_[i].data(), d_out,
                                  is_wanted ? gradients_[i].data() : nullptr, batch_);
     } else if (steps_[i].kind == Kind::unit) {
-      const std::size_t unit = unit_of_[i];
+      const Unit& unit = units_[i];
       summand_.assign(gradients_[i].size(), T(0));
-      if (const auto& layer = parts_[unit].layer) {
-        layer->backward_input((*own_)[unit].data(), input(i), outputs_[i].data(), d_out,
-                              is_wanted ? summand_.data() : nullptr, batch_);
+      if (unit.layer) {
+        unit.layer->backward_input(parameters_.data() + unit.begin, input(i), outputs_[i].data(),
+                                   d_out, is_wanted ? summand_.data() : nullptr, batch_);
       }
       at_ = i;
       if (is_wanted) return summand_;
@@ -220,36 +229,18 @@ std::span<const T> GroupNetwork<T>::backward_from(std::size_t end) {
 }
 
 template <class T>
-void GroupNetwork<T>::add_unit(std::size_t i, std::span<T> gradient) {
-  const std::size_t unit = unit_of_[i];
-  const CutPart<T>& part = parts_[unit];
-  if (!part.layer) return;
-  std::vector<T> own((*own_)[unit].size());
-  part.layer->backward_weight((*own_)[unit].data(), input(i), outputs_[i].data(),
-                              gradients_[i + 1].data(), own.data(), batch_);
-  const T* from = own.data();
-  for (const Range& range : part.ranges) {
-    const bool counts = is_first_ || !(range == part.biases);
-    for (std::size_t k = 0; counts && k < range.size(); ++k) gradient[range.begin + k] += from[k];
-    from += range.size();
-  }
-}
-
-template <class T>
-void GroupNetwork<T>::add_gradient(std::span<T> scratch, std::span<T> gradient) {
+void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
   const SignalsHeld held;
+  // From the end: a layer that shares its table adds to what a later one has written.
   for (std::size_t i = steps_.size(); i-- > first_trained_;) {
-    if (steps_[i].kind == Kind::unit) add_unit(i, gradient);
-    if (steps_[i].kind != Kind::whole || !is_first_) continue;
-    layers_[i]->backward_weight(parameters_.data(), input(i), outputs_[i].data(),
-                                gradients_[i + 1].data(), scratch.data(), batch_);
-  }
-  if (!is_first_) return;
-  // A layer that shares its table adds to what a later one has written, so this is done last.
-  for (const GroupStep& step : steps_) {
-    if (step.kind != Kind::whole) continue;
-    for (std::size_t k = step.layers.front().begin; k < step.layers.front().end; ++k) {
-      gradient[k] += scratch[k];
+    const Unit& unit = units_[i];
+    const T* d_out = gradients_[i + 1].data();
+    if (unit.layer) {
+      unit.layer->backward_weight(parameters_.data() + unit.begin, input(i), outputs_[i].data(),
+                                  d_out, gradient.data() + unit.begin, batch_);
+    } else if (layers_[i] && is_first_) {
+      layers_[i]->backward_weight(parameters_.data(), input(i), outputs_[i].data(), d_out,
+                                  gradient.data(), batch_);
     }
   }
 }

@@ -8,7 +8,7 @@
 
 #include "base/rng.hpp"
 #include "train/layers/cut_part.hpp"
-#include "train/learner/group_place.hpp"
+#include "train/layers/sliced_stage.hpp"
 
 namespace gv {
 
@@ -34,25 +34,22 @@ std::vector<GroupStep> group_steps(const ModelPlan& plan);
 /// needed.
 std::vector<std::size_t> group_sums(const ModelPlan& plan, bool backward, bool wants_d_inputs);
 
-/// Forward and backward pass through a stage for batches of one size. A pass has one part more than
-/// there are sums: it ends with a summand wherever members have to sum, and goes on with the sum,
-/// which the caller finds. Members then hold equal values at every step. Each adds the gradients of
-/// its own grains; those of layers that all compute are added by the first member only, so that the
-/// sum over all members is the gradient of the stage. T is float or double.
+/// Forward and backward pass through a stage for batches of one size, by a member of a group that
+/// holds some of its slices. A pass has one part more than there are sums: it ends with a summand
+/// wherever members have to sum, and goes on with the sum, which the caller finds. Members then
+/// hold equal values at every step. T is float or double.
 template <class T>
 class GroupNetwork {
  public:
-  GroupNetwork(const ModelPlan& plan, std::size_t batch, const GroupPlace& place,
-               bool wants_d_inputs);
+  /// The first member of the group computes the gradients of what all members have.
+  GroupNetwork(const SlicedStage& stage, const HeldParameters& held, std::size_t batch,
+               bool is_first, bool wants_d_inputs);
 
-  /// The parameters of our own grains, by unit.
-  using Own = std::vector<std::vector<T>>;
-  Own own_parameters(std::span<const T> parameters) const;
-
-  /// The next part of the forward pass. The first begins it with `values` as the inputs, and the
-  /// others go on with the sum. All arguments but `values` of a later part must stay valid until
-  /// backward is over. Returns the summand or, at the end, the outputs; valid until the next call.
-  std::span<const T> begin(std::span<const T> parameters, const Own& own, std::span<const T> inputs,
+  /// The next part of the forward pass. The first begins it with the inputs, and the
+  /// others go on with the sum. `parameters` are those that are held. They and the inputs must stay
+  /// valid until backward is over. Returns the summand or, at the end, the outputs; valid until the
+  /// next call.
+  std::span<const T> begin(std::span<const T> parameters, std::span<const T> inputs,
                            const Rng& rng, bool training = true);
   std::span<const T> go_on(std::span<const T> sum);
 
@@ -61,8 +58,9 @@ class GroupNetwork {
   std::span<const T> begin_back(std::span<const T> d_outputs);
   std::span<const T> go_on_back(std::span<const T> sum);
 
-  /// Adds our part of the parameters' gradient. `scratch` and `gradient` are as long as the layout.
-  void add_gradient(std::span<T> scratch, std::span<T> gradient);
+  /// Writes the gradient of the parameters that are held. A member that is not the first leaves out
+  /// what all members have.
+  void write_gradient(std::span<T> gradient);
 
  private:
   std::span<const T> forward_from(std::size_t step);
@@ -70,7 +68,6 @@ class GroupNetwork {
   const T* input(std::size_t i) const { return i == 0 ? inputs_.data() : outputs_[i - 1].data(); }
   void add_biases(std::size_t i);
   void back_through_join_or_fork(std::size_t i);
-  void add_unit(std::size_t i, std::span<T> gradient);
 
   std::size_t batch_;
   bool is_first_;  ///< Of the group.
@@ -78,15 +75,18 @@ class GroupNetwork {
   std::vector<GroupStep> steps_;
   std::size_t first_trained_ = 0;  ///< The steps before this one have no parameters.
   std::vector<std::unique_ptr<Layer<T>>> layers_;  ///< By step; null where it is no whole layer.
-  std::vector<CutPart<T>> parts_;                  ///< By unit.
-  std::vector<std::size_t> unit_of_;               ///< By step.
+  struct Unit {
+    std::unique_ptr<Layer<T>> layer;  ///< Null if we hold no grains of it.
+    std::size_t begin = 0;            ///< Of its parameters among those that are held.
+    Range biases;                     ///< There as well.
+  };
+  std::vector<Unit> units_;  ///< By step.
   std::vector<std::vector<T>> outputs_;
   /// Gradients of each step's inputs; the last is that of the outputs.
   std::vector<std::vector<T>> gradients_;
   std::vector<T> summand_;
   std::size_t at_ = 0;  ///< The step whose sum is awaited.
   std::span<const T> parameters_;
-  const Own* own_ = nullptr;
   std::span<const T> inputs_;
   bool training_ = true;
   Rng rng_;

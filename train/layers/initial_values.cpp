@@ -24,34 +24,63 @@ double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& 
   return deviation / (is_last ? std::sqrt(static_cast<double>(residual.size())) : 1);
 }
 
-}  // namespace
-
-void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
-                std::span<float> parameters, Rng rng) {
-  for (const TensorSlot& slot : layout.slots()) {
-    const std::span<float> values = parameters.subspan(slot.offset, slot.size);
-    Rng draw = rng.fork(slot.name);
-    if (const double normal = deviation_of(whole, deviation, slot); normal > 0) {
-      for (float& value : values) value = static_cast<float>(normal * draw.normal());
-    } else if (slot.name.ends_with(".weight")) {
+/// The values of one tensor, first to last.
+class Values {
+ public:
+  Values(const ModelPlan& whole, double deviation, const TensorSlot& slot, const Rng& rng)
+      : slot_(slot), draw_(rng.fork(slot.name)), normal_(deviation_of(whole, deviation, slot)) {
+    if (slot.name.ends_with(".weight")) {
       // He 2015, uniform: the variance 2 / fan-in keeps the size of activations through ReLUs.
-      const double bound =
-          std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
-      for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
+      bound_ = std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
     } else if (slot.name.ends_with("_gates")) {
       // Small enough that what a state says of itself neither grows nor is lost at once.
-      const double bound = 1 / std::sqrt(static_cast<double>(slot.shape[0]) / 4);
-      for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
-    } else if (slot.name.ends_with(".gate_biases")) {
-      // The second quarter is that of the forget gates (Gers 2000, Jozefowicz 2015).
-      std::ranges::fill(values, 0.0f);
-      std::ranges::fill(values.subspan(slot.size / 4, slot.size / 4), 1.0f);
-    } else {
-      const bool is_one = slot.name.ends_with(".gain") || slot.name.ends_with(".counts") ||
-                          slot.name.ends_with(".square");
-      std::ranges::fill(values, is_one ? 1.0f : 0.0f);
+      bound_ = 1 / std::sqrt(static_cast<double>(slot.shape[0]) / 4);
+    }
+    is_one_ = slot.name.ends_with(".gain") || slot.name.ends_with(".counts") ||
+              slot.name.ends_with(".square");
+  }
+
+  float next() {
+    const std::size_t at = at_++;
+    if (normal_ > 0) return static_cast<float>(normal_ * draw_.normal());
+    if (bound_ > 0) return static_cast<float>((2 * draw_.uniform() - 1) * bound_);
+    // The second quarter is that of the forget gates (Gers 2000, Jozefowicz 2015).
+    if (slot_.name.ends_with(".gate_biases")) return at * 4 / slot_.size == 1 ? 1.0F : 0.0F;
+    return is_one_ ? 1.0F : 0.0F;
+  }
+
+ private:
+  const TensorSlot& slot_;
+  Rng draw_;
+  double normal_ = 0;  ///< Deviation of a normal distribution; 0: another.
+  double bound_ = 0;   ///< Of a uniform distribution; 0: another.
+  bool is_one_ = false;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
+                 std::span<float> parameters, const Rng& rng) {
+  const Range all{0, layout.size()};
+  return initialise(whole, deviation, layout, std::span(&all, 1), parameters, rng);
+}
+
+float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
+                 std::span<const Range> ranges, std::span<float> parameters, const Rng& rng) {
+  float largest = 0;
+  auto range = ranges.begin();
+  float* out = parameters.data();
+  for (const TensorSlot& slot : layout.slots()) {
+    Values values(whole, deviation, slot, rng);
+    for (std::size_t i = slot.offset; i < slot.offset + slot.size; ++i) {
+      const float value = values.next();
+      largest = std::max(largest, std::abs(value));
+      while (range != ranges.end() && i >= range->end) ++range;
+      if (range != ranges.end() && i >= range->begin) *out++ = value;
     }
   }
+  return largest;
 }
 
 }  // namespace gv

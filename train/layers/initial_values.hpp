@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "base/range.hpp"
 #include "base/rng.hpp"
 #include "train/layers/plan.hpp"
 
@@ -11,8 +12,13 @@ namespace gv {
 /// Fills `parameters` (layout.size() floats) as Model::initialise does, with the spec's initial
 /// `deviation`. `layout` holds all tensors of `whole`, or those of a slice. A tensor's values
 /// depend only on its name, its place in `whole` and `rng`, so a slice begins with the same values
-/// as in the whole model.
-void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
-                std::span<float> parameters, Rng rng);
+/// as in the whole model. Returns the largest magnitude.
+float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
+                 std::span<float> parameters, const Rng& rng);
+
+/// Fills the `parameters` of only these ascending ranges of the layout, with the same values. Needs
+/// no memory for the others. Returns the largest magnitude of all.
+float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
+                 std::span<const Range> ranges, std::span<float> parameters, const Rng& rng);
 
 }  // namespace gv

@@ -2,16 +2,22 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
+
+#include "base/range.hpp"
 
 namespace gv {
 
-/// The members of a group make each pass of a stage together: each computes its own grains of the
+/// The layers of a stage that groups share are cut into this many slices, whatever the group, so
+/// that a slice means the same to groups of any size. No group can have more members. Halves,
+/// thirds, quarters and sixths of a stage are equal.
+inline constexpr std::size_t slices_of_stage = 24;
+
+/// The members of a group make each pass of a stage together: each computes its own slices of the
 /// layers, and they sum.
 struct GroupPlace {
-  /// The speeds of all members, which get grains in proportion to these.
-  std::vector<double> speeds = {1};
-  std::size_t own = 0;  ///< Our number among them.
+  Range slices;             ///< Ours.
+  std::size_t own = 0;      ///< Our number among the members.
+  std::size_t members = 1;  ///< How many they are.
 
   bool is_first() const { return own == 0; }
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;

@@ -1,12 +1,15 @@
 // The interface of the model stages that one peer of a pipeline carries.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/range.hpp"
 #include "train/learner/group_place.hpp"
 #include "train/learner/learner.hpp"
 
@@ -27,6 +30,29 @@ struct PassPart {
   std::size_t stage = 0;
   std::uint32_t number = 0;  ///< Of the micro-batch.
   std::size_t part = 0;
+};
+
+/// A slice of a stage, or else what all its carriers have of it: all of a stage without slices.
+struct PartOfStage {
+  std::size_t stage = 0;
+  std::optional<std::size_t> slice = std::nullopt;
+};
+
+/// Numbers for what a peer holds of a stage, in the order in which carriers exchange them: what all
+/// carriers have, and the peer's slices one after the other.
+template <class T>
+struct HeldValues {
+  std::span<T> common;
+  std::span<T> slices;
+
+  template <class Values>
+  requires(std::convertible_to<Values&, std::span<T>>)
+      HeldValues(Values&& values, std::span<T> of_slices = {})
+      : common(values), slices(of_slices) {}
+  template <class Other>
+  requires(std::same_as<const Other, T> && !std::same_as<Other, T>)
+      HeldValues(const HeldValues<Other>& values)
+      : common(values.common), slices(values.slices) {}
 };
 
 /// Owns the live parameters of some stages, and the activations of micro-batches under way. Not
@@ -50,22 +76,42 @@ class StageLearner {
   virtual std::uint64_t step() const = 0;
   virtual double learning_rate() const = 0;
 
-  /// Starts to carry a stage, in its state before the first step. Has no effect if it is already
-  /// carried.
-  virtual void take_up(std::size_t stage) = 0;
+  /// Number of slices of a stage; 0 if groups cannot share it.
+  virtual std::size_t slices(std::size_t stage) const = 0;
+  /// Starts to carry a stage with these slices of it, or other slices than before. What was not
+  /// carried yet is in its state before the first step.
+  virtual void take_up(std::size_t stage, const Range& slices) = 0;
+  /// Carries all of a stage.
+  void take_up(std::size_t stage) { take_up(stage, {0, slices(stage)}); }
   /// Stops carrying a stage and frees its memory.
   virtual void release(std::size_t stage) = 0;
   virtual bool carries(std::size_t stage) const = 0;
+  /// The slices that are carried of a carried stage.
+  virtual Range held(std::size_t stage) const = 0;
+  /// What is carried of the stage's parameters, and their layout.
   virtual std::span<const float> parameters(std::size_t stage) const = 0;
+  virtual const Layout& held_layout(std::size_t stage) const = 0;
+  /// Where they lie in the whole stage's parameters, ascending.
+  virtual std::vector<Range> held_ranges(std::size_t stage) const = 0;
 
-  /// The state of a carried stage: parameters, the optimiser's vectors and its update count.
-  virtual std::size_t state_size(std::size_t stage) const = 0;
-  virtual void copy_state(std::size_t stage, std::span<float> out) const = 0;
-  /// Takes over the copy_state() of another replica of that stage. An optimiser's state that no
+  /// Number of parameters of a part.
+  virtual std::size_t size(const PartOfStage& part) const = 0;
+  /// The state of a part that is carried: parameters, the optimiser's vectors and its update count.
+  std::size_t state_size(std::size_t stage) const { return state_size(PartOfStage{stage}); }
+  virtual std::size_t state_size(const PartOfStage& part) const = 0;
+  void copy_state(std::size_t stage, std::span<float> out) const {
+    copy_state(PartOfStage{stage}, out);
+  }
+  virtual void copy_state(const PartOfStage& part, std::span<float> out) const = 0;
+  /// Takes over the copy_state() of another carrier of that part. An optimiser's state that no
   /// optimiser can have made is replaced by the one before the first update.
-  virtual void adopt_state(std::size_t stage, std::span<const float> state) = 0;
-  /// The state that a stage's checkpoint holds besides its parameters. restore() is the inverse and
-  /// starts to carry the stage; it returns why the state does not fit, or an empty string.
+  void adopt_state(std::size_t stage, std::span<const float> state) {
+    adopt_state(PartOfStage{stage}, state);
+  }
+  virtual void adopt_state(const PartOfStage& part, std::span<const float> state) = 0;
+  /// The state that a stage's checkpoint holds besides its parameters. restore() is the inverse for
+  /// what is carried of the stage, or all of it; it returns why the state does not fit, or an empty
+  /// string.
   virtual OptimizerState optimizer_state(std::size_t stage) const = 0;
   virtual std::string restore(std::size_t stage, std::span<const float> parameters,
                               const OptimizerState& state) = 0;
@@ -79,15 +125,15 @@ class StageLearner {
   virtual Score forward(std::size_t stage, std::uint32_t number, std::size_t draw,
                         std::uint32_t version, std::span<const float> in, std::span<float> out) = 0;
 
-  /// Adds the gradient of the micro-batch's mean loss to `gradient` (layout(stage).size() floats)
-  /// and writes the gradient of its inputs to `d_in` (empty for the first stage). `d_out` is empty
-  /// for the last stage.
+  /// Adds the gradient of the micro-batch's mean loss to `gradient`, for what is carried of the
+  /// stage, and writes the gradient of its inputs to `d_in` (empty for the first stage). `d_out` is
+  /// empty for the last stage.
   virtual void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
-                        std::span<float> d_in, std::span<float> gradient) = 0;
+                        std::span<float> d_in, const HeldValues<float>& gradient) = 0;
   virtual void backward_input(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
                               std::span<float> d_in) = 0;
   virtual void backward_weight(std::size_t stage, std::uint32_t number,
-                               std::span<float> gradient) = 0;
+                               const HeldValues<float>& gradient) = 0;
 
   /// Floats that the members of a group sum for a micro-batch after each part but the last of a
   /// pass through the stage. They are the same for every group. Without forward sums, the stage has
@@ -96,8 +142,9 @@ class StageLearner {
   /// The parts of a pass in a group, in place of forward(), and of backward_input() or the first
   /// half of backward(). `in` of a part other than the first is the group's sum, and `out` of a
   /// part other than the last is our summand. The others are those of the whole pass. The group's
-  /// first member draws the batches of the first stage. backward_weight() adds our part of the
-  /// gradient. There is one version of the parameters in a run.
+  /// first member draws the batches of the first stage. backward_weight() adds the gradient of our
+  /// slices, and the first member also that of what all carriers have. There is one version of the
+  /// parameters in a run.
   virtual Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                              std::span<const float> in, std::span<float> out) = 0;
   virtual void backward_part(const PassPart& pass, std::span<const float> in,
@@ -117,7 +164,8 @@ class StageLearner {
 
   /// Makes one optimiser step of a stage with `sum`, the summed gradients of `micro_batches`
   /// micro-batches. Versions that micro-batches under way still use are kept.
-  virtual void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) = 0;
+  virtual void update(std::size_t stage, const HeldValues<const float>& sum,
+                      std::size_t micro_batches) = 0;
   /// x += scale * force, for the newest version.
   virtual void add(std::size_t stage, std::span<const float> force, float scale) = 0;
   /// x = values, for the newest version.

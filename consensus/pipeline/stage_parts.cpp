@@ -1,0 +1,71 @@
+// Numbers slices behind stages, and packs runs of them into one number.
+#include "consensus/pipeline/stage_parts.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.hpp"
+
+namespace gv {
+namespace {
+
+/// A packed number holds the first part, and above these bits how many more follow it.
+constexpr unsigned first_bits = 16;
+constexpr std::uint32_t first_mask = (1U << first_bits) - 1;
+
+}  // namespace
+
+StageParts::StageParts(const std::vector<std::size_t>& slices) {
+  for (std::uint32_t stage = 0; stage < slices.size(); ++stage) stage_of_.push_back(stage);
+  for (std::uint32_t stage = 0; stage < slices.size(); ++stage) {
+    const std::size_t begin = stage_of_.size();
+    stage_of_.insert(stage_of_.end(), slices[stage], stage);
+    slices_.push_back({begin, stage_of_.size()});
+  }
+  check(stage_of_.size() <= first_mask, "parts of stages can be numbered");
+}
+
+std::vector<StageHolding> StageParts::packed(std::vector<StageHolding> holdings) const {
+  // What is no slice stays as it is, and first.
+  const auto slices = std::stable_partition(
+      holdings.begin(), holdings.end(),
+      [this](const StageHolding& holding) { return !is_slice(holding.stage); });
+  std::sort(slices, holdings.end(), [](const StageHolding& a, const StageHolding& b) {
+    return std::tuple(a.carried, a.version.step, a.version.lineage, a.stage) <
+           std::tuple(b.carried, b.version.step, b.version.lineage, b.stage);
+  });
+  std::vector<StageHolding> packed(holdings.begin(), slices);
+  for (auto holding = slices; holding != holdings.end(); ++holding) {
+    if (!packed.empty() && holding != slices) {
+      StageHolding& last = packed.back();
+      const std::uint32_t next = (last.stage & first_mask) + (last.stage >> first_bits) + 1;
+      const bool is_alike = last.carried == holding->carried && last.version == holding->version;
+      if (is_alike && next == holding->stage) {
+        last.stage += 1U << first_bits;
+        continue;
+      }
+    }
+    packed.push_back(*holding);
+  }
+  return packed;
+}
+
+bool StageParts::names(const StageHolding& holding) const {
+  const std::uint32_t first = holding.stage & first_mask;
+  const std::uint32_t more = holding.stage >> first_bits;
+  return first < count() && more < count() - first && (more == 0 || is_slice(first));
+}
+
+std::vector<StageHolding> StageParts::unpacked(const std::vector<StageHolding>& holdings) const {
+  std::vector<StageHolding> unpacked;
+  for (const StageHolding& holding : holdings) {
+    if (!names(holding)) continue;
+    const std::uint32_t first = holding.stage & first_mask;
+    for (std::uint32_t i = 0; i <= holding.stage >> first_bits; ++i) {
+      unpacked.push_back({first + i, holding.carried, holding.version});
+    }
+  }
+  return unpacked;
+}
+
+}  // namespace gv

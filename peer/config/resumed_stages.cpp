@@ -1,0 +1,86 @@
+// Reads the stages that a peer carried when it stopped.
+#include "peer/config/resumed_stages.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "peer/node/facts.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+
+namespace gv {
+namespace {
+
+/// The slices of a stage in a checkpoint with these notes.
+Range held_by(const StageLearner& learner, std::size_t stage,
+              const std::map<std::string, std::string>& notes) {
+  const Range all{0, learner.slices(stage)};
+  const Range held = slices_of(notes).value_or(all);
+  return held.end <= all.end ? held : all;
+}
+
+}  // namespace
+
+StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
+                             const std::filesystem::path& checkpoints) {
+  StageLearner& learner = replica->learner();
+  std::vector<Fact> facts;
+  std::vector<StageState> copies;
+  std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
+  std::optional<ModelVersion> newest;
+  for (std::uint32_t stage = 0; stage < learner.stages(); ++stage) {
+    const std::filesystem::path folder = stage_folder(checkpoints, stage);
+    if (!std::filesystem::exists(folder)) continue;
+    LoadedCheckpoints loaded = load_checkpoints(folder, [&](const auto& notes) {
+      learner.take_up(stage, held_by(learner, stage, notes));
+      return learner.held_layout(stage);
+    });
+    for (const auto& [file, why] : loaded.refused) {
+      facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
+    }
+    for (Checkpoint& checkpoint : loaded.checkpoints) {
+      const auto version = version_of(checkpoint.metadata);
+      if (!version) continue;
+      learner.take_up(stage, held_by(learner, stage, checkpoint.metadata));
+      const std::string problem =
+          learner.restore(stage, checkpoint.parameters, checkpoint.optimizer);
+      if (!problem.empty()) {
+        facts.push_back(CheckpointRefused{.why = folder.string() + ": " + problem});
+        continue;
+      }
+      for (const std::uint32_t part : replica->held_parts()) {
+        if (replica->numbers().stage_of(part) != stage) continue;
+        copies.push_back({part, *version, replica->state(part)});
+      }
+      if (!newest || is_before(*newest, *version)) newest = version;
+      found.try_emplace(stage, *version, std::move(checkpoint));
+    }
+  }
+  std::size_t stages = 0;
+  for (auto& [stage, own] : found) {
+    if (own.first == *newest) {
+      learner.take_up(stage, held_by(learner, stage, own.second.metadata));
+      learner.restore(stage, own.second.parameters, own.second.optimizer);
+      ++stages;
+    } else {
+      learner.release(stage);
+    }
+  }
+  const std::vector<std::uint32_t> parts = replica->held_parts();
+  StartingPoint point{.replica = std::move(replica), .facts = std::move(facts)};
+  if (stages == 0) {
+    point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
+    return point;
+  }
+  point.step = newest->step;
+  point.version = newest;
+  point.parts = parts;
+  point.copies = std::move(copies);
+  point.facts.push_back(
+      Resumed{.from = checkpoints.string(), .step = point.step, .stages = stages});
+  return point;
+}
+
+}  // namespace gv

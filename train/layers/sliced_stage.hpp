@@ -1,0 +1,104 @@
+// Where the slices of a stage lie in its parameters, and what a peer with some of them holds.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/range.hpp"
+#include "train/layers/plan.hpp"
+
+namespace gv {
+
+/// Parameters that lie next to each other both in what a peer holds and in a part of the stage.
+struct HeldRun {
+  std::size_t held = 0;  ///< Where they lie in what the peer holds.
+  std::size_t part = 0;  ///< Where they lie in the part.
+  std::size_t size = 0;
+};
+
+/// What a peer holds of a stage: what all its carriers have, and some slices. It is the stage's
+/// flat vector without the other slices, so a layer's tensors keep their order, and have fewer rows
+/// or columns.
+struct HeldParameters {
+  Range slices;
+  std::vector<Range> ranges;  ///< Of the stage's vector, ascending; no two are adjacent.
+  Layout layout;  ///< Tensors as they are held. Those of which nothing is held are left out.
+  std::vector<HeldRun> common;
+  std::vector<std::vector<HeldRun>> own;  ///< By slice, from the first that is held.
+
+  /// Number of held parameters that come before this place in the stage's vector.
+  std::size_t held_before(std::size_t place) const;
+
+  /// Takes what is held out of a whole vector.
+  template <class T>
+  std::vector<T> take(std::span<const T> whole) const {
+    std::vector<T> values;
+    values.reserve(layout.size());
+    for (const Range& range : ranges) {
+      const auto from = whole.subspan(range.begin, range.size());
+      values.insert(values.end(), from.begin(), from.end());
+    }
+    return values;
+  }
+
+  /// Calls `use` with each run of the slices. Its place is among all of them.
+  template <class Use>
+  void for_each_sliced(const Use& use) const {
+    std::size_t begin = 0;
+    for (const std::vector<HeldRun>& slice : own) {
+      for (const HeldRun& run : slice)
+        use(HeldRun{.held = run.held, .part = begin + run.part, .size = run.size});
+      if (!slice.empty()) begin += slice.back().part + slice.back().size;
+    }
+  }
+
+ private:
+  friend class SlicedStage;
+  std::vector<std::size_t> before_;  ///< Held parameters before each range.
+};
+
+/// Calls `use` with the place before, the place now and the number of parameters that are held both
+/// before and now.
+template <class Use>
+void for_each_kept(const HeldParameters& before, const HeldParameters& now, const Use& use) {
+  const auto keep = [&](const std::vector<HeldRun>& from, const std::vector<HeldRun>& to) {
+    for (std::size_t i = 0; i < from.size(); ++i) use(from[i].held, to[i].held, to[i].size);
+  };
+  keep(before.common, now.common);
+  for (std::size_t slice = std::max(before.slices.begin, now.slices.begin);
+       slice < std::min(before.slices.end, now.slices.end); ++slice) {
+    keep(before.own[slice - before.slices.begin], now.own[slice - now.slices.begin]);
+  }
+}
+
+/// A stage whose shareable layers are cut into slices: slice j of S has the grains from j G / S to
+/// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has one.
+/// What is not in a slice is common to all carriers. The parameters of a part follow each other in
+/// the order of the stage's vector.
+class SlicedStage {
+ public:
+  /// A stage without a layer to share has no slices, and all of it is common.
+  SlicedStage(ModelPlan plan, std::size_t slices);
+
+  const ModelPlan& plan() const { return plan_; }
+  std::size_t slices() const { return parts_.size(); }
+  std::size_t common_size() const { return size_of(common_); }
+  std::size_t slice_size(std::size_t slice) const { return size_of(parts_[slice]); }
+  /// Where a slice lies in the stage's vector, ascending.
+  const std::vector<Range>& ranges_of_slice(std::size_t slice) const { return parts_[slice]; }
+  /// The grains of a unit in these slices.
+  Range grains_of(std::size_t grains, const Range& slices) const;
+
+  HeldParameters held(const Range& slices) const;
+
+ private:
+  static std::size_t size_of(const std::vector<Range>& ranges);
+
+  ModelPlan plan_;
+  std::vector<Range> common_;
+  std::vector<std::vector<Range>> parts_;  ///< By slice: where its parameters lie.
+};
+
+}  // namespace gv
