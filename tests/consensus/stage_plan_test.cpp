@@ -76,4 +76,99 @@ TEST_CASE("a newcomer's beginning is not newer than what others have whole", "[u
   CHECK(plan->version == after(2));
 }
 
+TEST_CASE("holdings of slices that follow each other are named as one", "[unit]") {
+  const StageParts parts({0, 4, 4});
+  CHECK(parts.count() == 11);
+  std::vector<StageHolding> holdings = {carries(1, 7), carries(0, 7)};
+  for (const std::uint32_t part : {3U, 4U, 5U, 8U}) holdings.push_back(carries(part, 7));
+  for (const std::uint32_t part : {5U, 6U}) holdings.push_back(keeps(part, 4));
+  const std::vector<StageHolding> packed = parts.packed(holdings);
+  CHECK(packed.size() == 5);
+  CHECK(std::ranges::all_of(packed, [&](const auto& one) { return parts.names(one); }));
+  const std::vector<StageHolding> unpacked = parts.unpacked(packed);
+  CHECK(unpacked.size() == holdings.size());
+  for (const StageHolding& holding : holdings) {
+    CHECK(std::ranges::find(unpacked, holding) != unpacked.end());
+  }
+  // Runs of stages, or beyond the last part, are not named.
+  for (const std::uint32_t bad : {11U, (1U << 16) + 0, (9U << 16) + 3, (0xFFFFU << 16) + 10}) {
+    CHECK_FALSE(parts.names(carries(bad, 7)));
+    CHECK(parts.unpacked({carries(bad, 7)}).empty());
+  }
+}
+
+namespace {
+
+/// One stage of 24 slices, of which part 1 is the first.
+StagePlanOptions sliced(std::size_t group, std::size_t most = 0) {
+  return {
+      .parts = StageParts({24}),
+      .group = {.least = most == 0 ? 1 : std::min(group, (24 + most - 1) / most), .most = group},
+      .slices_most = most};
+}
+
+/// A peer that carries these slices, and keeps a copy of others.
+StageOffer member(std::uint64_t id, Range own, Range kept) {
+  StageOffer offer{PeerId{id}, 1, {carries(0, 7), keeps(0, 4)}};
+  for (auto s = static_cast<std::uint32_t>(own.begin); s < own.end; ++s) {
+    offer.holdings.push_back(carries(1 + s, 7));
+    offer.holdings.push_back(keeps(1 + s, 4));
+  }
+  for (auto s = static_cast<std::uint32_t>(kept.begin); s < kept.end; ++s) {
+    offer.holdings.push_back(keeps(1 + s, 4));
+  }
+  return offer;
+}
+
+/// The slices that the plan gives a peer.
+Range slices_of(const StagePlan& plan, std::span<const PeerId> order, std::size_t rank) {
+  const HeldParts held = held_parts(order, plan.assignments, StageParts({24}));
+  CHECK_FALSE(held.is_ragged);
+  return held.slices[rank].at(0);
+}
+
+}  // namespace
+
+TEST_CASE("slices lost with a member come from another group, or else all go back", "[unit]") {
+  const std::vector<double> one_stage = {1};
+  // The first two of four are a group, and the last of these is gone.
+  const std::vector<StageOffer> two_groups = {member(1, {0, 12}, {12, 24}), member(3, {0, 12}, {}),
+                                              member(4, {12, 24}, {0, 12})};
+  const auto on = plan_stages(two_groups, one_stage, sliced(2));
+  REQUIRE(on);
+  CHECK(on->version == after(7));
+  for (const StageAssignment& assignment : on->assignments) {
+    if (assignment.stage > 12) CHECK(assignment.source == PeerId{4});
+  }
+  const std::vector<StageOffer> one_group = {member(1, {0, 12}, {12, 24})};
+  const auto back = plan_stages(one_group, one_stage, sliced(2));
+  REQUIRE(back);
+  CHECK(back->version == after(4));
+  const std::vector<PeerId> order = {PeerId{1}};
+  CHECK(slices_of(*back, order, 0) == Range{0, 24});
+  // Without the copies nothing is complete.
+  CHECK_FALSE(plan_stages(std::vector<StageOffer>{member(1, {0, 12}, {})}, one_stage, sliced(2)));
+}
+
+TEST_CASE("peers that are too few for their memory begin nothing", "[unit]") {
+  const std::vector<double> one_stage = {1};
+  std::vector<StageOffer> offers;
+  std::vector<PeerId> order;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    offers.push_back(member(id, {0, 24}, {}));
+    order.push_back(PeerId{id});
+    const auto plan = plan_stages(offers, one_stage, sliced(4, 8));
+    CHECK(plan.has_value() == (id >= 3));
+    if (!plan) continue;
+    std::size_t next = 0;
+    for (std::size_t rank = 0; rank < id; ++rank) {
+      const Range own = slices_of(*plan, order, rank);
+      CHECK(own.size() <= 8);
+      CHECK(own.begin == next);
+      next = own.end;
+    }
+    CHECK(next == 24);
+  }
+}
+
 }  // namespace gv

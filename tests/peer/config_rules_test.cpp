@@ -47,6 +47,10 @@ TEST_CASE("a group is refused where its members could not add up one gradient", 
     CHECK(problem.place == "a.toml:6: pipeline.group");
     CHECK_THAT(problem.remedy, Catch::Contains("or group = 1"));
   }
+  for (const std::string optimizer : {"lars", "lamb"}) {
+    const Problem problem = only_problem("[train]\noptimizer = \"" + optimizer + "\"\n" + text);
+    CHECK(problem.place == "a.toml:8: pipeline.group");
+  }
 }
 
 TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {
