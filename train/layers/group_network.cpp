@@ -14,8 +14,8 @@ using Kind = GroupStep::Kind;
 
 /// The layers inside it may be cut. Those of a shortcut and of branches side by side are not.
 bool can_be_entered(const LayerPlan& layer) {
-  return layer.kind == LayerKind::stack ||
-         (layer.kind == LayerKind::residual && layer.shortcut.empty());
+  return layer.spec.kind == LayerKind::stack ||
+         (layer.spec.kind == LayerKind::residual && layer.shortcut.empty());
 }
 
 bool has_unit(std::span<const LayerPlan> layers) {
@@ -41,7 +41,7 @@ void append(std::span<const LayerPlan> layers, std::vector<GroupStep>& steps) {
       steps.push_back(std::move(step));
       continue;
     }
-    if (layer.kind == LayerKind::stack) {
+    if (layer.spec.kind == LayerKind::stack) {
       append(layer.layers, steps);
       continue;
     }

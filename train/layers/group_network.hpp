@@ -49,8 +49,8 @@ class GroupNetwork {
   /// others go on with the sum. `parameters` are those that are held. They and the inputs must stay
   /// valid until backward is over. Returns the summand or, at the end, the outputs; valid until the
   /// next call.
-  std::span<const T> begin(std::span<const T> parameters, std::span<const T> inputs,
-                           const Rng& rng, bool training = true);
+  std::span<const T> begin(std::span<const T> parameters, std::span<const T> inputs, const Rng& rng,
+                           bool training = true);
   std::span<const T> go_on(std::span<const T> sum);
 
   /// The same for the gradient of the inputs, from that of the outputs. Returns an empty span at
