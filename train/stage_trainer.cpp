@@ -8,6 +8,7 @@
 #include "base/magnitude.hpp"
 #include "base/wide.hpp"
 #include "train/built_in_learner.hpp"
+#include "train/carried_stage.hpp"
 #include "train/data/sampler.hpp"
 #include "train/evaluation.hpp"
 #include "train/layers/group_network.hpp"
@@ -32,38 +33,6 @@ GV_WIDE void add_scaled(float* __restrict x, const float* __restrict y, std::siz
 GV_WIDE void scale_to(float* __restrict x, const float* __restrict y, std::size_t n, float scale) {
   for (std::size_t i = 0; i < n; ++i) x[i] = scale * y[i];
 }
-
-using Parameters = std::shared_ptr<std::vector<float>>;
-
-/// A micro-batch between its forward pass in a stage and the end of its backward pass.
-struct Flight {
-  /// Null while the activations still have to be recomputed, and in a group.
-  std::unique_ptr<Network<float>> network;
-  std::unique_ptr<GroupNetwork<float>> group;  ///< Null if we are alone.
-  std::vector<float> truth;
-  std::vector<float> inputs;
-  std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
-  Parameters parameters;         ///< The version used in the forward pass.
-};
-
-/// A stage, or some slices of it, that this peer carries.
-struct Carried {
-  HeldParameters held;
-  Parameters newest;
-  Parameters before = nullptr;  ///< The version before the newest, kept if the schedule needs it.
-  std::uint32_t version = 0;
-  Optimizer optimizer;
-  /// The parameters before the run's first update, to undo a run with several updates; else null.
-  Parameters at_begin = nullptr;
-  /// The optimiser at the time of `at_begin`.
-  std::optional<Optimizer> optimizer_begin = std::nullopt;
-  std::map<std::uint32_t, Flight> flights = {};
-  std::vector<std::unique_ptr<Network<float>>> spare = {};
-  GroupPlace place = {};  ///< The place that `spare_groups` are for.
-  std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups = {};
-  std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
-  ParameterBound bound;
-};
 
 /// The running statistics of a stage where a peer holds them. They are common to all carriers.
 std::vector<Range> statistics_in(const ModelPlan& plan, const HeldParameters& held) {
@@ -130,7 +99,7 @@ class StageTrainer final : public StageLearner {
   std::size_t slices(std::size_t stage) const override { return stages_[stage].slices(); }
 
   void take_up(std::size_t stage, const Range& slices) override {
-    std::optional<Carried>& own = carried_[stage];
+    std::optional<CarriedStage>& own = carried_[stage];
     if (own && own->held.slices == slices) return;
     HeldParameters held = stages_[stage].held(slices);
     auto values = std::make_shared<std::vector<float>>(held.layout.size());
@@ -138,15 +107,15 @@ class StageTrainer final : public StageLearner {
                                      held.ranges, *values, Rng(spec_.trainer.seed).fork("model"));
     Optimizer optimizer(spec_.trainer.optimizer, held.layout, statistics_in(plan(stage), held));
     if (own) {
-      keep_parts(*own, held, *values, optimizer);
+      own->copy_kept(held, *values, optimizer);
       optimizer.set_updates(own->optimizer.updates());
     }
     std::vector<float> gradient(held.layout.size());
-    own.emplace(Carried{.held = std::move(held),
-                        .newest = std::move(values),
-                        .optimizer = std::move(optimizer),
-                        .gradient = std::move(gradient),
-                        .bound = ParameterBound(largest)});
+    own.emplace(CarriedStage{.held = std::move(held),
+                             .newest = std::move(values),
+                             .optimizer = std::move(optimizer),
+                             .gradient = std::move(gradient),
+                             .bound = ParameterBound(largest)});
   }
 
   void release(std::size_t stage) override { carried_[stage].reset(); }
@@ -177,41 +146,13 @@ class StageTrainer final : public StageLearner {
 
   void copy_state(const PartOfStage& part, std::span<float> out) const override {
     check(out.size() == state_size(part), "a part of a stage has a state of one size");
-    const Carried& own = *carried_[part.stage];
-    std::size_t begin = 0;
-    const auto copy = [&](std::span<const float> held) {
-      for (const HeldRun& run : runs_of(own, part)) {
-        std::ranges::copy(held.subspan(run.held, run.size), out.subspan(begin + run.part).begin());
-      }
-      begin += size(part);
-    };
-    copy(*own.newest);
-    for (const std::span<const float> vector : own.optimizer.state()) copy(vector);
-    out.back() = static_cast<float>(own.optimizer.updates());
+    carried_[part.stage]->copy_state(part, size(part), out);
   }
 
   void adopt_state(const PartOfStage& part, std::span<const float> state) override {
     check(state.size() == state_size(part), "a part of a stage has a state of one size");
     if (!carries(part.stage)) take_up(part.stage);
-    Carried& own = *carried_[part.stage];
-    const std::size_t size = this->size(part);
-    std::size_t begin = 0;
-    const auto adopt = [&](std::span<float> held, bool is_possible) {
-      for (const HeldRun& run : runs_of(own, part)) {
-        const auto to = held.subspan(run.held, run.size);
-        std::ranges::fill(to, 0.0F);
-        if (is_possible) std::ranges::copy(state.subspan(begin + run.part, run.size), to.begin());
-      }
-      begin += size;
-    };
-    own.newest = std::make_shared<std::vector<float>>(*own.newest);
-    own.before = nullptr;
-    adopt(*own.newest, true);
-    const bool is_possible =
-        own.optimizer.is_possible(state.subspan(size, state.size() - size - 1));
-    for (const std::span<float> vector : own.optimizer.state()) adopt(vector, is_possible);
-    const float updates = std::clamp(state.back(), 0.0F, largest_gradient);
-    own.optimizer.set_updates(is_possible ? static_cast<std::uint64_t>(updates) : 0);
+    carried_[part.stage]->adopt_state(part, size(part), state);
   }
 
   OptimizerState optimizer_state(std::size_t stage) const override {
@@ -242,7 +183,7 @@ class StageTrainer final : public StageLearner {
   Score forward(std::size_t stage, std::uint32_t number, std::size_t draw, std::uint32_t version,
                 std::span<const float> in, std::span<float> out) override {
     check(carries(stage), "a peer computes the stages it carries");
-    Carried& own = *carried_[stage];
+    CarriedStage& own = *carried_[stage];
     Flight flight;
     check(version == own.version || (version + 1 == own.version && own.before),
           "a version of the parameters is there while it is asked for");
@@ -267,12 +208,12 @@ class StageTrainer final : public StageLearner {
   void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
                 std::span<float> d_in, const HeldValues<float>& gradient) override {
     Flight& flight = ready_flight(stage, number);
-    Carried& own = *carried_[stage];
+    CarriedStage& own = *carried_[stage];
     const auto from = stage + 1 == stages() ? std::span<const float>(flight.d_outputs) : d_out;
     const std::span<const float> before =
         flight.network->backward(*flight.parameters, from, own.gradient, {}, stage > 0);
     if (stage > 0) std::ranges::copy(before, d_in.begin());
-    add_gradient(own, true, gradient);
+    own.add_gradient(true, gradient);
     land(stage, number);
   }
 
@@ -288,13 +229,13 @@ class StageTrainer final : public StageLearner {
   void backward_weight(std::size_t stage, std::uint32_t number,
                        const HeldValues<float>& gradient) override {
     Flight& flight = flight_of(stage, number);
-    Carried& own = *carried_[stage];
+    CarriedStage& own = *carried_[stage];
     if (flight.group) {
       flight.group->write_gradient(own.gradient);
     } else {
       flight.network->backward_weight(*flight.parameters, own.gradient);
     }
-    add_gradient(own, !flight.group || own.place.is_first(), gradient);
+    own.add_gradient(!flight.group || own.place.is_first(), gradient);
     land(stage, number);
   }
 
@@ -321,7 +262,7 @@ class StageTrainer final : public StageLearner {
   void test(std::size_t stage, std::size_t number, std::span<const float> in,
             std::span<float> out) override {
     check(carries(stage), "a peer computes the stages it carries");
-    Carried& own = *carried_[stage];
+    CarriedStage& own = *carried_[stage];
     Flight flight;
     flight.parameters = own.newest;
     flight.network = network_for(stage);
@@ -336,7 +277,7 @@ class StageTrainer final : public StageLearner {
     const std::span<const float> outputs =
         flight.network->forward(*flight.parameters, flight.inputs, false, unused);
     tested_ += end_forward(stage, flight, outputs, out);
-    keep_network(own, flight);
+    own.keep_network(flight);
   }
 
   void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
@@ -352,7 +293,7 @@ class StageTrainer final : public StageLearner {
 
   void update(std::size_t stage, const HeldValues<const float>& sum,
               std::size_t micro_batches) override {
-    Carried& own = *carried_[stage];
+    CarriedStage& own = *carried_[stage];
     // Versions that are still used stay unchanged; only the newest moves on.
     if (spec_.keeps_versions) {
       if (own.version == 0) {
@@ -397,7 +338,7 @@ class StageTrainer final : public StageLearner {
     for (std::size_t i = 0; i < drawn; ++i) {
       position_ = sampler_.after(position_, spec_.trainer.batch);
     }
-    for (std::optional<Carried>& own : carried_) {
+    for (std::optional<CarriedStage>& own : carried_) {
       if (own) own->at_begin = nullptr;
     }
     abandon_run();
@@ -406,16 +347,8 @@ class StageTrainer final : public StageLearner {
 
   void abandon_run() override {
     tested_ = {};
-    for (std::optional<Carried>& own : carried_) {
-      if (!own) continue;
-      if (own->at_begin) {
-        own->newest = std::exchange(own->at_begin, nullptr);
-        own->optimizer = *std::move(own->optimizer_begin);
-      }
-      for (auto& [number, flight] : own->flights) keep_network(*own, flight);
-      own->flights.clear();
-      own->before = nullptr;
-      own->version = 0;
+    for (std::optional<CarriedStage>& own : carried_) {
+      if (own) own->abandon_run();
     }
   }
 
@@ -424,36 +357,9 @@ class StageTrainer final : public StageLearner {
 
   /// Carriers with unlike slices must hold what both have at the same bound, so it does not depend
   /// on what else they have.
-  void hold(Carried& own, float before) {
+  void hold(CarriedStage& own, float before) {
     const bool is_cut = !own.held.own.empty();
     held_ += own.bound.hold(*own.newest, is_cut ? 0 : before) ? 1 : 0;
-  }
-
-  static const std::vector<HeldRun>& runs_of(const Carried& own, const PartOfStage& part) {
-    return part.slice ? own.held.own[*part.slice - own.held.slices.begin] : own.held.common;
-  }
-
-  /// Copies what `own` has of what is in `held`.
-  static void keep_parts(const Carried& own, const HeldParameters& held, std::span<float> values,
-                         Optimizer& optimizer) {
-    const auto vectors = optimizer.state();
-    for_each_kept(own.held, held, [&](std::size_t from, std::size_t to, std::size_t size) {
-      std::copy_n(own.newest->data() + from, size, values.data() + to);
-      for (std::size_t v = 0; v < vectors.size(); ++v) {
-        std::copy_n(own.optimizer.state()[v].data() + from, size, vectors[v].data() + to);
-      }
-    });
-  }
-
-  /// Adds the gradient of the last micro-batch to the sum of a run.
-  static void add_gradient(const Carried& own, bool with_common, const HeldValues<float>& sum) {
-    const auto add_to = [&](std::span<float> values) {
-      return [&, values](const HeldRun& run) {
-        add_scaled(values.data() + run.part, own.gradient.data() + run.held, run.size, 1);
-      };
-    };
-    if (with_common) std::ranges::for_each(own.held.common, add_to(sum.common));
-    own.held.for_each_sliced(add_to(sum.slices));
   }
 
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {
@@ -496,7 +402,7 @@ class StageTrainer final : public StageLearner {
 
   /// Begins the flight of a micro-batch in a group, from what all its members have.
   void begin_flight(const PassPart& pass, const GroupPlace& place, std::span<const float> in) {
-    Carried& own = *carried_[pass.stage];
+    CarriedStage& own = *carried_[pass.stage];
     if (own.place != place) {
       own.place = place;
       own.spare_groups.clear();
@@ -624,14 +530,9 @@ class StageTrainer final : public StageLearner {
   }
 
   void land(std::size_t stage, std::uint32_t number) {
-    Carried& own = *carried_[stage];
-    keep_network(own, flight_of(stage, number));
+    CarriedStage& own = *carried_[stage];
+    own.keep_network(flight_of(stage, number));
     own.flights.erase(number);
-  }
-
-  static void keep_network(Carried& own, Flight& flight) {
-    if (flight.network) own.spare.push_back(std::move(flight.network));
-    if (flight.group) own.spare_groups.push_back(std::move(flight.group));
   }
 
   Problems unsound_;
@@ -643,7 +544,7 @@ class StageTrainer final : public StageLearner {
   std::vector<SlicedStage> stages_;
   std::vector<std::vector<std::size_t>> forward_sums_;  ///< Of groups, by stage.
   std::vector<std::vector<std::size_t>> backward_sums_;
-  std::vector<std::optional<Carried>> carried_;
+  std::vector<std::optional<CarriedStage>> carried_;
   std::vector<std::int32_t> labels_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;

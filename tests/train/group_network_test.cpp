@@ -254,6 +254,27 @@ TEST_CASE("a group computes a block of a transformer as one peer does") {
   }
 }
 
+TEST_CASE("a group computes layers inside stacks and leaves branches whole") {
+  const LayerSpec stack{.kind = LayerKind::stack, .layers = {dense(48), dense(64)}};
+  const LayerSpec branches{.kind = LayerKind::concat, .layers = {dense(64), dense(48)}};
+  for (const auto& layers : std::vector<std::vector<LayerSpec>>{
+           {dense(32), stack},
+           {dense(64), {.kind = LayerKind::residual, .layers = {stack}}},
+           {{.kind = LayerKind::flatten}, branches, dense(64)}}) {
+    ModelSpec spec;
+    spec.layers = layers;
+    const Work work = Work::drawn(spec, {1, 5, 6});
+    CHECK_FALSE(group_sums(work.plan, false, true).empty());
+    const Passes serial = alone(work);
+    for (const std::vector<double>& speeds : groups_of_speeds) {
+      const Passes passes = Group(work, speeds).run();
+      CHECK(are_near(serial.y, passes.y));
+      CHECK(are_near(serial.dx, passes.dx));
+      CHECK(are_near(serial.gradient, passes.gradient));
+    }
+  }
+}
+
 TEST_CASE("layers whose sum would take longer than they do are computed by every member") {
   Problems problems;
   const ModelPlan plan = plan_model(pair_and_single(8, 8), {1, 5, 6}, problems);
