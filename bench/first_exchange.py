@@ -25,15 +25,36 @@ import time
 from long_links import Ends
 from slow_links import command
 
+# The model of configs/fashion-mlp.toml on data that need no files, without an end.
+CONFIG = """
+[run]
+steps = 100000000
+[data]
+kind = "generated"
+[data.generated]
+samples = 4000
+test_samples = 500
+features = 784
+[model]
+kind = "mlp"
+hidden = [256, 128]
+[train]
+batch = 64
+learning_rate = 0.02
+[gossip]
+period_steps = 16
+"""
 
-def await_result(read, limit, peers):
+
+def await_result(read, limit, peers, root):
     """What `read` returns once that is something. Ends the program if it takes too long or a peer ends."""
     until = time.monotonic() + limit
     while time.monotonic() < until:
         if found := read():
             return found
-        if any(peer.poll() is not None for peer in peers):
-            raise SystemExit("a peer ended early")
+        for end, peer in enumerate(peers):
+            if peer.poll() is not None:
+                raise SystemExit(f"a peer ended early, with {peer.returncode}:\n" + (root / f"out-{end}").read_text())
         time.sleep(0.005)
     raise SystemExit(f"no exchange within {limit} s")
 
@@ -43,6 +64,7 @@ def first_exchange(binary, config, ends, limit):
     with tempfile.TemporaryDirectory() as root, contextlib.ExitStack() as stack:
         root = pathlib.Path(root)
         peers = []
+        (root / "run.toml").write_text(CONFIG)
 
         def start(end, *words):
             prefix = ["ip", "netns", "exec", ends.names[end]] if ends else []
@@ -62,18 +84,18 @@ def first_exchange(binary, config, ends, limit):
 
         where = [f"{ends.address(end)}:7000" if ends else "127.0.0.1:0" for end in (0, 1)]
         began = time.monotonic()
-        start(0, "create", *config, "--listen", where[0], "--name", "first", "--folder", str(root / "first"))
-        word = await_result(ticket, limit, peers)
+        start(0, "create", config or str(root / "run.toml"), "--listen", where[0], "--name", "first", "--folder", str(root / "first"))
+        word = await_result(ticket, limit, peers, root)
         printed = time.monotonic() - began
         start(1, "join", word, "--listen", where[1], "--name", "second", "--folder", str(root / "second"))
-        await_result(exchanged, limit, peers)
+        await_result(exchanged, limit, peers, root)
         return printed, time.monotonic() - began
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--binary", default="build/release/grapevine")
-    parser.add_argument("--config", help="without it the built-in task")
+    parser.add_argument("--config", help="without it the same model on generated data")
     parser.add_argument("--round-trips", default="0", help="milliseconds; 0: one host, without namespaces")
     parser.add_argument("--mbit", type=float, default=1000)
     parser.add_argument("--loss", type=float, default=0, help="percent of all packets")
@@ -83,7 +105,6 @@ def main():
     # Told to stop, it still ends its peers and takes its namespaces away.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     binary = str(pathlib.Path(arguments.binary).resolve())
-    config = [arguments.config] if arguments.config else []
     round_trips = [float(each) for each in arguments.round_trips.split(",")]
     if any(round_trips) and os.geteuid() != 0:
         raise SystemExit("network namespaces need root: run it with sudo")
@@ -98,7 +119,7 @@ def main():
             for _ in range(arguments.repeats):
                 link = Ends(program, round_trip, arguments.mbit, 2 * arguments.limit, loss=arguments.loss)
                 with link if round_trip else contextlib.nullcontext() as ends:
-                    runs.append(first_exchange(binary, config, ends, arguments.limit))
+                    runs.append(first_exchange(binary, arguments.config, ends, arguments.limit))
             name = (f"{round_trip:g} ms, {arguments.mbit:g} Mbit/s, {arguments.loss:g} % loss" if round_trip
                     else "one host")
             for what, times in zip(("ticket", "first exchange"), zip(*runs)):
