@@ -209,4 +209,33 @@ TEST_CASE("a key has a few links however many it opens", "[process]") {
   CHECK(swarm.exchanges_go_on(0));
 }
 
+TEST_CASE("a member that asks for exams without end gets a few and ends no peer", "[process]") {
+  Beset swarm;
+  REQUIRE(swarm.exchanges_go_on(0));
+  const std::size_t before = swarm.descriptors(0);
+  Insider insider(swarm, 2, 0);
+  for (std::uint64_t number = 0; number < 500; ++number) {
+    insider.send(ExamRequest{
+        .number = number, .control_port = 1, .lane_port = 65535, .wants_echo = number % 2 == 0});
+  }
+  std::size_t answered = 0, refused = 0, most = 0;
+  eventually(
+      [&] {
+        for (const Frame& frame : insider.take()) {
+          const auto* answer = std::get_if<ExamAnswer>(&frame);
+          if (answer != nullptr) ++(answer->refusal.empty() ? answered : refused);
+        }
+        most = std::max(most, swarm.descriptors(0));
+        return answered >= 6 && refused >= 100;
+      },
+      20s);
+  CHECK(answered >= 6);
+  CHECK(answered <= 8);
+  CHECK(refused >= 100);
+  CHECK(most < before + 20);
+  // It is as little a member as before.
+  CHECK(swarm.state_of(0, 2) == "unknown");
+  CHECK(swarm.exchanges_go_on(0));
+}
+
 }  // namespace gv
