@@ -446,6 +446,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("pipeline");
   world.config.run.mode = ModeKind::pipeline;
   world.config.run.budget = BudgetKind::peer;
+  world.config.data = settings_of_worlds().data;  // No pipeline leases data.
   world.config.checkpoint.every_steps = 0;
   Scenario& scenario = world.scenario;
   scenario.work = WorkKind::time;
