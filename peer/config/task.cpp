@@ -144,6 +144,15 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   }
   if (task.problems.empty()) {
     task.slices_most = slices_most(config, task.trainer.model, task.shard->shape, stages.ends);
+    const std::size_t least =
+        task.slices_most > 0 ? (slices_of_stage + task.slices_most - 1) / task.slices_most : 1;
+    if (config.run.peers < least) {
+      task.problems.push_back(
+          {"pipeline.memory_mb",
+           fmt::format("so little holds a stage only at {} peers together, and the run has {}",
+                       least, config.run.peers),
+           "allow more, or start more peers"});
+    }
   }
   task.stages = std::move(stages);
 }

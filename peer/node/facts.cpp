@@ -343,11 +343,12 @@ FactText text(const RolledBack& f) {
       .numbers = numbers("from", f.from, "to", f.to)};
 }
 FactText text(const StageLost&) {
-  return {.info = {"stage_lost",
-                   "no peer here has every stage of one moment, and no peer goes on from a guess",
-                   "Training waits until the missing stages are back.",
-                   "start those that are missing with --resume"},
-          .detail = "no peer has all stages of a model"};
+  return {
+      .info = {"stage_lost",
+               "the peers here lack a stage of any one moment, or memory to share all stages out",
+               "Training waits until the missing stages are back, or more peers come.",
+               "start those that are missing with --resume, or more peers"},
+      .detail = "peers lack some stage, or memory for it"};
 }
 FactText text(const LaneOpened& f) {
   return {

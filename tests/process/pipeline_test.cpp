@@ -175,6 +175,38 @@ TEST_CASE("when one of a group is killed the others share its stage and go on", 
   none_refused(swarm, others);
 }
 
+TEST_CASE("a stage too large for a peer trains in a group that is large enough", "[process]") {
+  const auto config = [](const std::string& memory_mb) {
+    std::string text = pipeline(100000000, 1, "group = 3\nmemory_mb = " + memory_mb + "\n");
+    const std::string hidden = "hidden = [64, 48, 32]";
+    return text.replace(text.find(hidden), hidden.size(), "hidden = [512, 512]");
+  };
+  // The refusal of too little says how much a member of three needs.
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "small.toml";
+  std::ofstream(file) << config("0.001");
+  std::string refused;
+  CHECK(run_grapevine({"launch", "-n", "3", file.string(), "--folder", folder.path().string()},
+                      refused)
+            .exit_code == 2);
+  INFO(refused);
+  const std::string before = "one needs ";
+  REQUIRE_THAT(refused, Catch::Contains(before) && Catch::Contains("each of 3 peers"));
+  const double enough = std::stod(refused.substr(refused.find(before) + before.size()));
+  Swarm swarm(3, config(fmt::format("{}", 1.05 * enough)));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
+  swarm.kill(1);
+  REQUIRE(eventually(
+      [&] {
+        return !swarm.events(0, "stage_lost").empty() || !swarm.events(2, "stage_lost").empty();
+      },
+      30s));
+  swarm.start(1);
+  REQUIRE(swarm.go_on({0, 1, 2}));
+  none_refused(swarm, {0, 2});
+}
+
 TEST_CASE("replicas of a stage that mix by a rule go on when one of them is killed", "[process]") {
   Swarm swarm(6, pipeline(100000000, 2,
                           "consensus = \"mixing\"\n[mixing]\ntopology = \"complete\"\n"
