@@ -197,10 +197,10 @@ void SwitchCouncil::tick(Time now, bool is_free, const Standing& own, const Memb
     tells_again_at_ = never;
   } else if (tells_again_at_ == never) {
     tells_again_at_ = now + tells_after_;
-  } else if (!is_deciding() && now >= tells_again_at_) {
+  } else if (now >= tells_again_at_) {
     tells_after_ = std::min(2 * tells_after_, tells_after_max);
     tells_again_at_ = now + tells_after_;
-    call(now, out);
+    if (!is_deciding()) call(now, out);
   }
   Effects made;
   agreement_.tick(now, planner_, made);

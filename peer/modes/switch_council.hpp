@@ -131,7 +131,7 @@ class SwitchCouncil {
   bool has_met_ = false;
   std::uint64_t decided_ = 0;  ///< The key of the decision that was taken last.
   std::set<PeerId> told_;      ///< Peers of that decision that are still here.
-  Time tells_again_at_{};
+  Time tells_again_at_ = never;
   Duration tells_after_{};
 };
 

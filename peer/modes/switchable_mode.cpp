@@ -203,13 +203,18 @@ void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vec
     begin_mode(now, out);
     made_.mode->tick(now, members, out, jobs);
   } else {
+    // The others add up what each has trained, and begin the new mode with the sum.
+    members.set_progress(progress());
+    members.announce(out);
     begin_meeting(now);
     meeting_->tick(now, members, out, jobs);
   }
 }
 
 Time SwitchableMode::deadline() const {
-  const Time own = meeting_ ? meeting_->deadline() : mode().deadline();
+  // A mean that is given up only waits for its job.
+  const Time of_meeting = meeting_ && !is_meeting_void_ ? meeting_->deadline() : never;
+  const Time own = meeting_ ? of_meeting : mode().deadline();
   if (!takes_part()) return own;
   const bool is_held = council_.is_deciding() && stands_still();
   return is_held ? council_.deadline() : std::min(own, council_.deadline());
@@ -245,6 +250,8 @@ void SwitchableMode::follow_council(Time now, const Membership& members, Effects
   if (const auto asked = std::exchange(asked_, std::nullopt)) {
     council_.ask(now, *asked, standing(), members, out);
   }
+  // A message may have brought a decision, or the next tick of the council.
+  if (const auto decision = council_.take_decision()) decide(now, *decision, out);
   const bool is_free = !target_ && phase() == Phase::training;
   council_.tick(now, is_free, standing(), members, out);
   if (const auto decision = council_.take_decision()) decide(now, *decision, out);

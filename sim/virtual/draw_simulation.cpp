@@ -67,9 +67,11 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
       world.segment_elements > 0 ? world.segment_elements : 256 + size / (size > 60000 ? 24 : 64);
   options.node.allreduce.segment_elements = segment;
   if (auto read = options.node.read_switch) {
-    options.node.read_switch = [read, segment](std::string_view settings) {
+    const std::uint64_t steps = options.node.course.steps;
+    options.node.read_switch = [read, segment, steps](std::string_view settings) {
       SwitchedMode switched = read(settings);
       switched.allreduce.segment_elements = segment;
+      switched.steps = steps;
       return switched;
     };
   }

@@ -76,13 +76,12 @@ void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job
 void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
   if (work_of(world, peer) == nullptr) return;
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
-  if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job);
+  const std::uint64_t batch = work_of(world, peer)->options().batch;
+  if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job) * batch;
   const auto* gradient = first_of<task::ComputeGradient>(done.job.tasks);
-  if (gradient != nullptr && !gradient->of_model) {
-    trained_ += gradient->all_samples() / work_of(world, peer)->options().batch;
-  }
+  if (gradient != nullptr && !gradient->of_model) trained_ += gradient->all_samples();
   if (steps != nullptr && steps->from) {
-    const std::uint64_t first = *steps->from / work_of(world, peer)->options().batch;
+    const std::uint64_t first = *steps->from / batch;
     if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);
     for (std::uint64_t i = 0; i < steps->count; ++i) steps_trained_[first + i] = true;
   }
@@ -131,10 +130,15 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
-  // What others report is added up once more as soon as a new mode has begun.
-  const bool has_switched = first_of<AlgorithmSwitched>(effects.facts) != nullptr;
+  // A new mode adds up anew what others report, and may learn more while its first job begins.
+  const std::uint64_t switches = world.peer(peer).node->switchable().present().number;
+  if (std::exchange(peers_[peer].switches, switches) != switches) {
+    peers_[peer].switched = world.now();
+  }
+  const auto& switched = peers_[peer].switched;
+  const bool is_new = switched && world.now() < *switched + std::chrono::seconds(1);
   for (const Job& job : effects.jobs) {
-    if (has_switched) break;
+    if (is_new) break;
     const auto* follows = first_of<task::FollowSwarm>(job.tasks);
     if (follows != nullptr) check_schedule(world, peer, *work_of(world, peer), follows->progress);
   }
@@ -222,12 +226,11 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   // "no sample from nowhere": no peer counts more than all have trained, but for reports that were
   // under way when it took over a total.
   fastest_ = std::max(fastest_, work.pace());
-  const std::uint64_t trained = trained_ * work.options().batch;
-  const double most = static_cast<double>(trained) + lag_s * fastest_;
+  const double most = static_cast<double>(trained_) + lag_s * fastest_;
   if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > most) {
     fail(world, "no sample from nowhere",
          fmt::format("peer-{} counts {} samples; {} were trained, at {:.0f} a second at most", peer,
-                     work.counted(), trained, fastest_));
+                     work.counted(), trained_, fastest_));
   }
 }
 

@@ -30,6 +30,8 @@ class FinaleInvariants : public Checker {
 
  private:
   struct PeerRecord {
+    std::uint64_t switches = 0;    ///< The switch by which its mode was made; 0: none.
+    std::optional<Time> switched;  ///< When.
     std::uint64_t counted = 0;
     double progress = 0;  ///< By which its last job went.
     bool has_mean = false;
@@ -55,7 +57,7 @@ class FinaleInvariants : public Checker {
 
   std::vector<bool> steps_trained_;  ///< Of leased data, by any peer.
   std::uint64_t whole_ = 0;          ///< Chunks that were found to be trained.
-  std::uint64_t trained_ = 0;        ///< Batches of all peers, repeated ones included.
+  std::uint64_t trained_ = 0;        ///< Samples of all peers, repeated ones included.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
   std::set<PeerNumber> have_target_;  ///< Peers that have ever measured the target.

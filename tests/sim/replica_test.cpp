@@ -153,14 +153,6 @@ TEST_CASE("a mean before another mode holds the optimisers' states as well", "[u
   CHECK(*brought == *state);
 }
 
-TEST_CASE("a replica that parts from a mode mixes by no rule any more", "[unit]") {
-  WholeReplica replica(adam_learner(), 0);
-  replica.mix_by({.correction = MixCorrection::quasi_global}, 1);
-  const std::size_t vectors = replica.optimizer_state().vectors.size();
-  replica.run({.tasks = {task::PartFromMode{}}});
-  CHECK(replica.optimizer_state().vectors.size() < vectors);
-}
-
 TEST_CASE("a whole replica goes on from its parts like one that never stopped", "[unit]") {
   const auto replica = whole();
   replica->run({.tasks = {task::TakeSteps{3}, task::AddForces{{force_of(1)}}}});
