@@ -130,7 +130,7 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
-  // A new mode adds up anew what others report, and may learn more while its first job begins.
+  // A new mode adds up again what others report, and may learn more while its first job begins.
   const std::uint64_t switches = world.peer(peer).node->switchable().present().number;
   if (std::exchange(peers_[peer].switches, switches) != switches) {
     peers_[peer].switched = world.now();
