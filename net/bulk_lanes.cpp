@@ -20,8 +20,6 @@ constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
-/// Time without another attempt, where a direct lane could not take the place of a relayed one.
-constexpr auto blocked_for = std::chrono::minutes(10);
 
 std::uint64_t random_number() {
   std::uint64_t value = 0;
@@ -35,21 +33,21 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
     : io(loop),
       options(std::move(given)),
       callbacks(std::move(calls)),
-      doors(
-          io,
-          {.listen_host = options.listen_host,
-           .advertise_host = options.advertise_host,
-           .port = options.port,
-           .dial_from = options.dial_from,
-           .local =
-               options.security == Security::automatic || options.security == Security::unix_socket,
-           .remote = options.security != Security::unix_socket,
-           .plain = options.trusted_network && options.security != Security::tls,
-           .socket_folder = options.socket_folder,
-           .lent = options.lent},
-          {.accepted = [this](std::uint64_t lane,
-                              ConnectionPtr connection) { accepted(lane, std::move(connection)); },
-           .fact = callbacks.fact}),
+      doors(io,
+            {.listen_host = options.listen_host,
+             .advertise_host = options.advertise_host,
+             .port = options.port,
+             .dial_from = options.dial_from,
+             .local = options.security == Security::automatic ||
+                      options.security == Security::unix_socket,
+             .remote = options.security != Security::unix_socket,
+             .plain = options.trusted_network && options.security != Security::tls,
+             .socket_folder = options.socket_folder,
+             .lent = options.lent},
+            {.accepted = [this](
+                             const LaneHandshake::Proved& proved,
+                             ConnectionPtr connection) { accepted(proved, std::move(connection)); },
+             .fact = callbacks.fact}),
       relaying(io, {}, doors,
                [this](PeerId to, const RelayStep& step) { return callbacks.send_relay(to, step); }),
       echoing(io, {}, doors),
@@ -101,9 +99,23 @@ void BulkLanes::Impl::invite(Lane& lane) {
   if (is_blocked(lane.peer) && ask_relay(lane.peer)) return;
   LaneToken token;
   randombytes_buf(token.data(), token.size());
-  doors.expect(lane.id, token);
+  doors.expect(lane.id, token, LaneHandshake::Use::lane, lane.peer);
   if (callbacks.send_invite(lane.peer, make_invite(lane.peer, lane.id, token))) return;
   if (!is_out_of_reach(lane.peer) || !ask_relay(lane.peer)) refused(lane.peer);
+}
+
+/// True if a lane has this number, or is being opened with it. Then no other may get it: peers
+/// choose numbers, and what one peer has chosen must not stand for another's lane.
+bool BulkLanes::Impl::is_taken(std::uint64_t number) const {
+  return doors.uses(number) || std::ranges::any_of(lanes, [number](const auto& item) {
+           return item.second.id == number;
+         });
+}
+
+/// Ends what is under way to open a lane.
+void BulkLanes::Impl::give_up(const Lane& lane) {
+  doors.expect_no_more(lane.id);
+  if (lane.relay) doors.expect_no_more(relay_lane(lane.id, options.self, lane.peer));
 }
 
 /// The other side wants a lane, or answers our invitation.
@@ -121,21 +133,22 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
     }
     return;
   }
-  if (found == lanes.end()) {
-    if (!make_room()) {
-      LaneInvite no{.lane = theirs.lane};
-      no.answer = true;
-      no.refused = true;
-      callbacks.send_invite(peer, no);
-      return;
-    }
-    found = lanes.emplace(peer, Lane{.peer = peer}).first;
+  const bool is_repeated = found != lanes.end() && found->second.id == theirs.lane;
+  const bool has_room = found != lanes.end() || make_room();
+  if (!has_room || (!is_repeated && is_taken(theirs.lane))) {
+    LaneInvite no{.lane = theirs.lane};
+    no.answer = true;
+    no.refused = true;
+    callbacks.send_invite(peer, no);
+    return;
   }
+  if (found == lanes.end()) found = lanes.emplace(peer, Lane{.peer = peer}).first;
   Lane& lane = found->second;
   const bool waiting = lane.state == Lane::State::invited || lane.state == Lane::State::dialling;
-  // If both invite at once, the smaller lane number wins; both sides know both numbers.
-  if (waiting && lane.id < theirs.lane) return;
-  if (waiting) doors.expect_no_more(lane.id);
+  // If both invite at once, the smaller lane number wins; both sides know both numbers. An
+  // invitation shows that the peer needs no relay.
+  if (waiting && !lane.relay && lane.id < theirs.lane) return;
+  if (waiting) give_up(lane);
   const bool lost = lane.state == Lane::State::open;
   if (lost) {
     // Accept only if the other side lost this lane. An older invitation names an earlier lane.
@@ -148,7 +161,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   lane.state = Lane::State::dialling;
   lane.id = theirs.lane;
   lane.progress = Clock::now();
-  doors.expect(theirs.lane, theirs.token);
+  doors.expect(theirs.lane, theirs.token, LaneHandshake::Use::lane, peer);
   dial(peer, theirs);
   if (!lost) return;
   callbacks.fact(LaneLost{.peer = peer, .why = "the partner lost it first"});
@@ -184,14 +197,13 @@ void BulkLanes::Impl::dial_failed(PeerId peer, const LaneInvite& invite) {
   refused(peer);
 }
 
-void BulkLanes::Impl::accepted(std::uint64_t id, ConnectionPtr connection) {
-  if (relaying.accepted(id, connection) || echoing.accepted(id, connection)) return;
-  const auto found =
-      std::ranges::find_if(lanes, [&](const auto& item) { return item.second.id == id; });
-  if (found == lanes.end()) {
-    connection->close();
+void BulkLanes::Impl::accepted(const LaneHandshake::Proved& proved, ConnectionPtr connection) {
+  if (proved.use == LaneHandshake::Use::relay) {
+    if (!relaying.accepted(proved, connection)) connection->close();
+  } else if (proved.peer == PeerId{}) {
+    if (!echoing.accepted(proved.lane, connection)) connection->close();
   } else {
-    opened(found->first, id, std::move(connection));
+    opened(proved.peer, proved.lane, std::move(connection));
   }
 }
 
@@ -217,7 +229,11 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   lane.progress = lane.heard = Clock::now();
   lane.reset_stream();
   previous[peer] = id;
-  if (!lane.relay) moves.erase(peer);
+  if (lane.relay) {
+    vain_offers.erase(*lane.relay);
+  } else {
+    moves.erase(peer);
+  }
   ++counters.lanes_opened;
   callbacks.fact(LaneOpened{.peer = peer, .kind = lane.connection->kind});
   read_on(peer);
@@ -227,8 +243,11 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
 void BulkLanes::Impl::refused(PeerId peer) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
-  doors.expect_no_more(found->second.id);
+  give_up(found->second);
+  const std::optional<PeerId> relay = found->second.relay;
   lanes.erase(found);
+  if (relay) offer_was_vain(*relay);
+  if (!relay) moves[peer].refused = Clock::now();
   const auto move = moves.find(peer);
   if (move != moves.end() && std::exchange(move->second.is_under_way, false)) {
     move->second.not_before = Clock::now() + blocked_for;
@@ -367,7 +386,7 @@ void BulkLanes::forget(PeerId peer) {
   const auto found = impl_->lanes.find(peer);
   if (found == impl_->lanes.end()) return;
   if (found->second.connection) impl_->retired.add(found->second.connection);
-  impl_->doors.expect_no_more(found->second.id);
+  impl_->give_up(found->second);
   impl_->lanes.erase(found);
 }
 

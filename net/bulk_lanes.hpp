@@ -64,6 +64,8 @@ class BulkLanes {
     // For lanes through a third peer; without them there are none.
 
     std::function<bool(PeerId, const RelayStep&)> send_relay = {};  ///< ControlLinks::send.
+    /// True if there is a link to the peer, which then needs no relay.
+    std::function<bool(PeerId)> is_linked = {};
     /// Peers that may relay to this one, the best first.
     std::function<std::vector<PeerId>(PeerId)> relays = {};
     /// Dials a peer that has asked for a relay to us, because it may be that only it cannot dial.

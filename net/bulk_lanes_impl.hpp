@@ -3,6 +3,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -60,15 +61,27 @@ struct BulkLanes::Impl {
   struct Detour {
     Clock::time_point first_failed;  ///< Since when the peer is out of reach.
     Clock::time_point last_failed;
-    std::size_t asked = 0;  ///< How many times, and so which relay is next.
+    /// How many times we have asked, and so which relay is next.
+    std::size_t asked = 0;
     Clock::time_point next_ask;
     Clock::time_point next_offer;  ///< Offers before that are ignored.
   };
+
+  /// Time without another attempt, where a direct lane could not take the place of a relayed one.
+  static constexpr auto blocked_for = std::chrono::minutes(10);
 
   /// The way from a relayed lane to a direct one.
   struct Move {
     bool is_under_way = false;     ///< The relayed lane has ended, and no other one is open yet.
     Clock::time_point not_before;  ///< Until then no direct lane is tried.
+    /// When a direct lane was refused last.
+    std::optional<Clock::time_point> refused;
+  };
+
+  /// Offers of one relay that led to no lane.
+  struct VainOffers {
+    std::size_t in_a_row = 0;
+    Clock::time_point not_before;  ///< Until then its offers are refused.
   };
 
   Impl(asio::io_context& loop, Options given, Callbacks calls);
@@ -82,10 +95,15 @@ struct BulkLanes::Impl {
   bool ask_relay(PeerId peer);
   void refused_by_relay(PeerId peer);
   void meet(PeerId relay, const RelayStep& step);
+  void meet_at(PeerId relay, const RelayStep& step, const LaneToken& token, Lane& lane);
+  bool is_unwanted(PeerId relay, PeerId other) const;
+  void offer_was_vain(PeerId relay);
   bool is_blocked(PeerId peer) const;
   bool can_give_way(const Lane& lane) const;
   void move_lane(PeerId peer);
-  void accepted(std::uint64_t id, ConnectionPtr connection);
+  bool is_taken(std::uint64_t number) const;
+  void give_up(const Lane& lane);
+  void accepted(const LaneHandshake::Proved& proved, ConnectionPtr connection);
   void opened(PeerId peer, std::uint64_t id, ConnectionPtr connection);
   void refused(PeerId peer);
   void broken(PeerId peer, const ConnectionPtr& connection, const std::string& why);
@@ -127,6 +145,7 @@ struct BulkLanes::Impl {
   EchoService echoing;
   std::map<PeerId, Detour> detours;
   std::map<PeerId, Move> moves;
+  std::map<PeerId, VainOffers> vain_offers;  ///< By relay.
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
   DrainingConnections retired;

@@ -45,7 +45,7 @@ std::optional<EchoService::Offer> EchoService::offer() {
   Offer offer;
   while (offer.lane == 0) randombytes_buf(&offer.lane, sizeof offer.lane);
   randombytes_buf(offer.token.data(), offer.token.size());
-  doors_.expect(offer.lane, offer.token);
+  if (!doors_.expect(offer.lane, offer.token)) return std::nullopt;
   echo_ = std::make_shared<Echo>(io_);
   echo_->lane = offer.lane;
   return offer;

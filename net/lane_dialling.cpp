@@ -200,8 +200,9 @@ void LaneHandshake::Impl::prove_tls(const DialPtr& dial) {
 
 /// Makes a lane of a connection that a relay has made with the other peer. To both ends the relay
 /// is the network between them: they trust nothing that comes until TLS has shown the token.
-void LaneHandshake::Impl::secure(ConnectionPtr connection, std::uint64_t lane, bool is_client,
+void LaneHandshake::Impl::secure(ConnectionPtr connection, const Proved& wanted, bool is_client,
                                  Dialled done) {
+  const std::uint64_t lane = wanted.lane;
   end_dial(lane);
   auto dial = std::make_shared<Dial>(io);
   dial->invite.lane = lane;
@@ -214,10 +215,11 @@ void LaneHandshake::Impl::secure(ConnectionPtr connection, std::uint64_t lane, b
   if (is_client) tls.offer(connection->tls->native_handle(), lane);
   connection->tls->async_handshake(
       is_client ? asio::ssl::stream_base::client : asio::ssl::stream_base::server,
-      [this, dial, connection, lane, weak = std::weak_ptr(alive)](asio::error_code error) {
+      [this, dial, connection, wanted, weak = std::weak_ptr(alive)](asio::error_code error) {
         if (weak.expired()) return;
         SSL* ssl = connection->tls->native_handle();
-        finish(dial, !error && LaneTls::is_mutual(ssl) && LaneTls::lane_of(ssl) == lane);
+        finish(dial, !error && LaneTls::is_mutual(ssl) && LaneTls::lane_of(ssl) == wanted.lane &&
+                         is_expected(wanted));
       });
 }
 
@@ -248,11 +250,12 @@ void LaneHandshake::Impl::prove_plain(const DialPtr& dial, bool at_home) {
   }
 }
 
-void LaneHandshake::dial_through(const LaneInvite& way, std::uint64_t lane, bool is_client,
-                                 Dialled done) {
-  dial(way, [this, lane, is_client, done = std::move(done)](ConnectionPtr connection) {
+void LaneHandshake::dial_through(const LaneInvite& way, std::uint64_t lane, PeerId peer,
+                                 bool is_client, Dialled done) {
+  const Proved wanted{.lane = lane, .peer = peer, .use = Use::behind_relay};
+  dial(way, [this, wanted, is_client, done = std::move(done)](ConnectionPtr connection) {
     if (connection) {
-      impl_->secure(std::move(connection), lane, is_client, done);
+      impl_->secure(std::move(connection), wanted, is_client, done);
     } else {
       done(nullptr);
     }

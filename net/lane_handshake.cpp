@@ -192,13 +192,16 @@ void LaneHandshake::Impl::welcome_tls(LaneListener& listener, const ConnectionPt
       [this, &listener, connection, weak = std::weak_ptr(alive)](asio::error_code error) {
         if (weak.expired() || !listener.holds(connection)) return;
         SSL* ssl = connection->tls->native_handle();
-        if (error || !LaneTls::is_mutual(ssl)) {
+        const auto proved = !error && LaneTls::is_mutual(ssl)
+                                ? proved_by(LaneTls::lane_of(ssl), false)
+                                : std::nullopt;
+        if (!proved) {
           listener.send_away(connection);
           return;
         }
         listener.release(connection);
         connection->kind = "tls";
-        callbacks.accepted(LaneTls::lane_of(ssl), connection);
+        callbacks.accepted(*proved, connection);
       });
 }
 
@@ -217,15 +220,15 @@ void LaneHandshake::Impl::welcome_plain(LaneListener& listener, const Connection
   const auto judged = [this, &listener, connection, arriving, at_home](bool holds) {
     if (!listener.holds(connection)) return;
     const std::uint64_t lane = arriving->proof.lane;
-    const bool complete = at_home ? holds && take_memory(*connection, arriving->descriptors)
-                                  : holds && goes_plain(lane);
+    const auto proved = holds ? proved_by(lane, !at_home) : std::nullopt;
+    const bool complete = proved && (!at_home || take_memory(*connection, arriving->descriptors));
     if (!complete || !send_proof(*connection, *token_of(lane), lane, false, options.lent.get())) {
       listener.send_away(connection);
       return;
     }
     listener.release(connection);
     connection->kind = at_home ? "unix" : "plain";
-    callbacks.accepted(lane, connection);
+    callbacks.accepted(*proved, connection);
   };
   await_proof(connection, arriving, true, judged);
 }
@@ -252,6 +255,24 @@ void LaneHandshake::Impl::await_proof(const ConnectionPtr& connection,
 bool LaneHandshake::Impl::goes_plain(std::uint64_t lane) const {
   const auto found = expected.find(lane);
   return options.plain || (found != expected.end() && found->second.use == Use::relay);
+}
+
+/// True if just this is expected.
+bool LaneHandshake::Impl::is_expected(const Proved& wanted) const {
+  const auto found = expected.find(wanted.lane);
+  return found != expected.end() && found->second.peer == wanted.peer &&
+         found->second.use == wanted.use;
+}
+
+/// What a connection that came in has proved by the token of a lane, over plain TCP or another way;
+/// nullopt if that is not the way on which it was expected.
+std::optional<LaneHandshake::Proved> LaneHandshake::Impl::proved_by(std::uint64_t lane,
+                                                                    bool is_plain) const {
+  const auto found = expected.find(lane);
+  if (found == expected.end()) return std::nullopt;
+  const auto& [token, until, use, peer] = found->second;
+  const bool is_way = is_plain ? goes_plain(lane) && use != Use::behind_relay : use == Use::lane;
+  return is_way ? std::optional(Proved{.lane = lane, .peer = peer, .use = use}) : std::nullopt;
 }
 
 bool LaneHandshake::Impl::relays() const {
@@ -285,12 +306,18 @@ void LaneHandshake::describe(LaneInvite& invite) const {
   invite.host = impl_->host;
 }
 
-void LaneHandshake::expect(std::uint64_t lane, const LaneToken& token, Use use) {
-  impl_->expected[lane] = {token, Impl::Clock::now() + invitation_lasts, use};
+bool LaneHandshake::expect(std::uint64_t lane, const LaneToken& token, Use use, PeerId peer) {
+  if (uses(lane)) return false;
+  impl_->expected[lane] = {token, Impl::Clock::now() + invitation_lasts, use, peer};
   impl_->update_listeners();
+  return true;
 }
 
 bool LaneHandshake::expects(std::uint64_t lane) const { return impl_->expected.contains(lane); }
+
+bool LaneHandshake::uses(std::uint64_t lane) const {
+  return expects(lane) || impl_->dials.contains(lane);
+}
 
 void LaneHandshake::expect_no_more(std::uint64_t lane) {
   impl_->expected.erase(lane);

@@ -30,8 +30,23 @@ class LaneHandshake {
     std::shared_ptr<SharedBuffer> lent;  ///< Shown to partners on this host; may be null.
   };
 
+  /// How a connection that proves to hold a token goes on.
+  enum class Use {
+    lane,         ///< As a lane: by TLS, unless plain lanes are allowed.
+    relay,        ///< Plain, because what a peer relays is encrypted already.
+    behind_relay  ///< By TLS in what dial_through() has dialled, and not on what comes in.
+  };
+
+  /// What a connection has proved. Peers choose numbers of lanes too, so a number alone does not
+  /// say whose a connection is.
+  struct Proved {
+    std::uint64_t lane = 0;
+    PeerId peer{};  ///< From whom the lane was expected; none for a lane of no peer.
+    Use use = Use::lane;
+  };
+
   struct Callbacks {
-    std::function<void(std::uint64_t lane, ConnectionPtr)> accepted;
+    std::function<void(const Proved&, ConnectionPtr)> accepted;
     std::function<void(Fact)> fact;
   };
 
@@ -49,16 +64,13 @@ class LaneHandshake {
   /// Fills in where this peer can be dialled.
   void describe(LaneInvite& invite) const;
 
-  /// How a connection that proves to hold a token goes on.
-  enum class Use {
-    lane,   ///< As a lane: by TLS, unless plain lanes are allowed.
-    relay,  ///< Plain, because what a peer relays is encrypted already.
-  };
-
-  /// Admits a peer that proves to hold `token` for `lane`, for a few seconds or until
-  /// expect_no_more().
-  void expect(std::uint64_t lane, const LaneToken& token, Use use = Use::lane);
+  /// Admits a connection that proves to hold `token` for `lane`, for a few seconds or until
+  /// expect_no_more(). It is then taken for one of `peer`. Returns false and changes nothing if the
+  /// number is in use: nobody may replace the token of another's lane.
+  bool expect(std::uint64_t lane, const LaneToken& token, Use use = Use::lane, PeerId peer = {});
   bool expects(std::uint64_t lane) const;
+  /// True if a lane with this number is expected or dialled.
+  bool uses(std::uint64_t lane) const;
   /// Undoes expect(). Also gives up dialling that lane, without calling `done`.
   void expect_no_more(std::uint64_t lane);
 
@@ -68,9 +80,11 @@ class LaneHandshake {
   void dial(const LaneInvite& invite, Dialled done);
 
   /// Dials a relay as `way` says, and through it makes the lane `lane` with the peer at the other
-  /// end, which the relay dials or that dials the relay: TLS with the token that lane is expected
-  /// with. One of the two ends is the client. Both `way.lane` and `lane` must be expected.
-  void dial_through(const LaneInvite& way, std::uint64_t lane, bool is_client, Dialled done);
+  /// end, which dials the relay too: TLS with the token that `lane` is expected with, behind a
+  /// relay and from `peer`. One of the two ends is the client. Both `way.lane` and `lane` must be
+  /// expected.
+  void dial_through(const LaneInvite& way, std::uint64_t lane, PeerId peer, bool is_client,
+                    Dialled done);
 
   /// Closes connections whose proof is overdue, and forgets old invitations. Call periodically.
   void tidy_up();

@@ -32,6 +32,7 @@ struct LaneHandshake::Impl {
     LaneToken token{};
     Clock::time_point until;
     Use use = Use::lane;
+    PeerId peer{};
   };
 
   /// A lane that we dial. Its handlers do nothing once it is no longer among `dials`.
@@ -67,8 +68,10 @@ struct LaneHandshake::Impl {
   void connect(const DialPtr& dial);
   void prove_tls(const DialPtr& dial);
   void prove_plain(const DialPtr& dial, bool at_home);
-  void secure(ConnectionPtr connection, std::uint64_t lane, bool is_client, Dialled done);
+  void secure(ConnectionPtr connection, const Proved& wanted, bool is_client, Dialled done);
   bool goes_plain(std::uint64_t lane) const;
+  bool is_expected(const Proved& wanted) const;
+  std::optional<Proved> proved_by(std::uint64_t lane, bool is_plain) const;
   bool relays() const;
   bool is_current(const DialPtr& dial) const;
   void finish(const DialPtr& dial, bool proved);

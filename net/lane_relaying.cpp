@@ -14,6 +14,8 @@ constexpr auto ask_pause = std::chrono::seconds(2);
 constexpr std::size_t doublings_max = 4;
 /// Time between two offers that are followed: each makes us dial.
 constexpr auto offer_pause = std::chrono::seconds(1);
+/// Offers of one relay that are followed at once. All lanes share the dials that may be under way.
+constexpr std::ptrdiff_t offers_at_once = 16;
 /// A relayed lane gives way when nothing has come or gone for so long.
 constexpr auto quiet = std::chrono::milliseconds(200);
 /// A lane that is never quiet gives way between two records after this time.
@@ -55,6 +57,31 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   ask_relay(peer);
 }
 
+/// True if an offer is not followed. Nobody may have asked for it: a relay whose offers lead to no
+/// lane has to pause, few are followed at once, and a peer with a link needs no relay unless its
+/// direct lanes fail.
+bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
+  const auto now = Clock::now();
+  const auto vain = vain_offers.find(relay);
+  if (vain != vain_offers.end() && now < vain->second.not_before) return true;
+  const auto followed = std::ranges::count_if(lanes, [relay](const auto& item) {
+    return item.second.state == Lane::State::dialling && item.second.relay == relay;
+  });
+  if (followed >= offers_at_once) return true;
+  const auto detour = detours.find(other);
+  const bool has_asked = detour != detours.end() && detour->second.asked > 0;
+  if (has_asked || !callbacks.is_linked || !callbacks.is_linked(other)) return false;
+  const auto move = moves.find(other);
+  return move == moves.end() || !move->second.refused || now - *move->second.refused > blocked_for;
+}
+
+/// Doubles the pause until another offer of this relay is followed.
+void BulkLanes::Impl::offer_was_vain(PeerId relay) {
+  VainOffers& vain = vain_offers[relay];
+  vain.not_before = Clock::now() + offer_pause * (1 << std::min(vain.in_a_row, doublings_max));
+  ++vain.in_a_row;
+}
+
 /// A relay connects us with a peer, if we dial it.
 void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const PeerId other = step.other;
@@ -62,16 +89,21 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const auto token = callbacks.pair_token(other, step.stream);
   if (!token) return;
   const auto now = Clock::now();
-  Detour& detour = detours[other];
   auto found = lanes.find(other);
+  const bool is_dialling =
+      found != lanes.end() && found->second.state == Lane::State::dialling && found->second.relay;
   // If each end has asked another relay, both get both offers, and take the smaller relay's.
-  const bool is_better = found != lanes.end() && found->second.state == Lane::State::dialling &&
-                         found->second.relay && relay < *found->second.relay;
-  if (now < detour.next_offer && !is_better) return;
+  const bool is_better = is_dialling && relay < *found->second.relay;
+  if (now < detours[other].next_offer && !is_better) return;
   const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;
   // The relay of a lane that is open makes another one only if the old one has ended.
   if (is_open && found->second.relay != relay) return;
-  if (!is_open && callbacks.dial_directly && callbacks.dial_directly(other)) {
+  const bool is_unsound =
+      is_taken(step.stream) || is_taken(relay_lane(step.stream, options.self, other));
+  const bool is_refused =
+      is_unsound || (!is_open && (is_unwanted(relay, other) ||
+                                  (callbacks.dial_directly && callbacks.dial_directly(other))));
+  if (is_refused) {
     callbacks.send_relay(relay, {.kind = RelayStep::Kind::refuse, .other = other});
     return;
   }
@@ -79,26 +111,37 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
     if (!make_room()) return;
     found = lanes.emplace(other, Lane{.peer = other}).first;
   }
-  detour.next_offer = now + offer_pause;
+  detours[other].next_offer = now + offer_pause;
   Lane& lane = found->second;
   if (is_open) {
     retired.add(lane.connection);
     lane.connection.reset();
     lane.reset_stream();
   } else if (lane.state != Lane::State::none) {
-    doors.expect_no_more(lane.id);
+    if (lane.relay == relay) offer_was_vain(relay);
+    give_up(lane);
   }
+  meet_at(relay, step, *token, lane);
+  if (!is_open) return;
+  callbacks.fact(LaneLost{.peer = other, .why = "the partner lost it first"});
+  callbacks.lost(other);
+}
+
+/// Dials the relay, to make this lane there.
+void BulkLanes::Impl::meet_at(PeerId relay, const RelayStep& step, const LaneToken& token,
+                              Lane& lane) {
+  const PeerId other = lane.peer;
   lane.state = Lane::State::dialling;
   lane.id = step.stream;
   lane.relay = relay;
   lane.gives_way.reset();
-  lane.progress = now;
+  lane.progress = Clock::now();
   const LaneInvite way{.lane = relay_lane(step.stream, options.self, other),
                        .token = step.token,
                        .address = step.address};
-  doors.expect(step.stream, *token);
-  doors.expect(way.lane, step.token, LaneHandshake::Use::relay);
-  doors.dial_through(way, step.stream, options.self < other,
+  doors.expect(step.stream, token, LaneHandshake::Use::behind_relay, other);
+  doors.expect(way.lane, step.token, LaneHandshake::Use::relay, relay);
+  doors.dial_through(way, step.stream, other, options.self < other,
                      [this, other, stream = step.stream](ConnectionPtr connection) {
                        const auto lane_of = lanes.find(other);
                        if (connection) {
@@ -108,9 +151,6 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
                          refused(other);
                        }
                      });
-  if (!is_open) return;
-  callbacks.fact(LaneLost{.peer = other, .why = "the partner lost it first"});
-  callbacks.lost(other);
 }
 
 void BulkLanes::receive_relay(PeerId from, const RelayStep& step) {

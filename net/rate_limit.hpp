@@ -19,16 +19,22 @@ class RateLimit {
 
   /// Takes one token; false if there is none. `now` must not go backwards.
   bool take(Time now) {
-    if (now > filled_) {
-      tokens_ = std::min(options_.burst, tokens_ + seconds(now - filled_) * options_.per_second);
-      filled_ = now;
-    }
+    tokens_ = tokens_at(now);
+    filled_ = std::max(filled_, now);
     if (tokens_ < 1) return false;
     tokens_ -= 1;
     return true;
   }
 
+  /// True if it is as a new one, so that forgetting it changes nothing.
+  bool is_full(Time now) const { return tokens_at(now) >= options_.burst; }
+
  private:
+  double tokens_at(Time now) const {
+    if (now <= filled_) return tokens_;
+    return std::min(options_.burst, tokens_ + seconds(now - filled_) * options_.per_second);
+  }
+
   Options options_;
   double tokens_ = 0;
   Time filled_{};

@@ -62,6 +62,10 @@ RelayService::~RelayService() {
 
 void RelayService::asked(PeerId from, PeerId other) {
   if (from == other) return;
+  if (!asks_.try_emplace(from, options_.asks).first->second.take(steady_time())) {
+    send_(from, {.kind = RelayStep::Kind::refuse, .other = other});
+    return;
+  }
   const Pair pair = std::minmax(from, other);
   if (const auto before = streams_.find(pair); before != streams_.end()) {
     const StreamPtr stream = before->second;
@@ -81,8 +85,9 @@ void RelayService::asked(PeerId from, PeerId other) {
                    .token = {},
                    .address = doors_.advertised()};
     randombytes_buf(step.token.data(), step.token.size());
-    stream->ends[at].lane = relay_lane(number, to, its_other);
-    doors_.expect(stream->ends[at].lane, step.token, LaneHandshake::Use::relay);
+    const std::uint64_t lane = relay_lane(number, to, its_other);
+    if (!doors_.expect(lane, step.token, LaneHandshake::Use::relay, to)) return false;
+    stream->ends[at].lane = lane;
     return send_(to, step);
   };
   stream->pair = pair;
@@ -105,13 +110,15 @@ void RelayService::refused(PeerId from, PeerId other) {
   if (found != streams_.end() && !found->second->is_open()) end(StreamPtr(found->second));
 }
 
-bool RelayService::accepted(std::uint64_t lane, const ConnectionPtr& connection) {
+bool RelayService::accepted(const LaneHandshake::Proved& proved, const ConnectionPtr& connection) {
   for (const auto& [pair, found] : streams_) {
     const StreamPtr stream = found;
-    for (Stream::End& end : stream->ends) {
-      if (end.lane != lane || end.connection) continue;
+    for (std::size_t at = 0; at < stream->ends.size(); ++at) {
+      Stream::End& end = stream->ends[at];
+      const PeerId peer = at == 0 ? pair.first : pair.second;
+      if (end.lane != proved.lane || peer != proved.peer || end.connection) continue;
       end.connection = connection;
-      doors_.expect_no_more(lane);
+      doors_.expect_no_more(proved.lane);
       stream->moved = Clock::now();
       asio::error_code ignored;
       connection->socket.non_blocking(true, ignored);
@@ -186,6 +193,7 @@ void RelayService::forget(PeerId peer) {
 }
 
 void RelayService::tidy_up() {
+  std::erase_if(asks_, [](const auto& item) { return item.second.is_full(steady_time()); });
   const auto now = Clock::now();
   std::vector<StreamPtr> late;
   for (const auto& [pair, stream] : streams_) {

@@ -16,6 +16,7 @@
 #include "net/control_links.hpp"
 #include "net/lane_connection.hpp"
 #include "net/lane_handshake.hpp"
+#include "net/rate_limit.hpp"
 
 namespace gv {
 
@@ -45,6 +46,8 @@ class RelayService {
   struct Options {
     std::size_t streams_max = 64;
     std::size_t streams_of_peer_max = 8;  ///< That one peer has asked for.
+    /// How often one peer may ask. Each time another peer gets a message.
+    RateLimit::Options asks{.per_second = 4, .burst = 32};
     double pair_bytes_per_second = 8 << 20;
     double bytes_per_second = 32 << 20;           ///< Of all pairs together.
     Duration patience = std::chrono::seconds(5);  ///< Time in which both ends must have dialled.
@@ -63,7 +66,7 @@ class RelayService {
   void refused(PeerId from, PeerId other);
 
   /// Returns true if the proved connection is an end of a stream, which then has it.
-  bool accepted(std::uint64_t lane, const ConnectionPtr& connection);
+  bool accepted(const LaneHandshake::Proved& proved, const ConnectionPtr& connection);
 
   /// Ends the streams of a peer that may not take part any more.
   void forget(PeerId peer);
@@ -91,6 +94,7 @@ class RelayService {
   LaneHandshake& doors_;
   Send send_;
   std::map<Pair, StreamPtr> streams_;
+  std::map<PeerId, RateLimit> asks_;
   ByteBudget budget_;
   std::uint64_t bytes_ = 0;
   /// Handlers hold this weakly: when it is gone, so is everything they would touch.

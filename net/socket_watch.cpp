@@ -1,6 +1,7 @@
 // Turns ZeroMQ's edge-triggered descriptor into calls that cannot be missed.
 #include "net/socket_watch.hpp"
 
+#include <algorithm>
 #include <asio/post.hpp>
 #include <cerrno>
 #include <utility>
@@ -70,6 +71,18 @@ void SocketWatch::serve() {
   readable_(*this);
   // Input that came during the call has raised no new edge.
   if (has_input()) poke();
+}
+
+bool await_input(std::vector<zmq::pollitem_t> items, std::chrono::steady_clock::time_point until) {
+  using std::chrono::milliseconds;
+  while (true) {
+    const auto left = until - std::chrono::steady_clock::now();
+    try {
+      return zmq::poll(items, std::max(std::chrono::ceil<milliseconds>(left), milliseconds(0))) > 0;
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) throw;
+    }
+  }
 }
 
 }  // namespace gv

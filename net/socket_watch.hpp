@@ -3,8 +3,10 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <vector>
 #include <zmq.hpp>
 
 namespace gv {
@@ -40,5 +42,9 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   asio::posix::stream_descriptor descriptor_;
   bool poked_ = false;
 };
+
+/// Waits for input outside of a loop. Returns false if there is none until then. A signal does not
+/// end the wait.
+bool await_input(std::vector<zmq::pollitem_t> items, std::chrono::steady_clock::time_point until);
 
 }  // namespace gv

@@ -17,6 +17,7 @@
 #include "net/echo_service.hpp"
 #include "net/host_address.hpp"
 #include "net/lane_handshake.hpp"
+#include "net/socket_watch.hpp"
 #include "net/wire.hpp"
 
 namespace gv {
@@ -41,10 +42,8 @@ std::uint64_t wall_us_now() {
 }
 
 /// Waits until there is something to read. Returns false if nothing comes until then.
-bool await_input(zmq::socket_t& socket, ExamClock::time_point until) {
-  std::vector<zmq::pollitem_t> items = {{.socket = socket.handle(), .fd = 0, .events = ZMQ_POLLIN}};
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - ExamClock::now());
-  return zmq::poll(items, std::max(left, std::chrono::milliseconds(0))) > 0;
+bool await_answer(zmq::socket_t& socket, ExamClock::time_point until) {
+  return await_input({{.socket = socket.handle(), .fd = 0, .events = ZMQ_POLLIN}}, until);
 }
 
 /// A flood over one lane, and what comes back of it.
@@ -52,7 +51,8 @@ class Measurement {
  public:
   explicit Measurement(const ExamAnswer& offer)
       : doors_(io_, {.local = false},
-               {.accepted = [](std::uint64_t, ConnectionPtr) {}, .fact = [](const Fact&) {}}) {
+               {.accepted = [](const LaneHandshake::Proved&, ConnectionPtr) {},
+                .fact = [](const Fact&) {}}) {
     LaneInvite invite{.lane = offer.lane, .token = offer.token};
     invite.address = offer.lanes;
     doors_.expect(offer.lane, offer.token);
@@ -188,11 +188,11 @@ std::optional<Asked> ask_live_peer(const LivePeer& peer, ExamRequest request) {
   std::optional<Asked> asked;
   dealer.connect("tcp://" + peer.address);
   // The round trip must not have the handshake in it.
-  if (await_input(events, until)) {
+  if (await_answer(events, until)) {
     const auto began = ExamClock::now();
     const std::uint64_t wall_us = wall_us_now();
     (void)dealer.send(zmq::buffer(encode(request)), zmq::send_flags::dontwait);
-    while (!asked && await_input(dealer, until)) {
+    while (!asked && await_answer(dealer, until)) {
       zmq::message_t bytes;
       if (!dealer.recv(bytes, zmq::recv_flags::dontwait)) break;
       const Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});

@@ -193,6 +193,7 @@ void Host::open_lanes() {
                                 const LaneInvite& invite) { return control_->send(to, invite); },
           .send_relay = [this](PeerId to,
                                const RelayStep& step) { return control_->send(to, step); },
+          .is_linked = [this](PeerId to) { return control_->is_linked(to); },
           .relays = [this](PeerId to) { return relays_to(to); },
           .dial_directly = [this](PeerId to) { return dial_directly(to); },
           .pair_token = [this](PeerId peer,

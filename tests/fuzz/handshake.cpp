@@ -120,9 +120,10 @@ class Doors {
 
   static LaneHandshake::Callbacks callbacks() {
     return {.accepted =
-                [](std::uint64_t proved, const ConnectionPtr& connection) {
-                  const bool is_plain = connection->kind == "plain";
-                  check(proved == lane || (proved == relayed && is_plain),
+                [](const LaneHandshake::Proved& proved, const ConnectionPtr& connection) {
+                  const bool is_relayed = proved.use == LaneHandshake::Use::relay;
+                  check(proved.lane == (is_relayed ? relayed : lane) &&
+                            (!is_relayed || connection->kind == "plain"),
                         "only the lane that is expected opens");
                   connection->close();
                 },

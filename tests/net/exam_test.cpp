@@ -224,7 +224,7 @@ TEST_CASE("a lane that is offered for a measurement returns what is sent and is 
 
   LaneHandshake doors(
       io, {.local = false},
-      {.accepted = [](std::uint64_t, ConnectionPtr) {}, .fact = [](const Fact&) {}});
+      {.accepted = [](const auto&, const ConnectionPtr&) {}, .fact = [](const Fact&) {}});
   ConnectionPtr lane;
   LaneInvite invite{.lane = offer.lane, .token = offer.token};
   invite.address = offer.lanes;

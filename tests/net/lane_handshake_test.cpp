@@ -57,12 +57,12 @@ class Dialling {
  public:
   Dialling(const std::string& name, const std::string& from)
       : inside_(io_, {.listen_host = "127.0.0.1", .local = false, .plain = true},
-                {.accepted = [this](std::uint64_t,
+                {.accepted = [this](const auto&,
                                     ConnectionPtr connection) { accepted = std::move(connection); },
                  .fact = [](const Fact&) {}}),
         outside_(
             io_, {.dial_from = from, .local = false, .plain = true},
-            {.accepted = [](std::uint64_t, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {
+            {.accepted = [](const auto&, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {
     LaneInvite invite{.lane = 7, .token = {1, 2, 3}};
     inside_.expect(invite.lane, invite.token);
     outside_.expect(invite.lane, invite.token);
@@ -110,11 +110,11 @@ class Beset {
  public:
   Beset()
       : inside_(io_, {.listen_host = "127.0.0.1", .local = false},
-                {.accepted = [this](std::uint64_t, const ConnectionPtr&) { ++accepted; },
+                {.accepted = [this](const auto&, const ConnectionPtr&) { ++accepted; },
                  .fact = [](const Fact&) {}}),
         outside_(
             io_, {.local = false},
-            {.accepted = [](std::uint64_t, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {}
+            {.accepted = [](const auto&, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {}
 
   /// Opens `count` more connections and keeps them open.
   void beset(int count, const std::string& first) {
