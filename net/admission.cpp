@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <utility>
+#include <vector>
 #include <zmq.hpp>
 
 #include "base/printable.hpp"
 #include "net/allow_list.hpp"
 #include "net/host_address.hpp"
 #include "net/key_signer.hpp"
+#include "net/socket_watch.hpp"
 #include "net/wire.hpp"
 
 namespace gv {
@@ -102,8 +105,7 @@ std::optional<Admission> ask_once(const std::string& address, const Ticket& tick
       std::vector<zmq::pollitem_t> items = {
           {.socket = door.dealer.handle(), .fd = 0, .events = ZMQ_POLLIN},
           {.socket = door.events.handle(), .fd = 0, .events = ZMQ_POLLIN}};
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - GuestClock::now());
-      zmq::poll(items, std::max(left, std::chrono::milliseconds(0)));
+      (void)await_input(std::move(items), until);
       zmq::message_t bytes;
       if (door.dealer.recv(bytes, zmq::recv_flags::dontwait)) {
         return judge(decode({static_cast<const std::byte*>(bytes.data()), bytes.size()}), ticket,

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <zmq.hpp>
 
 #include "net/allow_list.hpp"
 #include "net/host_address.hpp"
+#include "net/socket_watch.hpp"
 
 namespace gv {
 namespace {
@@ -69,7 +71,7 @@ Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point unti
     for (Attempt& attempt : attempts) {
       items.push_back({.socket = attempt.events.handle(), .fd = 0, .events = ZMQ_POLLIN});
     }
-    zmq::poll(items, std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
+    (void)await_input(std::move(items), until);
     for (Attempt& attempt : attempts) {
       const std::uint16_t what = next_event(attempt.events);
       if (what == 0) continue;

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/local/stream_protocol.hpp>
 #include <asio/post.hpp>
@@ -16,6 +17,7 @@
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -130,6 +132,24 @@ PeerSocket::~PeerSocket() {
   ::unlink((impl_->folder / socket_name).c_str());
 }
 
+namespace {
+
+/// Waits until there is something to read. Returns false if nothing comes in that time. A signal
+/// does not end the wait.
+bool await_reply(int fd, std::chrono::milliseconds limit) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + limit;
+  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+  int found = 0;
+  do {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    found = ::poll(&ready, 1, std::max(0, static_cast<int>(left.count())));
+  } while (found < 0 && errno == EINTR);
+  return found > 0;
+}
+
+}  // namespace
+
 std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::string_view command,
                                     int timeout_ms) {
   const FolderHandle handle(folder);
@@ -149,10 +169,10 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::st
   if (told) {
     std::string text;
     while (text.size() < document_bytes_max) {
-      pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-      if (::poll(&ready, 1, timeout_ms) <= 0) break;
+      if (!await_reply(fd, std::chrono::milliseconds(timeout_ms))) break;
       char buffer[65536];
       const ssize_t got = ::read(fd, buffer, sizeof buffer);
+      if (got < 0 && errno == EINTR) continue;
       if (got < 0) break;
       if (got == 0) {
         answer = std::move(text);

@@ -1,8 +1,11 @@
 // Guests with tickets and visitors with certificates, over real sockets.
+#include <pthread.h>
+
 #include <asio/io_context.hpp>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -96,6 +99,28 @@ TEST_CASE("many machines join at once by one ticket") {
   }
   for (std::thread& guest : guests) guest.join();
   CHECK(joined == 40);
+}
+
+TEST_CASE("signals while a guest waits do not end its join") {
+  struct sigaction heard {};
+  struct sigaction before {};
+  heard.sa_handler = [](int) {};  // Without SA_RESTART calls of the system return early.
+  REQUIRE(::sigaction(SIGUSR1, &heard, &before) == 0);
+  Inviter inviter;
+  std::atomic<bool> is_over = false;
+  Admission in;
+  std::thread guest([&] {
+    in = ask_to_join(inviter.ticket, generate_key_pair(), "laptop");
+    is_over = true;
+  });
+  while (!is_over) {
+    ::pthread_kill(guest.native_handle(), SIGUSR1);
+    std::this_thread::yield();
+  }
+  guest.join();
+  REQUIRE(::sigaction(SIGUSR1, &before, nullptr) == 0);
+  CHECK(in.problem == "");
+  CHECK(inviter.is_proved);
 }
 
 TEST_CASE("a guest without a ticket of that peer gets no answer and the reason in one line") {

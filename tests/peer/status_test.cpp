@@ -1,12 +1,67 @@
-// The status table of a document with texts from outside.
+// The status table of a document with texts from outside, and how a peer is asked for it.
 #include "peer/host/status.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <asio/io_context.hpp>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <thread>
+
+#include "peer/host/peer_socket.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
+namespace {
+
+std::atomic<int> signals_heard = 0;
+
+}  // namespace
+
+TEST_CASE("signals while a peer is asked do not end the question") {
+  struct sigaction heard {};
+  struct sigaction before {};
+  heard.sa_handler = [](int) { ++signals_heard; };
+  REQUIRE(::sigaction(SIGUSR1, &heard, &before) == 0);
+  const TemporaryFolder folder;
+  asio::io_context io;
+  // The answer comes when the one that asks has been woken some times.
+  const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const PeerSocket socket(
+      io, folder.path(),
+      {.document =
+           [&] {
+             const int first = signals_heard;
+             while (signals_heard < first + 5 && std::chrono::steady_clock::now() < late) {
+               std::this_thread::yield();
+             }
+             return std::string("here");
+           },
+       .command = [](const std::string&) { return std::string(); }});
+  std::atomic<bool> is_over = false;
+  std::optional<std::string> answer;
+  std::thread serving([&] {
+    while (!is_over) io.run_one_for(std::chrono::milliseconds(5));
+  });
+  std::thread asking([&] {
+    answer = ask_peer(folder.path(), {}, 10'000);
+    is_over = true;
+  });
+  while (!is_over) {
+    ::pthread_kill(asking.native_handle(), SIGUSR1);
+    std::this_thread::yield();
+  }
+  asking.join();
+  serving.join();
+  REQUIRE(::sigaction(SIGUSR1, &before, nullptr) == 0);
+  CHECK(answer == "here");
+}
 
 TEST_CASE("control characters in a status document do not reach the terminal", "[unit]") {
   const std::string hostile = "a\033[2J\nb";
