@@ -45,6 +45,10 @@ void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& 
       if (const auto curve = curve_key(key)) keys_[*curve] = {key, from == &shared};
     }
   }
+  // What a key may still do outlives its place on the list, or leaving the list would give it more.
+  std::erase_if(handshakes_, [this](const auto& item) {
+    return !keys_.contains(item.first) && item.second.is_full(steady_time());
+  });
 }
 
 /// Counts a handshake with a key. Returns false if the key is on no list, or has made too many.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <set>
@@ -22,6 +23,10 @@ class AllowList {
 
   /// Many machines have the same one of the `shared` keys, so these may make more handshakes.
   void set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared = {});
+
+  /// How many keys there are whose handshakes are counted. A key that is not listed is counted
+  /// until it may do as much as a new one.
+  std::size_t counted() const { return handshakes_.size(); }
 
   /// Answers all waiting requests. The loop calls this; before the loop runs, call it by hand.
   void serve();

@@ -404,7 +404,8 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
     }
     callbacks.invite(from, *invite);
   } else if (auto* step = std::get_if<RelayStep>(&frame)) {
-    if (!link.invitations.take(steady_time()) || !callbacks.relay) return;
+    // A relay passes on what others ask for, which must cost it no invitations.
+    if (!link.relay_steps.take(steady_time()) || !callbacks.relay) return;
     const bool is_offer = step->kind == RelayStep::Kind::offer;
     if (is_offer && !is_host_of(step->address, link.claimed_address, link.peer.address, bytes)) {
       refuse(from, "it is not known to be where it wants to relay");

@@ -69,6 +69,7 @@ struct ControlLinks::Impl {
     RateLimit frames{{}};
     RateLimit hellos{{.per_second = 50, .burst = 100}};
     RateLimit invitations{{.per_second = 100, .burst = 100}};
+    RateLimit relay_steps{{.per_second = 100, .burst = 100}};
     RateLimit exams{{}};
   };
 

@@ -252,6 +252,59 @@ TEST_CASE("an invitation to lanes has an address only where its sender is known 
   for (std::size_t i = 1; i < addresses.size(); ++i) CHECK(served.invites[i].address.empty());
 }
 
+TEST_CASE("what a relay passes on costs it no invitations") {
+  Served served;
+  zmq::context_t context;
+  Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
+  raw.send(Hello{.name = "mallory", .session = 2});
+  REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
+  for (int i = 0; i < 500; ++i) raw.send(RelayStep{.kind = RelayStep::Kind::ask, .other = {}});
+  raw.send(LaneInvite{.lane = 5});
+  raw.send(Message(Ping{}));
+  REQUIRE(served.until([&] { return served.messages == 1; }));
+  CHECK(served.invites.size() == 1);
+}
+
+TEST_CASE("leaving the list and coming back gives a key no more handshakes") {
+  asio::io_context io;
+  zmq::context_t context;
+  AllowList list(io, context);
+  zmq::socket_t asks(context, zmq::socket_type::req);
+  asks.set(zmq::sockopt::linger, 0);
+  asks.connect("inproc://zeromq.zap.01");
+  const auto admits = [&](const PublicKey& key) {
+    const CurveKey curve = *curve_key(key);
+    for (const std::string& part :
+         {std::string("1.0"), std::string("1"), std::string("grapevine"), std::string("127.0.0.1"),
+          std::string(), std::string("CURVE")}) {
+      asks.send(zmq::buffer(part), zmq::send_flags::sndmore);
+    }
+    asks.send(zmq::buffer(curve.data(), curve.size()), zmq::send_flags::none);
+    std::vector<std::string> answer;
+    do {
+      list.serve();
+      zmq::message_t frame;
+      while (asks.recv(frame, zmq::recv_flags::dontwait)) answer.push_back(frame.to_string());
+    } while (answer.empty());
+    return answer.at(2) == "200";
+  };
+  const PublicKey member = generate_key_pair().public_key, shared = generate_key_pair().public_key;
+  list.set({member}, {shared});
+  int admitted = 0;
+  while (admitted < 100 && admits(member)) ++admitted;
+  CHECK(admitted >= 30);
+  REQUIRE(admits(shared));
+  CHECK(list.counted() == 2);
+  // A second has one handshake of the member and twenty of the shared key.
+  list.set({}, {});
+  CHECK(list.counted() > 0);
+  list.set({member}, {shared});
+  CHECK_FALSE((admits(member) && admits(member)));
+  const auto give_up = std::chrono::steady_clock::now() + 10s;
+  while (list.counted() == 2 && std::chrono::steady_clock::now() < give_up) list.set({}, {});
+  CHECK(list.counted() == 1);
+}
+
 TEST_CASE("a key that floods its link is quarantined and its frames are left unread") {
   Served served({.per_second = 100, .burst = 300});
   zmq::context_t context;
