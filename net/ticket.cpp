@@ -16,10 +16,9 @@ namespace {
 constexpr std::string_view ticket_prefix = "gv1_";
 constexpr int ticket_base64 = sodium_base64_VARIANT_URLSAFE_NO_PADDING;
 constexpr std::size_t checksum_bytes = 4;
-constexpr std::size_t address_bytes_max = 255;
 constexpr std::size_t fixed_bytes = 32 + 32 + 16 + 8 + 1;
 constexpr std::size_t ticket_bytes_max =
-    fixed_bytes + ticket_addresses_max * (1 + address_bytes_max) + checksum_bytes;
+    fixed_bytes + ticket_addresses_max * (1 + ticket_address_bytes_max) + checksum_bytes;
 
 using TicketBytes = std::vector<std::uint8_t>;
 
@@ -96,7 +95,7 @@ std::string to_text(const Ticket& ticket) {
   }
   bytes.push_back(static_cast<std::uint8_t>(ticket.addresses.size()));
   for (const std::string& address : ticket.addresses) {
-    check(address.size() <= address_bytes_max, "an address has at most 255 bytes");
+    check(address.size() <= ticket_address_bytes_max, "an address has at most 255 bytes");
     bytes.push_back(static_cast<std::uint8_t>(address.size()));
     add(address);
   }

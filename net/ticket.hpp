@@ -14,6 +14,8 @@ namespace gv {
 
 /// The most addresses in a ticket.
 inline constexpr std::size_t ticket_addresses_max = 4;
+/// The longest of them.
+inline constexpr std::size_t ticket_address_bytes_max = 255;
 
 /// What a ticket says. Its secret must never be logged or sent.
 struct Ticket {

@@ -74,7 +74,16 @@ Problems take_addresses(const std::string& towards, HostOptions& options) {
     const std::string port = options.listen.substr(options.listen.rfind(':'));
     options.advertise = own_address_towards(towards, is_ipv6(options.listen)) + port;
   }
-  return address_problems(options.listen, options.advertise, {});
+  Problems problems = address_problems(options.listen, options.advertise, {});
+  const std::string& dialled = options.advertise.empty() ? options.listen : options.advertise;
+  // A port 0 becomes a longer one.
+  constexpr std::size_t port_digits = 5;
+  if (dialled.size() + port_digits - 1 > ticket_address_bytes_max) {
+    problems.push_back({options.advertise.empty() ? "--listen" : "--advertise",
+                        "the address is too long for a ticket",
+                        "use a shorter name of this machine, or its numeric address"});
+  }
+  return problems;
 }
 
 void append(Problems& problems, Problems more) {

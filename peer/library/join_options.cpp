@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "net/ticket.hpp"
 #include "peer/host/given_peer.hpp"
 #include "peer/host/peer_arguments.hpp"
 #include "peer/host/swarm_start.hpp"
@@ -88,6 +89,11 @@ Problems certified_options(const gv_options& given, const PeerArguments& argumen
   Problems problems = prepare_to_create(certified, options, read);
   if (!problems.empty()) return problems;
   options.swarm->config = merged_text(options.config_path, text_or(given.settings, ""));
+  if (options.swarm->config.size() > config_bytes_max) {
+    return {{"gv_options: settings",
+             "with them the config is longer than 32 KiB, the most that a guest is given",
+             "leave out what has its default anyway"}};
+  }
   options.swarm->first_ticket.reset();  // It would be printed.
   return {};
 }

@@ -107,6 +107,14 @@ class TicketTest(FolderTest):
             grapevine.create(None, {"x": x}, listen="127.0.0.1:0", shard="0/1")
         self.assertFalse((self.folder / "key").exists())
 
+    def test_a_config_that_is_too_long_for_guests_with_its_settings_is_refused(self):
+        long = CONFIG.format(waits=1).replace("/nowhere", "/nowhere/" * 2000)
+        config = self.write("run.toml", long)
+        x = array.array("f", [0.0] * 4)
+        with self.assertRaisesRegex(grapevine.Refused, "longer than 32 KiB"):
+            grapevine.create(config, {"x": x}, listen="127.0.0.1:0", folder=self.folder / "first",
+                             show=str, data__train_files=["a/" * 10000])  # fmt: skip
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -140,6 +140,20 @@ TEST_CASE("a peer that was away past the end of its certificate is told so with 
   CHECK(prepare_to_create(arguments, options).size() == 1);
 }
 
+TEST_CASE("an address that is too long for a ticket is refused before the peer starts") {
+  const TemporaryFolder scratch;
+  SwarmArguments arguments;
+  arguments.folder = scratch.path().string();
+  arguments.host.listen = "127.0.0.1:0";
+  HostOptions options;
+  for (const std::size_t length : {253U, 252U, 251U, 249U}) {
+    arguments.host.advertise = std::string(length, 'a') + ":0";
+    const Problems problems = prepare_to_create(arguments, options);
+    CHECK(problems.empty() == (length == 249));
+    if (!problems.empty()) CHECK(problems[0].reason == "the address is too long for a ticket");
+  }
+}
+
 TEST_CASE("a machine whose keys are removed after a theft begins a new swarm with its model") {
   const TemporaryFolder scratch;
   SwarmArguments arguments;
