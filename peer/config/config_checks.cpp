@@ -440,7 +440,7 @@ void check_groups(ConfigReading& reading) {
   if (optimizer == OptimizerKind::lars || optimizer == OptimizerKind::lamb) {
     reading.report("pipeline.group",
                    "lars and lamb measure whole tensors, of which a member of a group has a part",
-                   "write optimizer = \"nesterov\" or another, or group = 1");
+                   "write optimizer = \"adam\" or \"nesterov\", or group = 1");
   }
 }
 

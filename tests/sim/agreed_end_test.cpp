@@ -123,7 +123,7 @@ TEST_CASE("a checkpoint of stages says for how long the swarm has trained", "[un
   const PipelineTask task{.peers = 2, .stages = 2};
   StageReplica replica(task.learner(0));
   Job job;
-  job.add(task::LoadStages{.states = {{.stage = 1, .values = nullptr}}});
+  job.add(task::LoadStages{.held = {{.stage = 1, .slices = {}}}, .states = {}});
   job.add(task::FollowSwarm{0.5, 1, {.samples = 480, .ran = 7s}});
   replica.run(std::move(job));
   const std::vector<ReplicaPart> parts = replica.parts();

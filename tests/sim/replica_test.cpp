@@ -169,7 +169,7 @@ TEST_CASE("stages go on from their parts and the version is in the notes of each
   const auto replica = staged();
   const ModelVersion version{.step = 5, .samples = 40, .lineage = 99};
   replica->run({.version = version,
-                .tasks = {task::MoveTo{5}, task::LoadStages{{{0, nullptr}, {1, nullptr}}},
+                .tasks = {task::MoveTo{5}, task::LoadStages{{{0, {}}, {1, {}}}, {}},
                           task::ReleaseStages{{0}}}});
   CHECK(replica->step() == 5);
   CHECK(replica->stage(0).empty());
