@@ -12,8 +12,8 @@
 #include <numeric>
 #include <optional>
 
-#include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/load_data.hpp"
+#include "peer/config/model_problems.hpp"
 #include "peer/config/resumed_stages.hpp"
 #include "peer/config/shards.hpp"
 #include "peer/config/stage_cut.hpp"
@@ -28,88 +28,6 @@
 #include "train/optimizer.hpp"
 
 namespace gv {
-namespace {
-
-/// The number of outputs that a model needs.
-std::size_t outputs_of(const ModelConfig& model, const DataSet& data) {
-  if (model.loss == LossKind::reconstruction) return data.features();
-  return data.classes > 0 ? data.classes : data.target_width;
-}
-
-/// The number of outputs of a list of layers.
-std::size_t outputs_of(const ModelSpec& model, const DataSet& data) {
-  if (model.layers.empty()) return 0;
-  const LayerSpec& last = model.layers.back();
-  return last.kind == LayerKind::clusters ? data.features() : last.units;
-}
-
-/// Checks of a loss that compares outputs with the inputs, and of layers that need it.
-Problems problems_of_reconstruction(const Config& config, const ModelSpec& model) {
-  Problems found;
-  const bool reconstructs = config.model.loss == LossKind::reconstruction;
-  if (reconstructs && config.data.kind == DataKind::text) {
-    found.push_back({"model.loss", "ids are names, and have no distance",
-                     "use loss = \"cross_entropy\" for text"});
-  }
-  if (reconstructs && config.run.mode == ModeKind::pipeline) {
-    found.push_back({"model.loss", "the last stage of a pipeline does not have the inputs",
-                     "use another mode than \"pipeline\""});
-  }
-  if (!std::ranges::any_of(
-          model.layers, [](const LayerSpec& layer) { return layer.kind == LayerKind::clusters; })) {
-    return found;
-  }
-  if (!reconstructs) {
-    found.push_back({"model.loss", "clusters answer with a centre, which is to be near the input",
-                     "use loss = \"reconstruction\""});
-  }
-  if (config.train.optimizer.kind != OptimizerKind::sgd) {
-    found.push_back({"train.optimizer", "sums and counts of clusters have to move alike",
-                     "use optimizer = \"sgd\""});
-  }
-  if (config.train.schedule.learning_rate > 1) {
-    found.push_back({"train.learning_rate", "counts of clusters would become negative above 1",
-                     "use 1 for Lloyd's k-means, or less to keep what earlier batches showed"});
-  }
-  return found;
-}
-
-/// Checks that need both the model and the data.
-Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
-  Problems found = problems(model, data.shape, data.predictions);
-  for (Problem& problem : found) problem.place = "model." + problem.place;
-  std::ranges::move(problems_of_reconstruction(config, model), std::back_inserter(found));
-  std::ranges::move(batch_norm_problems(config, model.layers), std::back_inserter(found));
-  const bool reconstructs = config.model.loss == LossKind::reconstruction;
-  const bool classification = data.classes > 0;
-  if (!reconstructs && classification != takes_labels(config.model.loss)) {
-    found.push_back(
-        {"model.loss",
-         classification ? "the data has labels, not targets" : "the data has targets, not labels",
-         classification ? "use loss = \"cross_entropy\" or \"hinge\"" : "use loss = \"squared\""});
-  }
-  const LayerSpec first = model.layers.empty() ? LayerSpec{} : model.layers.front();
-  if (first.kind == LayerKind::embedding && config.data.kind != DataKind::text) {
-    found.push_back({"model.layers[0]", "the data is not made of ids",
-                     "use kind = \"text\" below [data], or begin with another layer"});
-  } else if (first.kind == LayerKind::embedding && first.vocabulary < data.classes) {
-    found.push_back({"model.layers[0]", "there are more ids in the data",
-                     fmt::format("set vocabulary = {}", data.classes)});
-  }
-  const std::size_t last = outputs_of(model, data);
-  const std::size_t needed = outputs_of(config.model, data);
-  // Classes that the data lack only cost time; every output of a regression has a target.
-  const bool fits = classification && !reconstructs ? last >= needed : last == needed;
-  if (config.model.kind == ModelKind::layers && !fits) {
-    found.push_back({"model.layers",
-                     fmt::format("the last layer has {} outputs, the data needs {}", last, needed),
-                     fmt::format("end with a dense layer of units = {}", needed)});
-  }
-  return found;
-}
-
-}  // namespace
-
 namespace {
 
 /// Turns it into a task of a pipeline. Every run takes the micro-batches of all peers together.
@@ -198,9 +116,8 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.trainer.steps = steps_of(config, samples);
   task.trainer.follows_swarm = has_swarm_budget(config);
   task.trainer.is_leased = config.data.partition.kind == PartitionKind::leased;
-  if (lockstep) {
-    task.trainer.batch_max = lockstep_batch_max(config) * batch_growth(config).most();
-  }
+  const std::size_t batch_max = lockstep ? lockstep_batch_max(config) : task.trainer.batch;
+  task.trainer.batch_max = batch_max * batch_growth(config).most();
   task.local = config.allreduce.local;
   task.rule = mixing_rule(config);
 }

@@ -70,6 +70,40 @@ TEST_CASE("layers that do not fit the data are found at the line of the layer", 
   CHECK(with_data(list + dense + "3\n").starts_with("a.toml:3: model.layers: "));
 }
 
+TEST_CASE("a last layer that answers at several places is found", "[unit]") {
+  const auto found = [](const std::string& last) {
+    return with_data(
+        "[data.generated]\nfeatures = 8\n[model]\nkind = \"layers\"\nlayers = [{ kind = "
+        "\"flatten\" }, { units = 10, kind = " +
+        last + " }]\n");
+  };
+  for (const char* last : {"\"lstm\"", "\"dense\", per_position = true"}) {
+    INFO(last);
+    CHECK(found(last).find("gives its 10 outputs 8 times, and the data needs them once; end with "
+                           "a flatten layer and a dense layer of units = 10") != std::string::npos);
+  }
+  CHECK(found("\"dense\"").empty());
+  CHECK(found("\"conv2d\", kernel = 1").empty());
+}
+
+TEST_CASE("counts of clusters cannot be driven below zero by weights or by a large batch",
+          "[unit]") {
+  const auto found = [](const std::string& gossip, const std::string& train) {
+    return with_data("[gossip]\n" + gossip +
+                     "[model]\nkind = \"layers\"\nloss = \"reconstruction\"\nlayers = [{ kind = "
+                     "\"clusters\", units = 3 }]\n[train]\noptimizer = \"sgd\"\n" +
+                     train);
+  };
+  const std::string half = "learning_rate = 0.5\n";
+  CHECK(found("", half).find("gossip.weigh: updates of slow peers are up to 4 times longer") !=
+        std::string::npos);
+  CHECK(found("weigh = \"none\"\n", half).empty());
+  CHECK(found("weigh_max = 2.0\n", half).empty());
+  CHECK(found("", "learning_rate = 0.25\n").empty());
+  CHECK(found("weigh = \"none\"\n", half + "reference_batch = 8\n").find("train.reference_batch") !=
+        std::string::npos);
+}
+
 TEST_CASE("more peers than samples and data that nothing can be held out of are found", "[unit]") {
   const std::string text = "[run]\npeers = 4\n[data.generated]\nsamples = 5\n";
   CHECK(with_data(text, 5).empty());
@@ -125,8 +159,9 @@ TEST_CASE("a reconstruction needs as many outputs as inputs and no labels", "[un
 
 TEST_CASE("clusters are refused where sums and counts would not move alike", "[unit]") {
   const auto refused = [](const std::string& loss, const std::string& train) {
-    return with_data("[model]\nkind = \"layers\"\nloss = \"" + loss + "\"\n[train]\n" + train +
-                     "\n[[model.layers]]\nkind = \"clusters\"\nunits = 4\n");
+    return with_data(
+        "[model]\nkind = \"layers\"\nloss = \"" + loss + "\"\n[train]\n" + train +
+        "\n[[model.layers]]\nkind = \"clusters\"\nunits = 4\n[gossip]\nweigh = \"none\"\n");
   };
   const std::string sgd = "optimizer = \"sgd\"\nlearning_rate = ";
   CHECK(refused("reconstruction", sgd + "1.0").empty());

@@ -151,6 +151,21 @@ TEST_CASE("a peer with a target has test data to measure its model on", "[unit]"
         "run.target_accuracy");
 }
 
+TEST_CASE("a batch that grows is one that the learner takes in every mode", "[unit]") {
+  const ModeKind mode = GENERATE(ModeKind::gossip, ModeKind::mixing, ModeKind::allreduce);
+  Config config;
+  config.run.mode = mode;
+  config.data.kind = DataKind::generated;
+  config.train.schedule.kind = ScheduleKind::growing_batch;
+  config.train.schedule.step_at = {10};
+  config.train.schedule.batch_factor = 2;
+  const Task task = load_task(config, 1);
+  REQUIRE(task.problems.empty());
+  const std::unique_ptr<Learner> learner = learner_of(task);
+  learner->set_batch_growth(2);
+  CHECK(learner->run_steps(1, {}).predictions == 2 * config.train.batch);
+}
+
 TEST_CASE("a config is the same again when it is read from its own text", "[unit]") {
   std::vector<std::string> texts{
       "",

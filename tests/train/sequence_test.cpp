@@ -399,7 +399,10 @@ TEST_CASE("sequence layers that do not fit are problems with their place") {
        {8, 1, 1},
        "layers[1]",
        "4 x 6"},
-      {{{.kind = K::dense, .units = 4, .tied = true}}, {8, 1, 1}, "layers[0]", "table"}};
+      {{{.kind = K::dense, .units = 4, .tied = true}}, {8, 1, 1}, "layers[0]", "table"},
+      {{{.kind = K::flatten}, embedding}, {8, 1, 1}, "layers[1]", "takes ids"},
+      {{{.kind = K::dense, .units = 4}, embedding}, {8, 1, 1}, "layers[1]", "takes ids"},
+      {{{.kind = K::stack, .layers = {embedding}}}, {8, 1, 1}, "layers[0].layers[0]", "takes ids"}};
   for (const Case& wrong : cases) {
     const Problems found = problems({.layers = wrong.layers}, wrong.in);
     INFO(wrong.reason);

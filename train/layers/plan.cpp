@@ -41,6 +41,9 @@ std::string_view stem(LayerKind kind) {
   }
 }
 
+/// Where a model's first layer is.
+constexpr std::string_view first_place = "layers[0]";
+
 /// Output size of a window that slides over `size` + 2 * padding; 0 if it does not fit.
 std::size_t slide(std::size_t size, std::size_t kernel, std::size_t stride, std::size_t padding) {
   const std::size_t padded = size + 2 * padding;
@@ -254,6 +257,11 @@ class Planner {
 
   bool resolve_embedding(LayerPlan& layer) {
     const LayerSpec& own = layer.spec;
+    // The ids of a sample are what a model is given, and have no gradient.
+    if (place_ != first_place) {
+      return refuse("an embedding takes ids, and other layers give none",
+                    "use it as the first layer of the model, and not inside another");
+    }
     if (layer.in[1] != 1 || layer.in[2] != 1) {
       return refuse("an embedding takes one id at each position, not an input of " + text(layer.in),
                     "use it as the first layer, on text");

@@ -1,0 +1,133 @@
+// Compares layers, losses and outputs with the samples.
+#include "peer/config/model_problems.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "peer/config/batch_norm_problems.hpp"
+#include "train/layers/plan.hpp"
+#include "train/model.hpp"
+
+namespace gv {
+namespace {
+
+/// The number of outputs of a list of layers.
+std::size_t outputs_of(const ModelSpec& model, const DataSet& data) {
+  if (model.layers.empty()) return 0;
+  const LayerSpec& last = model.layers.back();
+  return last.kind == LayerKind::clusters ? data.features() : last.units;
+}
+
+/// The numbers that a model gives for one sample; 0 if it has problems.
+std::size_t outputs_in_all(const ModelSpec& model, const DataSet& data) {
+  Problems problems;
+  const ModelPlan plan = plan_model(model, data.shape, problems);
+  return problems.empty() ? plan.outputs : 0;
+}
+
+std::string number_of_times(std::size_t count) {
+  return count == 1 ? "once" : fmt::format("{} times", count);
+}
+
+/// Checks of a loss that compares outputs with the inputs, and of layers that need it.
+Problems problems_of_reconstruction(const Config& config, const ModelSpec& model) {
+  Problems found;
+  const bool reconstructs = config.model.loss == LossKind::reconstruction;
+  if (reconstructs && config.data.kind == DataKind::text) {
+    found.push_back({"model.loss", "ids are names, and have no distance",
+                     "use loss = \"cross_entropy\" for text"});
+  }
+  if (reconstructs && config.run.mode == ModeKind::pipeline) {
+    found.push_back({"model.loss", "the last stage of a pipeline does not have the inputs",
+                     "use another mode than \"pipeline\""});
+  }
+  if (!std::ranges::any_of(
+          model.layers, [](const LayerSpec& layer) { return layer.kind == LayerKind::clusters; })) {
+    return found;
+  }
+  if (!reconstructs) {
+    found.push_back({"model.loss", "clusters answer with a centre, which is to be near the input",
+                     "use loss = \"reconstruction\""});
+  }
+  if (config.train.optimizer.kind != OptimizerKind::sgd) {
+    found.push_back({"train.optimizer", "sums and counts of clusters have to move alike",
+                     "use optimizer = \"sgd\""});
+  }
+  const ScheduleSpec& schedule = config.train.schedule;
+  if (schedule.learning_rate > 1) {
+    found.push_back({"train.learning_rate", "counts of clusters would become negative above 1",
+                     "use 1 for Lloyd's k-means, or less to keep what earlier batches showed"});
+  }
+  if (schedule.reference_batch > 0) {
+    found.push_back({"train.reference_batch",
+                     "it raises the rate with the batch, and counts of clusters would become "
+                     "negative above 1",
+                     "leave it out: a mean of more samples needs no larger rate"});
+  }
+  const bool weighs = config.run.mode == ModeKind::gossip && has_swarm_budget(config) &&
+                      config.gossip.weighs_by_data &&
+                      config.data.partition.kind != PartitionKind::leased;
+  if (weighs && schedule.learning_rate <= 1 &&
+      schedule.learning_rate * config.gossip.weigh_max > 1) {
+    found.push_back({"gossip.weigh",
+                     fmt::format("updates of slow peers are up to {:g} times longer, and counts of "
+                                 "clusters would become negative above 1",
+                                 config.gossip.weigh_max),
+                     "write weigh = \"none\" below [gossip], or a weigh_max of at most 1 / "
+                     "learning_rate"});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::size_t outputs_of(const ModelConfig& model, const DataSet& data) {
+  if (model.loss == LossKind::reconstruction) return data.features();
+  return data.classes > 0 ? data.classes : data.target_width;
+}
+
+Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
+  Problems found = problems(model, data.shape, data.predictions);
+  for (Problem& problem : found) problem.place = "model." + problem.place;
+  std::ranges::move(problems_of_reconstruction(config, model), std::back_inserter(found));
+  std::ranges::move(batch_norm_problems(config, model.layers), std::back_inserter(found));
+  const bool reconstructs = config.model.loss == LossKind::reconstruction;
+  const bool classification = data.classes > 0;
+  if (!reconstructs && classification != takes_labels(config.model.loss)) {
+    found.push_back(
+        {"model.loss",
+         classification ? "the data has labels, not targets" : "the data has targets, not labels",
+         classification ? "use loss = \"cross_entropy\" or \"hinge\"" : "use loss = \"squared\""});
+  }
+  const LayerSpec first = model.layers.empty() ? LayerSpec{} : model.layers.front();
+  if (first.kind == LayerKind::embedding && config.data.kind != DataKind::text) {
+    found.push_back({"model.layers[0]", "the data is not made of ids",
+                     "use kind = \"text\" below [data], or begin with another layer"});
+  } else if (first.kind == LayerKind::embedding && first.vocabulary < data.classes) {
+    found.push_back({"model.layers[0]", "there are more ids in the data",
+                     fmt::format("set vocabulary = {}", data.classes)});
+  }
+  const std::size_t last = outputs_of(model, data);
+  const std::size_t needed = outputs_of(config.model, data);
+  // Classes that the data lack only cost time; every output of a regression has a target.
+  const bool fits = classification && !reconstructs ? last >= needed : last == needed;
+  if (config.model.kind == ModelKind::layers && !fits) {
+    found.push_back({"model.layers",
+                     fmt::format("the last layer has {} outputs, the data needs {}", last, needed),
+                     fmt::format("end with a dense layer of units = {}", needed)});
+  } else if (const std::size_t all = outputs_in_all(model, data); all > last * data.predictions) {
+    found.push_back(
+        {"model.layers",
+         fmt::format("the last layer gives its {} outputs {} times, and the data needs "
+                     "them {}",
+                     last, all / last, number_of_times(data.predictions)),
+         fmt::format("end with a flatten layer and a dense layer of units = {}", needed)});
+  }
+  return found;
+}
+
+}  // namespace gv

@@ -1,0 +1,18 @@
+// What is wrong with a model for the data that it is to learn from.
+#pragma once
+
+#include <cstddef>
+
+#include "base/problems.hpp"
+#include "peer/config/config.hpp"
+#include "train/data_set.hpp"
+
+namespace gv {
+
+/// The number of outputs that a model of these data needs.
+std::size_t outputs_of(const ModelConfig& model, const DataSet& data);
+
+/// Checks that need both the model and the data. `model` is that of the config for these data.
+Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data);
+
+}  // namespace gv
