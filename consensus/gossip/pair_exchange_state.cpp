@@ -309,13 +309,17 @@ bool PairExchange::State::begin_code(Time now, const Block& block, Effects& out)
   Flight& mine = *flight;
   if (mine.their_key) return true;
   if (block.offset != 0) return false;
-  if (block.bytes.size() < PairMemories::key_bytes) {
+  const auto refuse_length = [&] {
     blame(now, mine.partner, Reason::bad_length, out);
     abort(Reason::bad_length, true, out);
     return false;
+  };
+  if (block.bytes.size() < PairMemories::key_bytes) return refuse_length();
+  const std::uint64_t key = PairMemories::key_in(block.bytes);
+  if (!mine.blocks.end_at(PairMemories::code_bytes(options.codec, key, options.elements))) {
+    return refuse_length();
   }
-  mine.their_key = PairMemories::key_in(block.bytes);
-  mine.blocks.end_at(PairMemories::code_bytes(options.codec, *mine.their_key, options.elements));
+  mine.their_key = key;
   mine.code.resize(mine.blocks.total());
   return true;
 }

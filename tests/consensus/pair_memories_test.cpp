@@ -50,7 +50,7 @@ void move(ExchangeNetwork& network, std::size_t index, Rng& rng, double by) {
 }  // namespace
 
 TEST_CASE("with a memory the sum of both models stays but for one rounding on each side") {
-  const Codec codec = GENERATE(Codec::qsgd8, Codec{.kind = CodecKind::top_k, .fraction = 0.1});
+  const Codec codec = GENERATE(values<Codec>({Codec::qsgd8, tenth}));
   const float alpha = GENERATE(0.1F, 0.5F);
   ExchangeNetwork network(2, with(codec));
   network.load(0, model_of(1), alpha);
