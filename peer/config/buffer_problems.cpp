@@ -22,6 +22,9 @@ Problems buffer_problems(const Config& config) {
     const bool sends_all = how == CompressorOptions{.codec = how.codec};
     const bool is_lossy = !sends_all || (how.codec != Codec::identity && how.codec != Codec::bf16);
     if (is_lossy) refuse("allreduce", "gradients are compressed");
+    if (config.allreduce.noise_scale) {
+      refuse("allreduce.noise_scale", "the noise is that of the lengths of gradients");
+    }
     if (config.allreduce.local.has_momentum()) {
       refuse("allreduce.outer", "the outer step has a momentum");
     }
@@ -30,6 +33,9 @@ Problems buffer_problems(const Config& config) {
     const MixTraits traits = traits_of(config.mixing.rule);
     if (traits.directs || traits.has_momentum || config.mixing.rule.outer != MixOuter::none) {
       refuse("mixing", "the rule changes gradients or has a momentum");
+    }
+    if (config.mixing.rule.kind == MixKind::downpour) {
+      refuse("mixing", "the rule adds up the changes of all peers");
     }
   }
   return problems;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/switched_mode.hpp"
 
@@ -50,6 +51,11 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
         {.place = "mixing.staleness",
          .reason = "peers that mix without waiting do not know what part of leased data is theirs",
          .remedy = "take a rule that waits"});
+  }
+  if (switched.problems.empty()) {
+    Config after = running;
+    after.mixing = parsed.config.mixing;
+    switched.problems = batch_norm_problems(after, after.model.layers);
   }
   switched.rule = parsed.config.mixing.rule;
   switched.period = parsed.config.mixing.period_steps;

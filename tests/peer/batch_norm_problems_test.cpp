@@ -75,6 +75,22 @@ TEST_CASE("statistics of batch norms are not compressed or scaled and need a bat
   config.train.threads = 1;
   config.allreduce.compression.codec = Codec::qsgd8;
   CHECK(place_of_first() == "allreduce");
+  config.allreduce.compression.codec = Codec::identity;
+  CHECK(place_of_first().empty());
+  config.allreduce.noise_scale = true;
+  CHECK(place_of_first() == "allreduce.noise_scale");
+}
+
+TEST_CASE("statistics of batch norms are averaged and never added up") {
+  Config config = in_mode(ModeKind::mixing);
+  const auto layers = layers_with(Statistics::pooled);
+  CHECK(batch_norm_problems(config, layers).empty());
+  config.mixing.rule.kind = MixKind::downpour;
+  const Problems found = batch_norm_problems(config, layers);
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().place == "mixing");
+  CHECK(found.front().reason.find("adds up") != std::string::npos);
+  CHECK(found.front().remedy.find("group norm") != std::string::npos);
 }
 
 }  // namespace gv

@@ -73,4 +73,16 @@ TEST_CASE("a settings revision that cannot be gone by is refused with its reason
   CHECK(refusal(revision_settings("qg_dsgdm"), config).empty());
 }
 
+TEST_CASE("a swarm with batch norms does not switch to a rule that spoils their statistics",
+          "[unit]") {
+  Config config = running();
+  config.train.optimizer.kind = OptimizerKind::sgd;
+  config.model.layers = {{.kind = LayerKind::batch_norm, .statistics = Statistics::pooled}};
+  for (const char* name : {"downpour", "async_downpour", "server_tree", "qg_dsgdm"}) {
+    INFO(name);
+    CHECK_THAT(refusal(revision_settings(name), config), Catch::Contains("buffers"));
+  }
+  CHECK(refusal(revision_settings("d_psgd"), config).empty());
+}
+
 }  // namespace gv
