@@ -486,9 +486,14 @@ double pull_of_round(const Config& config, std::uint64_t steps) {
   return pull_of(config.train.schedule.learning_rate, steps);
 }
 
+/// True if plain descent on a curvature of 1 runs apart by itself. An even number of such steps
+/// turns its sign back, so that the bounds on pulls do not see it.
+bool is_beyond_descent(const Config& config) { return config.train.schedule.learning_rate >= 2; }
+
 /// Reports a learning rate with which rounds of `steps` steps pull by `bound` or more.
 void check_pull(ConfigReading& reading, std::uint64_t steps, double bound, std::string reason) {
-  if (pull_of_round(reading.parsed.config, steps) < bound) return;
+  const Config& config = reading.parsed.config;
+  if (pull_of_round(config, steps) < bound && !is_beyond_descent(config)) return;
   const double most = rate_of(bound, steps);
   reading.report(
       "train.learning_rate",
@@ -514,6 +519,12 @@ void check_centre(ConfigReading& reading) {
                    "write partition = \"shared\"");
   }
   if (config.train.optimizer.kind != OptimizerKind::sgd) return;
+  if (is_beyond_descent(config) && reading.is_sound("train.learning_rate")) {
+    reading.report("train.learning_rate",
+                   "plain descent on a curvature of 1 runs apart from 2 on, and no centre holds it",
+                   "write learning_rate = 1 or less");
+    return;
+  }
   const double pull = pull_of_round(config, gossip.period_steps);
   const double most = largest_elastic_alpha(pull);
   if (gossip.alpha <= most || !reading.is_sound("gossip.alpha")) return;

@@ -50,6 +50,21 @@ TEST_CASE("an alpha that is too large for workers in turn is refused with the bo
   sound(named("async_easgd", text + "0.76\n"));
 }
 
+// Two steps at 3 leave (1 - 3)^2 = 4 of a distance, which a pull of -3 does not show.
+TEST_CASE("a rate above 2 is refused also where an even number of steps hides its growth",
+          "[unit]") {
+  const std::string train = "[train]\noptimizer = \"sgd\"\nlearning_rate = 3.0\n";
+  const std::string two = "period_steps = 2\n";
+  for (const std::string& text : {named("async_downpour", train + "[mixing]\n" + two),
+                                  named("slicing", train + "[mixing]\n" + two),
+                                  named("async_easgd", train + "[gossip]\n" + two)}) {
+    INFO(text);
+    const Problems found = problems_of(text);
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().place.ends_with("train.learning_rate"));
+  }
+}
+
 TEST_CASE("slices that train frozen for too long are refused with the bound", "[unit]") {
   const std::string rate = "[train]\nlearning_rate = 0.1\n[mixing]\n";
   sound(named("slicing", rate + "fragments = 8\nperiod_steps = 2\n"));
