@@ -32,7 +32,7 @@ struct EvaluateOptions {
   std::size_t samples = 1000;  ///< Test samples of which the sharpness is.
 };
 
-/// Prints the largest eigenvalue of the Hessian at the model.
+/// Prints the eigenvalue of the largest magnitude of the Hessian at the model.
 void print_sharpness(const EvaluateOptions& options, const TestSet& test,
                      std::span<const float> parameters) {
   Model model(without_dropout(test.model), test.data->shape, evaluation_batch(*test.data));
@@ -108,7 +108,8 @@ void add_eval(CLI::App& app) {
       "Send each test sample to the model of the nearest centre in this file of a k-means");
   auto* sharp = command->add_flag(
       "--sharpness", options->sharpness,
-      "Print the largest eigenvalue of the Hessian of the test loss, by power iteration");
+      "Print the eigenvalue of the largest magnitude of the Hessian of the test loss, by power "
+      "iteration");
   command
       ->add_option("--samples", options->samples,
                    "How many test samples the sharpness is of (default 1000)")

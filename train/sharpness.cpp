@@ -125,6 +125,11 @@ GradientAt gradient_on(Model& model, const DataSet& data, std::size_t samples) {
       const double weight = static_cast<double>(batch.size) / static_cast<double>(all);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * static_cast<double>(part[i]);
     }
+    // In the place of the gradient of running statistics stands how the batch differs from them.
+    for (const auto& [begin, end] : model.statistics()) {
+      std::fill(sum.begin() + static_cast<std::ptrdiff_t>(begin),
+                sum.begin() + static_cast<std::ptrdiff_t>(end), 0.0);
+    }
     std::ranges::transform(sum, gradient.begin(), [](double v) { return static_cast<float>(v); });
   };
 }

@@ -1,4 +1,4 @@
-// How sharply a loss curves at a model: the largest eigenvalue of its Hessian.
+// How sharply a loss curves at a model: the eigenvalue of the largest magnitude of its Hessian.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ std::optional<Sharpness> sharpness(const GradientAt& gradient, std::span<const f
                                    const SharpnessOptions& options = {});
 
 /// The gradient of the mean loss over the first `samples` of `data`. The layers must contain no
-/// dropout, which would make it another loss each time (see without_dropout()). Both arguments must
-/// outlive it.
+/// dropout, which would make it another loss each time (see without_dropout()). It is 0 for the
+/// running statistics of batch norms. Both arguments must outlive it.
 GradientAt gradient_on(Model& model, const DataSet& data, std::size_t samples);
 
 /// The same model with nothing dropped.

@@ -109,4 +109,21 @@ TEST_CASE("the gradient for the sharpness is that of the mean over unequal batch
   for (std::size_t i = 0; i < 3; ++i) CHECK(gradient[i] == Approx(wanted[i]).epsilon(1e-4));
 }
 
+TEST_CASE("running statistics are no part of the curvature", "[unit]") {
+  ModelSpec spec;
+  spec.layers = {{.kind = LayerKind::dense, .units = 4},
+                 {.kind = LayerKind::batch_norm},
+                 {.kind = LayerKind::dense, .units = 3}};
+  const DataSet data = generate_blobs({.samples = 50, .features = 2, .classes = 3}, 0);
+  Model model(spec, data.shape, 50);
+  std::vector<float> x(model.layout().size());
+  model.initialise(x, Rng(3));
+  std::vector<float> gradient(x.size(), 1);
+  gradient_on(model, data, 50)(x, gradient);
+  const std::vector<Range> statistics = model.statistics();
+  REQUIRE(statistics.size() == 1);
+  for (std::size_t i = statistics[0].begin; i < statistics[0].end; ++i) CHECK(gradient[i] == 0);
+  CHECK(std::ranges::any_of(gradient, [](float value) { return value != 0; }));
+}
+
 }  // namespace gv
