@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "consensus/mixing/round_plan.hpp"
 #include "consensus/topology/topology.hpp"
 
 namespace gv {
@@ -17,12 +18,7 @@ constexpr std::size_t usual_elements = 1024;
 /// The weights of the first round. Empty if peers draw their partners.
 Mixing weights_of(const MixRule& rule, std::size_t peers) {
   if (rule.partners != Partners::neighbours) return {};
-  Mixing mixing = mixing_of(rule.topology, peers, 0, 0);
-  if (rule.alpha == 0) return mixing;
-  for (std::vector<Share>& row : mixing) {
-    for (Share& share : row) share.weight = rule.alpha;
-  }
-  return mixing;
+  return RoundPlan(rule, peers, 0).round(0);
 }
 
 /// The mean of 1 - w_ii, which is the mean of all eigenvalues of I - W.

@@ -23,6 +23,13 @@ namespace {
 /// norm of the model.
 constexpr double floor_max = 0.01;
 
+/// The largest relative error of a power iteration.
+constexpr double rounding = 1e-3;
+
+/// With `push` a peer hears Poisson(1) others in a round. A round leaves 1 - 2 alpha + 3 alpha^2 of
+/// the squared difference of two models, so from 2/3 on it grows.
+constexpr double push_alpha_max = 0.6;
+
 bool is_symmetric(const MixRule& rule, std::size_t peers) {
   if (rule.partners == Partners::pull || rule.partners == Partners::push) return false;
   return rule.partners != Partners::neighbours || traits_of(rule.topology, peers).symmetric;
@@ -52,6 +59,22 @@ struct Case {
   bool goes_too_far() const {
     const bool has_gamma = remembers && rule.memory != MixMemory::replicated_difference;
     return has_gamma && averages && lossy && rule.gamma > largest_gamma(rule, peers);
+  }
+  /// True if rounds of the same weights make the largest difference grow, or stay as large with
+  /// another sign.
+  bool overshoots() const {
+    // The topology's own weights pull by less than 2.
+    if (!is_static || (rule.gamma <= 1 && rule.alpha == 0)) return false;
+    return gamma_counts() && rule.gamma * largest_pull(rule, peers) > 2 * (1 - rounding);
+  }
+  bool gamma_counts() const {
+    return (averages || rule.kind == MixKind::noloco) &&
+           rule.memory != MixMemory::replicated_difference && !takes_pieces_whole();
+  }
+  bool takes_pieces_whole() const { return rule.fragment_order == FragmentOrder::own; }
+  /// True if nothing scales what is received.
+  bool takes_all_whole() const {
+    return kind.adds_up || rule.kind == MixKind::relay_sum || takes_pieces_whole();
   }
   /// True if the rule would be sound with differences as its memory, but for gamma.
   bool can_remember() const {
@@ -111,12 +134,21 @@ constexpr std::array partner_constraints = {
                "{kind} counts on all neighbours of a round", "write partners = \"neighbours\""},
     Constraint{"alpha", [](const Case& c) { return c.rule.alpha > 0 && !c.averages; },
                "{kind} has weights of its own", "remove alpha"},
+    Constraint{"alpha", [](const Case& c) { return c.rule.alpha > 0 && c.takes_pieces_whole(); },
+               "pieces that each peer trains alone are taken as they come", "remove alpha"},
     Constraint{"alpha",
                [](const Case& c) {
                  return c.averages && c.rule.alpha * static_cast<double>(c.partners()) > 1;
                },
                "times {partners} it is more than 1: forces would overshoot",
                "take at most 1 / neighbours, or 0 for the topology's own weights"},
+    Constraint{"alpha",
+               [](const Case& c) {
+                 return c.averages && c.rule.partners == Partners::push &&
+                        c.rule.alpha > push_alpha_max;
+               },
+               "a pushed peer may hear several others at once: models run apart from 2/3 on",
+               "take at most 0.6, or 0 for equal weights"},
 };
 
 /// Constraints on messages: memory, codec and correction.
@@ -150,6 +182,9 @@ constexpr std::array message_constraints = {
                "{codec} adds noise: without memory models stay apart by {floor} of their squares, "
                "and 0.01 is the most",
                "{remedy of codec}"},
+    Constraint{"gamma", [](const Case& c) { return c.overshoots() && !c.goes_too_far(); },
+               "with these weights models of {peers} peers overshoot and do not settle",
+               "write gamma = {settling gamma}"},
     Constraint{"gamma", [](const Case& c) { return c.goes_too_far(); },
                "{codec} leaves out so much that models of {peers} peers run apart above {bound}",
                "write gamma = {safe gamma}"},
@@ -220,6 +255,15 @@ constexpr std::array kind_constraints = {
 
 /// Constraints on pieces of the model and on the outer step.
 constexpr std::array other_constraints = {
+    Constraint{"gamma", [](const Case& c) { return c.rule.gamma != 1 && c.takes_all_whole(); },
+               "what is received here is taken whole", "remove gamma"},
+    Constraint{"weigh_by_age",
+               [](const Case& c) { return c.rule.weigh_by_age && c.takes_all_whole(); },
+               "what is received here is taken whole", "remove weigh_by_age"},
+    Constraint{"weigh_by_age",
+               [](const Case& c) { return c.rule.weigh_by_age && c.rule.staleness == 0; },
+               "peers that wait for each message have none of earlier rounds",
+               "remove weigh_by_age, or write staleness = -1"},
     Constraint{"staleness",
                [](const Case& c) {
                  return c.rule.fragments > 1 && c.rule.staleness > 0 &&
@@ -276,6 +320,7 @@ std::string meaning(std::string_view word, const Case& c) {
   if (word == "peers") return std::to_string(c.peers);
   if (word == "floor") return two_digits(floor_of_noise(c.rule, c.peers));
   if (word == "bound") return two_digits(largest_gamma(c.rule, c.peers));
+  if (word == "settling gamma") return two_digits(1 / largest_pull(c.rule, c.peers));
   if (word == "safe gamma") return two_digits(std::min(1.0, safe_gamma(c.rule, c.peers)));
   if (word == "remedy of codec") {
     const std::string other = "take \"qsgd\" with 127 levels";

@@ -41,6 +41,18 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   }
 }
 
+/// Gives every neighbour the weight `alpha`, but no more than the mean of all peers would. A
+/// complete graph may stand for one that does not fit any more, for which alpha was chosen.
+void weigh_alike(Mixing& mixing, const MixRule& rule) {
+  double weight = rule.alpha;
+  if (rule.partners == Partners::neighbours && rule.topology.kind == TopologyKind::complete) {
+    weight = std::min(weight, 1 / static_cast<double>(mixing.size()));
+  }
+  for (std::vector<Share>& row : mixing) {
+    for (Share& share : row) share.weight = weight;
+  }
+}
+
 }  // namespace
 
 RoundPlan::RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed,
@@ -60,14 +72,17 @@ Mixing RoundPlan::computed(std::uint64_t round) const {
       mixing[pair.responder].push_back({pair.initiator, 0.5});
     }
   } else {
-    mixing = mixing_of(rule_.topology, peers_, seed_, round, hosts_);
+    Topology eager = rule_.topology;
+    eager.lazy = false;
+    mixing = mixing_of(eager, peers_, seed_, round, hosts_);
     if (rule_.partners != Partners::neighbours) {
       draw_partners(mixing, rule_.partners, Rng(seed_).fork("partners").fork(round));
     }
   }
-  if (rule_.alpha > 0) {
+  if (rule_.alpha > 0) weigh_alike(mixing, rule_);
+  if (rule_.topology.lazy) {
     for (std::vector<Share>& row : mixing) {
-      for (Share& share : row) share.weight = rule_.alpha;
+      for (Share& share : row) share.weight /= 2;
     }
   }
   return mixing;

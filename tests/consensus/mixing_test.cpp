@@ -272,6 +272,13 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
                  .momentum = 0.9},
                 "gamma"));
   CHECK(refused({.centre_rests = true}, "centre_rests"));
+  // Settings that would have no effect.
+  CHECK(refused({.kind = MixKind::push_sum, .gamma = 0.5}, "gamma"));
+  CHECK(refused({.alpha = 0.1, .fragments = 8, .fragment_order = FragmentOrder::own}, "alpha"));
+  CHECK(refused({.gamma = 0.5, .fragments = 8, .fragment_order = FragmentOrder::own}, "gamma"));
+  CHECK(refused({.weigh_by_age = true}, "weigh_by_age"));
+  CHECK(refused({.kind = MixKind::push_sum, .staleness = 2, .weigh_by_age = true}, "weigh_by_age"));
+  CHECK(problems_of({.staleness = 2, .weigh_by_age = true}, 8).empty());
   CHECK(refused({.fragments = 2, .outer = MixOuter::slowmo}, "fragments") == false);
 }
 

@@ -307,7 +307,7 @@ Rows d2() {
   Rows rows;
   const double q = 0.02;
   const auto name = [](bool diverges) { return diverges ? "diverges" : "converges"; };
-  // The smallest eigenvalue of a ring is 1 - 4 w; if lazy, it is half as far from 1.
+  // The smallest eigenvalue of a ring is 1 - 4 w, and lazy halves the weight that is given.
   const auto row = [&](const std::string& setting, double weight, bool lazy, bool expected) {
     rows.push_back(
         word("T13", setting, name(d2_run(weight, lazy, q).diverges), name(expected), closed_form));
@@ -315,7 +315,7 @@ Rows d2() {
   row("ring of 16, w = 0.36 (least eigenvalue -0.44)", 0.36, false, true);
   row("ring of 16, w = 1/3 (least eigenvalue -1/3)", 1.0 / 3, false, false);
   row("ring of 16, w = 1/4 (least eigenvalue 0)", 0.25, false, false);
-  row("ring of 16, lazy, w = 1/6 (least eigenvalue 1/3)", 1.0 / 6, true, false);
+  row("ring of 16, lazy, w = 1/6 (least eigenvalue 1/3)", 1.0 / 3, true, false);
   // m^2 - (2 - q) l m + (1 - q) l = 0 for an eigenvalue l.
   const double l = 1 - 4 * 0.36;
   const double half = (2 - q) * l / 2;

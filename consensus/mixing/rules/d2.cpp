@@ -30,16 +30,24 @@ class D2 : public MixStep<Real> {
   Vector correction_;  ///< The sum of all changes by mixing.
 };
 
-constexpr std::array d2_constraints = {MixConstraint{
-    "lazy", [](const MixRule& rule) { return !rule.topology.lazy; },
-    "\"d2\" runs apart where an eigenvalue of the weights is below -1/3", "write lazy = true"}};
+constexpr std::array d2_constraints = {
+    MixConstraint{"lazy", [](const MixRule& rule) { return !rule.topology.lazy; },
+                  "\"d2\" runs apart where an eigenvalue of the weights is below -1/3",
+                  "write lazy = true"},
+    MixConstraint{"gamma", [](const MixRule& rule) { return rule.gamma > 1; },
+                  "above 1 an eigenvalue of the weights may be below -1/3, and \"d2\" runs apart",
+                  "write gamma = 1 or less"}};
 
 }  // namespace
 
+// needs_same_weights: each round repeats the changes of the rounds before, which pile up while
+// others mix. Two hosts that meet every 8 rounds run apart, and so do pairs along a tree or a star,
+// and base_k with 64 peers.
 extern const MixPart d2;
-constinit const MixPart d2{.name = "d2",
-                           .traits = {.needs_the_mean = true, .vectors = 1},
-                           .constraints = d2_constraints,
-                           .make = maker_of<D2>};
+constinit const MixPart d2{
+    .name = "d2",
+    .traits = {.needs_the_mean = true, .needs_same_weights = true, .vectors = 1},
+    .constraints = d2_constraints,
+    .make = maker_of<D2>};
 
 }  // namespace gv::rules

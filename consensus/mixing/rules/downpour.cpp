@@ -30,6 +30,11 @@ class Downpour : public MixStep<Real> {
     asks_.erase(above(peer));
   }
 
+  /// A change that reached no peer goes up with the next one.
+  void close_generation(Peer&, std::span<const MixMessage>, bool unsent) override {
+    if (unsent) below_ = change_;
+  }
+
   void begin_round(Peer&, std::span<Real> x) override { before_.assign(x.begin(), x.end()); }
 
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {
@@ -82,7 +87,8 @@ class Downpour : public MixStep<Real> {
 
   Vector before_;  ///< The model before the local steps of a round.
   Vector change_;  ///< What was last sent up: the change by the local steps, and what came up.
-  Vector below_;   ///< What came from below since. Empty: nothing.
+  /// What came from below since, and what was not sent after all. Empty: nothing.
+  Vector below_;
   std::set<std::size_t> asks_;  ///< The ranks below us that are sent our model next.
 };
 

@@ -1,4 +1,7 @@
 // Quasi-global momentum: the momentum of the mixed model's movement.
+#include <array>
+#include <cstdint>
+
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
@@ -39,12 +42,26 @@ class QuasiGlobal : public MixStep<Real> {
   Vector momentum_;
 };
 
+/// Between two meetings of hosts their momenta follow changes that only one host makes. With the
+/// default momentum two even hosts settle up to 20 rounds, and run apart from 24 on.
+constexpr std::uint32_t hosts_every_max = 16;
+
+constexpr std::array quasi_global_constraints = {
+    MixConstraint{"hosts_every",
+                  [](const MixRule& rule) {
+                    return rule.topology.kind == TopologyKind::hosts &&
+                           rule.topology.hosts_every > hosts_every_max;
+                  },
+                  "momenta of hosts that meet more seldom than every 16 rounds run apart",
+                  "write hosts_every = 16, or take another topology"}};
+
 }  // namespace
 
 extern const MixPart quasi_global;
 constinit const MixPart quasi_global{
     .name = "quasi_global",
     .traits = {.directs = true, .plain_steps = true, .has_momentum = true, .vectors = 2},
+    .constraints = quasi_global_constraints,
     .make = maker_of<QuasiGlobal>};
 
 }  // namespace gv::rules

@@ -1,4 +1,6 @@
 // SlowMo: a momentum step along the change of several rounds.
+#include <array>
+
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
@@ -39,10 +41,21 @@ class SlowMo : public MixStep<Real> {
   Vector outer_;  ///< The momentum of the outer step.
 };
 
+constexpr std::array slowmo_constraints = {
+    MixConstraint{"outer_every",
+                  [](const MixRule& rule) {
+                    return rule.topology.kind == TopologyKind::hosts &&
+                           rule.outer_every < rule.topology.hosts_every;
+                  },
+                  "outer steps between two meetings of hosts carry on what sets the hosts apart",
+                  "write outer_every = hosts_every or more, or take another topology"}};
+
 }  // namespace
 
 extern const MixPart slowmo;
-constinit const MixPart slowmo{
-    .name = "slowmo", .traits = {.vectors = 2}, .make = maker_of<SlowMo>};
+constinit const MixPart slowmo{.name = "slowmo",
+                               .traits = {.vectors = 2},
+                               .constraints = slowmo_constraints,
+                               .make = maker_of<SlowMo>};
 
 }  // namespace gv::rules
