@@ -42,6 +42,10 @@ DrawnWorld as_switching(DrawnWorld world) {
   config.allreduce.local = {};
   const Config plain = settings_of_worlds();
   config.data = plain.data;
+  // A world as a text has the settings of its first mode only.
+  if (config.run.mode != ModeKind::gossip) config.gossip = plain.gossip;
+  if (config.run.mode != ModeKind::allreduce) config.allreduce = plain.allreduce;
+  if (config.run.mode != ModeKind::mixing) config.mixing = plain.mixing;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
   // As in worlds of these modes: there a step takes a round or a sum.
   const auto n = static_cast<double>(scenario.peers);

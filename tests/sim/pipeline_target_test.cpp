@@ -40,15 +40,16 @@ class Verdicts : public Watcher {
     }
     if (first_of<task::Save>(done.job.tasks) == nullptr) return;
     steps[peer] = done.step;
-    for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
-      stages[stage].insert(fingerprint(world.peer(peer).work->stage(stage)));
+    for (const std::uint32_t part : world.peer(peer).node->as<PipelineMode>()->held_parts()) {
+      const std::vector<float> own = world.peer(peer).work->part(part);
+      if (!own.empty()) parts[part].insert(fingerprint(own));
     }
   }
 
   std::map<std::uint64_t, std::vector<double>> values;  ///< Measured, by step.
   std::map<std::uint64_t, double> wanted;               ///< Accuracy of the whole model then.
   std::map<PeerNumber, std::uint64_t> steps;
-  std::map<std::uint32_t, std::set<std::uint64_t>> stages;
+  std::map<std::uint32_t, std::set<std::uint64_t>> parts;  ///< By part; stages come first.
 
  private:
   /// The accuracy of the stages that the peers carry now.
@@ -57,8 +58,16 @@ class Verdicts : public Watcher {
     for (PeerNumber peer = 0; peer < world.size(); ++peer) {
       if (world.peer(peer).state != PeerState::up) continue;
       for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
-        const auto own = world.peer(peer).work->stage(stage);
-        all[stage] = {own.begin(), own.end()};
+        const Replica& work = *world.peer(peer).work;
+        std::span<const float> own = work.stage(stage);
+        // A member of a group holds some ranges of the stage.
+        for (const Range& range : work.stage_ranges(stage)) {
+          std::vector<float>& values = all[stage];
+          values.resize(std::max(values.size(), range.end));
+          std::ranges::copy(own.first(range.size()),
+                            values.begin() + static_cast<std::ptrdiff_t>(range.begin));
+          own = own.subspan(range.size());
+        }
       }
     }
     std::vector<float> parameters;
@@ -131,8 +140,8 @@ TEST_CASE("a pipeline with the target ends at one step with every stage, in ever
   const Verdicts verdicts = ended(task, task.options(), first(4));
   const std::uint64_t end = verdicts.steps.at(0);
   CHECK(end < 2000);
-  for (const auto& [stage, bits] : verdicts.stages) CHECK(bits.size() == 1);
-  CHECK(verdicts.stages.size() == 2);
+  for (const auto& [part, bits] : verdicts.parts) CHECK(bits.size() == 1);
+  CHECK((verdicts.parts.contains(0) && verdicts.parts.contains(1)));
   std::uint64_t reached = endless;
   for (const auto& [step, values] : verdicts.values) {
     CHECK(step % 3 == 0);
@@ -211,8 +220,8 @@ TEST_CASE("a death at any moment of a test gives it up and the others end with t
     INFO("moment " << moment);
     const Verdicts verdicts = ended(task, options, left);
     CHECK(verdicts.steps.at(*left.begin()) < 3000);
-    CHECK(verdicts.stages.size() == 2);
-    for (const auto& [stage, bits] : verdicts.stages) CHECK(bits.size() == 1);
+    CHECK((verdicts.parts.contains(0) && verdicts.parts.contains(1)));
+    for (const auto& [part, bits] : verdicts.parts) CHECK(bits.size() == 1);
   }
 }
 
