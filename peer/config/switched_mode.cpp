@@ -15,7 +15,7 @@ namespace gv {
 namespace {
 
 /// The lines of `settings`, each with its key.
-std::vector<std::pair<std::string, std::string>> lines_of(std::string_view settings) {
+std::vector<std::pair<std::string, std::string>> settings_in(std::string_view settings) {
   std::vector<std::pair<std::string, std::string>> lines;
   while (!settings.empty()) {
     const std::string_view line = settings.substr(0, settings.find('\n'));
@@ -28,7 +28,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(std::string_view setti
 
 /// The mode that the lines name; that of the running config if they name none.
 ModeKind mode_in(std::string_view settings, ModeKind running) {
-  for (const auto& [key, line] : lines_of(settings)) {
+  for (const auto& [key, line] : settings_in(settings)) {
     if (key != "run.mode" && key != "run.algorithm") continue;
     const ParsedConfig named =
         parse_config_text(line, "switch", {.data_folder = {}, .peers = {}, .has_own_data = true});
@@ -72,7 +72,7 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings)
   const ModeKind mode = mode_in(settings, running.run.mode);
   const std::string section = std::string(to_string(mode)) + ".";
   std::set<std::string> given;
-  for (const auto& [key, line] : lines_of(settings)) {
+  for (const auto& [key, line] : settings_in(settings)) {
     given.insert(key);
     if (key == "run.mode" || key == "run.algorithm" || key.starts_with(section)) continue;
     switched.problems.push_back({.place = line,
