@@ -14,6 +14,9 @@
 namespace gv {
 namespace {
 
+/// A period of gossip takes at most this many seconds and a step.
+constexpr double longest_period = 10;
+
 /// In whole milliseconds, so that the printed value is the one that was run.
 Duration whole_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
@@ -29,6 +32,13 @@ std::string draw_goal(Rng& rng, const Config& config) {
     const std::string goal(goals[rng.below(goals.size())]);
     if (switched_config(config, settings_of(goal)).problems.empty()) return goal;
   }
+}
+
+/// The seconds that a step of the slowest peer takes.
+double slowest_step(const Scenario& scenario) {
+  double factor = 1;
+  for (const SpeedRule& rule : scenario.speeds) factor = std::min(factor, rule.factor);
+  return seconds(scenario.step) / factor;
 }
 
 }  // namespace
@@ -50,6 +60,12 @@ DrawnWorld as_switching(DrawnWorld world) {
   // As in worlds of these modes: there a step takes a round or a sum.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, whole_ms(0.003 * n * n));
+  // All wait for the job of the slowest, whose first one may take half a period.
+  if (config.run.mode == ModeKind::gossip) {
+    const double steps = longest_period / slowest_step(scenario);
+    config.gossip.period_steps =
+        std::min(config.gossip.period_steps, 1 + static_cast<std::uint64_t>(steps));
+  }
   Config of_peers = config;
   of_peers.run.peers = scenario.peers;
   const double length = seconds(scenario.until);

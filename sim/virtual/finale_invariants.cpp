@@ -130,15 +130,12 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
-  // A new mode adds up again what others report, and may learn more while its first job begins.
+  // A new mode has still to measure how fast the others are, so it may expect less than the last.
   const std::uint64_t switches = world.peer(peer).node->switchable().present().number;
   if (std::exchange(peers_[peer].switches, switches) != switches) {
-    peers_[peer].switched = world.now();
+    peers_[peer].progress = 0;
   }
-  const auto& switched = peers_[peer].switched;
-  const bool is_new = switched && world.now() < *switched + std::chrono::seconds(1);
   for (const Job& job : effects.jobs) {
-    if (is_new) break;
     const auto* follows = first_of<task::FollowSwarm>(job.tasks);
     if (follows != nullptr) check_schedule(world, peer, *work_of(world, peer), follows->progress);
   }

@@ -30,8 +30,7 @@ class FinaleInvariants : public Checker {
 
  private:
   struct PeerRecord {
-    std::uint64_t switches = 0;    ///< The switch by which its mode was made; 0: none.
-    std::optional<Time> switched;  ///< When.
+    std::uint64_t switches = 0;  ///< The switch by which its mode was made; 0: none.
     std::uint64_t counted = 0;
     double progress = 0;  ///< By which its last job went.
     bool has_mean = false;

@@ -95,6 +95,19 @@ NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& u
   return node;
 }
 
+/// How long a switch may have to wait for the slowest peer: its first job in gossip may take half a
+/// period. Zero if nobody switches.
+Duration wait_for_switch(const Simulator& world) {
+  const Simulator::Options& options = world.options();
+  if (!has_switches(options.scenario)) return {};
+  double slowest = 1;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    slowest = std::min(slowest, world.peer(number).speed);
+  }
+  const auto steps = static_cast<double>(options.node.gossip.period_steps);
+  return from_seconds(steps * seconds(options.scenario.step) / slowest);
+}
+
 /// "one mode": after a switch all peers that train are in one mode, by one switch.
 std::optional<Violation> check_mode(const Simulator& world, const std::vector<PeerNumber>& up) {
   const SettingsRevision* common = nullptr;
@@ -111,11 +124,12 @@ std::optional<Violation> check_mode(const Simulator& world, const std::vector<Pe
   return std::nullopt;
 }
 
-/// The same, once a switch that is under way has had the time to end. Drops peers that end
-/// meanwhile.
+/// The same, once a switch that is under way has had the time to end: each peer first ends its job.
+/// Drops peers that end meanwhile.
 std::optional<Violation> await_one_mode(Simulator& world, std::vector<PeerNumber>& up) {
   std::optional<Violation> unlike = check_mode(world, up);
-  for (const Time end = world.now() + last_part; unlike && world.now() < end;) {
+  const Duration patience = last_part + wait_for_switch(world);
+  for (const Time end = world.now() + patience; unlike && world.now() < end;) {
     world.run(world.now() + 1s);
     std::erase_if(up, [&](PeerNumber number) { return world.peer(number).state != PeerState::up; });
     unlike = check_mode(world, up);
@@ -181,6 +195,17 @@ std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   return std::nullopt;
 }
 
+/// The same, after a while: the end may just have begun, and steps may take seconds.
+std::optional<PeerNumber> await_end(Simulator& world) {
+  std::optional<PeerNumber> late = finishing_peer(world);
+  const Duration patience = heals_within + wait_for_switch(world);
+  for (const Time end = world.now() + patience; late && world.now() < end;) {
+    world.run(world.now() + 1s);
+    late = finishing_peer(world);
+  }
+  return late;
+}
+
 /// Returns a kind of progress that is missing after the heal. Hostile peers need not make any.
 std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenario) {
   std::vector<PeerNumber> up;
@@ -193,13 +218,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
     }
   }
   if (!loses_blocks(scenario)) {
-    // The end may just have begun, and steps may take seconds.
-    std::optional<PeerNumber> late = finishing_peer(world);
-    for (const Time end = world.now() + heals_within; late && world.now() < end;) {
-      world.run(world.now() + 1s);
-      late = finishing_peer(world);
-    }
-    if (late) {
+    if (const std::optional<PeerNumber> late = await_end(world)) {
       return stuck(world, "the end comes", fmt::format("peer-{} has not ended", *late));
     }
     std::erase_if(up, [&](PeerNumber number) { return world.peer(number).state != PeerState::up; });
