@@ -80,6 +80,7 @@ std::optional<Generation> SwitchPlanner::plan(const Answers& answers, const Gene
   std::vector<std::uint64_t> steps;
   std::vector<std::uint64_t> samples;
   bool ends = false;
+  bool is_refused = false;
   bool are_alike = true;
   for (const auto& [peer, answer] : answers) {
     if (is_there(answer) && !there) there = peer;
@@ -88,6 +89,7 @@ std::optional<Generation> SwitchPlanner::plan(const Answers& answers, const Gene
     steps.push_back(answer.version.step);
     samples.push_back(answer.version.samples);
     ends |= answer.ends;
+    is_refused |= answer.speed >= static_cast<float>(newest.number);
     are_alike &= answer.host == answers.begin()->second.host;
   }
   for (const auto& [peer, answer] : answers) {
@@ -100,12 +102,13 @@ std::optional<Generation> SwitchPlanner::plan(const Answers& answers, const Gene
   Outcome outcome = Outcome::switches;
   if (ends && !there) outcome = Outcome::ends;
   if (!are_alike && needs_alike_(newest.settings)) outcome = Outcome::differs;
+  if (is_refused && !there && newest.number > 0) outcome = Outcome::refused;
   council.algorithm = static_cast<std::uint8_t>(outcome);
   return council;
 }
 
 std::string SwitchPlanner::problem(const Generation& generation) const {
-  if (generation.algorithm > static_cast<std::uint8_t>(Outcome::differs)) {
+  if (generation.algorithm > static_cast<std::uint8_t>(Outcome::refused)) {
     return "it installs an outcome that does not exist";
   }
   return generation.assignments.empty() ? "" : "it assigns stages where there are none";
@@ -155,6 +158,7 @@ void SwitchCouncil::follow(Time now, const Standing& own, const Membership& memb
                           .lineage = SwitchPlanner::lineage_of(present_)});
   agreement_.set_ends(own.ends);
   agreement_.set_host(alike_);
+  agreement_.set_speed(static_cast<double>(refused_));
 }
 
 /// The first council is called by one peer that the others know nothing of, so it proposes at once

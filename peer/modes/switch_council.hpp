@@ -1,6 +1,7 @@
 // Agrees on the settings that a swarm switches to, in ballots of its own above those of all modes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,7 +32,8 @@ std::uint64_t first_ballot_of(const SettingsRevision& revision);
 bool is_ballot_of(const SettingsRevision& revision, std::uint64_t first, std::uint64_t number);
 
 /// Plans a council's decision: who takes part, and what they go on from. A peer whose answer has
-/// the lineage of the newest revision already works by it. Pure.
+/// the lineage of the newest revision already works by it. The speed in an answer is the number of
+/// the newest switch that was refused. Pure.
 class SwitchPlanner final : public GenerationPlanner {
  public:
   /// What a council has decided, in Generation::algorithm.
@@ -39,6 +41,7 @@ class SwitchPlanner final : public GenerationPlanner {
     switches,  ///< All go by the newest revision.
     ends,      ///< A peer is about to end, or has ended.
     differs,   ///< Peers have settings that must be equal where they work in step.
+    refused,   ///< An earlier council has refused it.
   };
 
   /// Why no peer can go by these settings; empty if one can.
@@ -99,6 +102,8 @@ class SwitchCouncil {
            Effects& out);
   /// We go by that revision from now on.
   void go_by(const SettingsRevision& revision) { present_ = revision; }
+  /// A council has refused the switch of this number, and later ones must not make it after all.
+  void refuse(std::uint64_t number) { refused_ = std::max(refused_, number); }
 
   void receive(Time now, PeerId from, const Message& message, const Standing& own,
                const Membership& members, Effects& out);
@@ -125,6 +130,7 @@ class SwitchCouncil {
   std::uint64_t layout_hash_;
   SettingsRevision present_;
   std::uint64_t alike_;
+  std::uint64_t refused_ = 0;  ///< The number of the newest switch that was refused.
   SwitchPlanner planner_;
   Agreement agreement_;
   std::vector<PeerId> present_peers_;

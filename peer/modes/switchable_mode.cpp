@@ -275,6 +275,9 @@ void SwitchableMode::decide(Time now, const SwitchCouncil::Decision& decision, E
 
 void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effects& out) {
   if (decision.revision.number <= refused_) return;
+  council_.refuse(decision.revision.number);
+  // It was refused before we came.
+  if (decision.outcome == SwitchPlanner::Outcome::refused) return;
   refused_ = decision.revision.number;
   refusal_ = decision.outcome == SwitchPlanner::Outcome::ends
                  ? "training is over at some peers, or about to be"

@@ -128,6 +128,19 @@ TEST_CASE("a council does not switch a swarm that is about to end or is not alik
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
 }
 
+TEST_CASE("a switch that was refused once is not made when others come", "[unit]") {
+  const SettingsRevision second{2, "mixing"};
+  Answers answers{{PeerId{1}, answer(first, second, 90)}, {PeerId{2}, answer({}, {}, 10)}};
+  answers[PeerId{1}].speed = 2;
+  CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::refused);
+  // A later switch is another one.
+  answers[PeerId{2}].revision = {3, "gossip"};
+  CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
+  // Who was cut off may have made it, and there is no way back.
+  answers[PeerId{2}] = answer(second, second, 100);
+  CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
+}
+
 TEST_CASE("modes of different switches do not read each other's ballots", "[unit]") {
   const SettingsRevision second{2, "allreduce"};
   CHECK(first_ballot_of({}) == 0);
@@ -144,7 +157,7 @@ TEST_CASE("what no sound peer would say in a council has a reason", "[unit]") {
   CHECK(planner().problem(SettingsRevision{1, "bad"}) == "it is bad");
   CHECK_FALSE(planner().problem(SettingsRevision{switches_max + 1, "x"}).empty());
   Generation council;
-  council.algorithm = 3;
+  council.algorithm = 4;
   CHECK_FALSE(planner().problem(council).empty());
 }
 
