@@ -206,6 +206,23 @@ std::optional<PeerNumber> await_end(Simulator& world) {
   return late;
 }
 
+/// "joins": no peer is joining any more. A newcomer without a model rightly waits for the mean of
+/// the others once more than a third of all make one, and over links that lose blocks for good that
+/// may take any time.
+std::optional<Violation> check_joined(const Simulator& world, const Scenario& scenario,
+                                      const std::vector<PeerNumber>& up) {
+  const auto finishing = static_cast<std::size_t>(std::ranges::count_if(up, [&](PeerNumber number) {
+    return world.peer(number).node->mode().phase() == Phase::finishing;
+  }));
+  const bool may_wait = loses_blocks(scenario) && 3 * finishing > up.size();
+  for (const PeerNumber number : up) {
+    const Mode& mode = world.peer(number).node->mode();
+    if (mode.phase() != Phase::joining || (may_wait && mode.step() == 0)) continue;
+    return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
+  }
+  return std::nullopt;
+}
+
 /// Returns a kind of progress that is missing after the heal. Hostile peers need not make any.
 std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenario) {
   std::vector<PeerNumber> up;
@@ -213,10 +230,8 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number) || is_out(world, number)) continue;
     if (peer.state == PeerState::up) up.push_back(number);
-    if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::joining) {
-      return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
-    }
   }
+  if (auto joining = check_joined(world, scenario, up)) return joining;
   if (!loses_blocks(scenario)) {
     if (const std::optional<PeerNumber> late = await_end(world)) {
       return stuck(world, "the end comes", fmt::format("peer-{} has not ended", *late));
