@@ -9,14 +9,14 @@ namespace gv {
 namespace {
 
 /// The two sides of a partition have their own generations, and each may leave some behind.
-constexpr std::size_t generations_kept = 256;
+constexpr std::size_t keys_kept = 256;
 
 }  // namespace
 
 MixingInvariants::GenerationRecord& MixingInvariants::record(std::uint64_t key) {
   if (generations_.contains(key)) return generations_[key];
   keys_.push_back(key);
-  if (keys_.size() > generations_kept) {
+  if (keys_.size() > keys_kept) {
     generations_.erase(keys_.front());
     keys_.pop_front();
   }
