@@ -20,6 +20,8 @@ namespace {
 /// A fault can explain a death declared this much later. This is the longest suspicion in drawn
 /// swarms, including probes slowed by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
+/// Periods that one probe takes with the worst local health, which is 8.
+constexpr int slowest_probe_periods = 9;
 /// A hostile proposer is excluded so long after it has told two peers different things.
 constexpr Duration exclusion_max = std::chrono::seconds(30);
 /// By then an exchange has repeated all its questions and has settled.
@@ -73,6 +75,16 @@ bool within(const std::optional<Time>& at, Time now, Duration window) {
 }
 
 }  // namespace
+
+Duration time_for_other_silent_peers(const Simulator& world) {
+  int silent = 0;
+  for (PeerNumber peer = 0; peer < world.size(); ++peer) {
+    const PeerState state = world.peer(peer).state;
+    if (state != PeerState::up && state != PeerState::absent) ++silent;
+  }
+  return std::max(0, silent - 1) * slowest_probe_periods *
+         world.options().node.membership.probe_period;
+}
 
 Invariants::PeerRecord& Invariants::record(PeerNumber peer) {
   if (records_.size() <= peer) records_.resize(peer + 1);
@@ -489,9 +501,11 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
     const Time since = world.hostile_count() > 0 && entered != mine.entered.end()
                            ? std::max(gone_since, entered->second)
                            : gone_since;
-    if (now - since <= death_excused_for || !view.contains(id_of(gone))) continue;
-    if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) continue;
-    if (within(mine.disturbed_at, now, death_excused_for)) continue;
+    if (!view.contains(id_of(gone))) continue;
+    const Duration found_within = death_excused_for + time_for_other_silent_peers(world);
+    if (now - since <= found_within) continue;
+    if (!link_faults_.empty() || within(links_disturbed_at_, now, found_within)) continue;
+    if (within(mine.disturbed_at, now, found_within)) continue;
     fail(world, "no ghost",
          fmt::format("peer-{} counts peer-{} in, which is gone since {:.3f} s", peer, gone,
                      seconds(since.time_since_epoch())));

@@ -37,6 +37,11 @@ class Checker : public Watcher {
   std::optional<Violation> violation_;
 };
 
+/// How much longer than for one gone peer it may take until the last of all silent ones is found.
+/// A lone survivor probes them one by one, and as slowly as its local health allows, because it
+/// takes so much silence for a fault of its own.
+Duration time_for_other_silent_peers(const Simulator& world);
+
 /// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
 /// After every event this looks at every member that the acting peer knows.
 class Invariants : public Checker {

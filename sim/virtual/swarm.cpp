@@ -26,8 +26,8 @@ constexpr Duration heals_within = 180s;
 /// the slowest peer.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
-/// Time after which no peer may count another one that is gone. Peers still end one by one when the
-/// world is judged.
+/// Time after which no peer may count a single other one that is gone. Peers still end one by one
+/// when the world is judged.
 constexpr Duration known_within = 60s;
 /// Time after the heal in which a revoked peer must be out everywhere.
 constexpr Duration cut_off_within = 30s;
@@ -60,6 +60,12 @@ bool was_hostile_up_lately(const Simulator& world) {
     if (world.is_hostile(number) && !is_gone) return true;
   }
   return false;
+}
+
+/// True if the peer has been gone for so long that no other may still count it in.
+bool is_long_gone(const Simulator& world, const VirtualPeer& peer) {
+  return peer.state != PeerState::up &&
+         world.now() - peer.since >= known_within + time_for_other_silent_peers(world);
 }
 
 /// True if some sound peer now waits for others at every step, so that one peer can always stop
@@ -249,7 +255,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
     if (was_hostile_up_lately(world)) continue;
     for (const PeerId counted : view.peers()) {
       const VirtualPeer& other = world.peer(number_of(counted));
-      if (other.state == PeerState::up || world.now() - other.since < known_within) continue;
+      if (!is_long_gone(world, other)) continue;
       return stuck(world, "views agree",
                    fmt::format("peer-{} counts peer-{} in, which has been gone for {:g} s", number,
                                number_of(counted), seconds(world.now() - other.since)));
