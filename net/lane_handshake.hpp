@@ -66,7 +66,7 @@ class LaneHandshake {
 
   /// Admits a connection that proves to hold `token` for `lane`, for a few seconds or until
   /// expect_no_more(). It is then taken for one of `peer`. Returns false and changes nothing if the
-  /// number is in use: nobody may replace the token of another's lane.
+  /// number is in use: no peer may replace the token of another's lane.
   bool expect(std::uint64_t lane, const LaneToken& token, Use use = Use::lane, PeerId peer = {});
   bool expects(std::uint64_t lane) const;
   /// True if a lane with this number is expected or dialled.

@@ -41,9 +41,8 @@ enum class LayerKind {
 };
 
 /// Whose running statistics a batch norm has: those of one peer's batches, or the mean of the
-/// statistics of all peers whose models are mixed. Configs may also ask for those of the step's
-/// whole batch, over all its peers, which no mode has.
-enum class Statistics : std::uint8_t { local, pooled, synchronised };
+/// statistics of all peers whose models are mixed.
+enum class Statistics : std::uint8_t { local, pooled };
 
 /// How a convolution is computed; see layers/convolution_method.
 enum class ConvolutionMethod : std::uint8_t { automatic, direct, winograd, im2col, fft };

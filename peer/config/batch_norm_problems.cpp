@@ -37,17 +37,9 @@ Problems batch_norm_problems(const Config& config, const std::vector<LayerSpec>&
   if (found == layers.end()) return {};
   const std::string place = "model.layers[" + std::to_string(found - layers.begin()) + "]";
   Problems problems = buffer_problems(config);
-  const auto any_has = [&](Statistics statistics) {
-    return std::ranges::any_of(
-        layers, [&](const LayerSpec& layer) { return has_statistics(layer, statistics); });
-  };
-  if (any_has(Statistics::synchronised)) {
-    problems.push_back({place,
-                        "statistics of all peers' batches together would need a sum over all in "
-                        "the middle of every pass, and a gradient is one piece of a peer's work",
-                        "use kind = \"group_norm\", whose statistics are those of one sample, or "
-                        "statistics = \"local\" in mode \"allreduce\" with a larger train.batch"});
-  } else if (mixes_models(config) && any_has(Statistics::local)) {
+  const bool is_local = std::ranges::any_of(
+      layers, [](const LayerSpec& layer) { return has_statistics(layer, Statistics::local); });
+  if (mixes_models(config) && is_local) {
     problems.push_back({place,
                         "each peer's batch_norm has the statistics of its own batches, and a mixed "
                         "model fits no peer's statistics",

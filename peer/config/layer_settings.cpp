@@ -45,10 +45,9 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
       .add("groups", GV_FIELD(groups), {1, 65536}, "groups of channels");
   any.with("kind", {"batch_norm"})
       .choice("statistics", GV_FIELD(statistics),
-              named_choices(names_of<Statistics>({"local", "pooled", "synchronised"})),
+              named_choices(names_of<Statistics>({"local", "pooled"})),
               "where models of peers are mixed: \"pooled\" mixes the running statistics as well, "
-              "\"local\" is refused; \"synchronised\" is refused everywhere, with what to take "
-              "instead");
+              "\"local\" is refused");
   any.with("kind", {"dropout"})
       .add("rate", GV_FIELD(rate), {0, 0.999}, "probability that an activation is dropped");
   any.with("kind", {"dense", "layer_norm"})

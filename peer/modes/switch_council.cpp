@@ -143,7 +143,7 @@ bool SwitchCouncil::is_deciding() const {
   return has_met_ && agreement_.generation() == nullptr && agreement_.last_generation() == nullptr;
 }
 
-/// Takes over who is here, and what we would answer.
+/// Brings the agreement up to date: who is here, and what we would answer.
 void SwitchCouncil::follow(Time now, const Standing& own, const Membership& members) {
   std::vector<PeerId> present = alike_peers(self_, layout_hash_, members);
   if (present != present_peers_) {

@@ -276,9 +276,12 @@ void SwitchableMode::decide(Time now, const SwitchCouncil::Decision& decision, E
 void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effects& out) {
   if (decision.revision.number <= refused_) return;
   council_.refuse(decision.revision.number);
-  // It was refused before we came.
-  if (decision.outcome == SwitchPlanner::Outcome::refused) return;
   refused_ = decision.revision.number;
+  if (decision.outcome == SwitchPlanner::Outcome::refused) {
+    // It was refused before we came, so it is no news. But who has asked must not wait for ever.
+    refusal_ = "a peer says that it was refused before";
+    return;
+  }
   refusal_ = decision.outcome == SwitchPlanner::Outcome::ends
                  ? "training is over at some peers, or about to be"
                  : "not all peers have the same [train] and [run], as peers that wait for each "

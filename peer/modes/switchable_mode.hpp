@@ -23,7 +23,7 @@ inline constexpr int algorithm_bits = 16;
 /// newcomer.
 ///
 /// Within one mode everything goes to that mode. Its ballots have numbers of their own, so that
-/// what is still on its way from the last mode is nobody's. Pure.
+/// what is still on its way from the last mode is dropped. Pure.
 class SwitchableMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones. `signer` has the key of `self` and must

@@ -11,6 +11,19 @@ namespace gv {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+/// The first and the third peer open a lane through the second, on which 1000 bytes pass.
+void meet_through_the_second(LinkedPeers& peers) {
+  peers.link(0, 1);
+  peers.link(1, 2);
+  peers[0].relays = peers[2].relays = {peer(1)};
+  peers.send(0, 2, 1000);
+  REQUIRE(peers.until([&] { return peers[2].received == 1000; }));
+}
+
+}  // namespace
+
 TEST_CASE("two peers that only dial out send each other blocks through a third", "[unit]") {
   LinkedPeers peers(3, {1});
   peers.link(0, 1);
@@ -110,11 +123,7 @@ TEST_CASE("without a relay the lane is refused", "[unit]") {
 
 TEST_CASE("a lane comes back when its relay has ended it", "[unit]") {
   LinkedPeers peers(3, {1});
-  peers.link(0, 1);
-  peers.link(1, 2);
-  peers[0].relays = peers[2].relays = {peer(1)};
-  peers.send(0, 2, 1000);
-  REQUIRE(peers.until([&] { return peers[2].received == 1000; }));
+  meet_through_the_second(peers);
   peers[1].lanes->forget(peer(0));
   REQUIRE(peers.until([&] { return count_of<LaneLost>(peers[0].facts) > 0; }));
   REQUIRE(peers.until([&] {
@@ -127,11 +136,7 @@ TEST_CASE("a lane comes back when its relay has ended it", "[unit]") {
 TEST_CASE("a relayed lane gives way to a direct one as soon as there is a link", "[unit]") {
   // The third peer listens, but at first there is no link to it.
   LinkedPeers peers(3, {1, 2});
-  peers.link(0, 1);
-  peers.link(1, 2);
-  peers[0].relays = peers[2].relays = {peer(1)};
-  peers.send(0, 2, 1000);
-  REQUIRE(peers.until([&] { return peers[2].received == 1000; }));
+  meet_through_the_second(peers);
   REQUIRE(peers[0].lanes->relay_of(peer(2)) == peer(1));
   peers.link(0, 2);
   peers[0].lanes->prefer_direct(peer(2));
@@ -146,11 +151,7 @@ TEST_CASE("a relayed lane gives way to a direct one as soon as there is a link",
 TEST_CASE("a relay is asked again where a direct lane cannot take its place", "[unit]") {
   // The link comes up, but neither of the two has a port for lanes.
   LinkedPeers peers(3, {1});
-  peers.link(0, 1);
-  peers.link(1, 2);
-  peers[0].relays = peers[2].relays = {peer(1)};
-  peers.send(0, 2, 1000);
-  REQUIRE(peers.until([&] { return peers[2].received == 1000; }));
+  meet_through_the_second(peers);
   peers.link(0, 2);
   peers[0].lanes->prefer_direct(peer(2));
   REQUIRE(peers.until([&] { return !peers[0].lanes->relay_of(peer(2)); }));

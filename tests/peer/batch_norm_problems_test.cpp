@@ -39,18 +39,6 @@ TEST_CASE("local statistics are refused where models are mixed and the remedies 
   }
 }
 
-TEST_CASE("statistics of all peers' batches together are refused in every mode") {
-  for (const ModeKind mode :
-       {ModeKind::gossip, ModeKind::mixing, ModeKind::allreduce, ModeKind::pipeline}) {
-    const Problems found =
-        batch_norm_problems(in_mode(mode), layers_with(Statistics::synchronised));
-    REQUIRE(found.size() == 1);
-    CHECK(found.front().place == "model.layers[1]");
-    CHECK(found.front().remedy.find("group_norm") != std::string::npos);
-    CHECK(found.front().remedy.find("\"local\" in mode \"allreduce\"") != std::string::npos);
-  }
-}
-
 TEST_CASE("the statistics of a batch norm are read from a list of layers and written again") {
   const std::string layers =
       "[model]\nkind = \"layers\"\nlayers = [{ kind = \"batch_norm\", statistics = \"pooled\" }]\n";

@@ -1,4 +1,5 @@
 // Real peers are killed, stopped, restarted and join late, while the others continue to train.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <fstream>
@@ -24,7 +25,8 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   CHECK(swarm.exchanges_go_on(1));
   CHECK(swarm.exchanges_go_on(2));
 
-  const std::uint64_t others = swarm.step(1);
+  // Any of the others may be the one that it asks, and each has its own pace.
+  const std::uint64_t others = std::min(swarm.step(1), swarm.step(2));
   swarm.start(0);
   REQUIRE(eventually(
       [&] { return swarm.state_of(1, 0) == "alive" && swarm.state_of(2, 0) == "alive"; }, 20s));

@@ -14,10 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string config = R"([run]
-algorithm = "diffusion"
-steps = 100000000
-[data.generated]
+const std::string task = R"([data.generated]
 samples = 2000
 test_samples = 500
 [model]
@@ -28,19 +25,8 @@ batch = 8
 every_steps = 500
 )";
 
-const std::string gossip = R"([run]
-steps = 100000000
-budget = "peer"
-[data.generated]
-samples = 2000
-test_samples = 500
-[model]
-hidden = [8]
-[train]
-batch = 8
-[checkpoint]
-every_steps = 500
-)";
+const std::string config = "[run]\nalgorithm = \"diffusion\"\nsteps = 100000000\n" + task;
+const std::string gossip = "[run]\nsteps = 100000000\nbudget = \"peer\"\n" + task;
 
 int switch_to(Swarm& swarm, std::size_t number, std::vector<std::string> words,
               std::string& output) {

@@ -9,8 +9,6 @@
 
 #include "base/fingerprint.hpp"
 #include "consensus/generation/planner.hpp"
-#include "sim/virtual/finale_invariants.hpp"
-#include "sim/virtual/pipeline_invariants.hpp"
 #include "tests/sim/pipeline_run.hpp"
 
 namespace gv {
@@ -59,17 +57,8 @@ StageEndings ended(const PipelineTask& task, const Simulator::Options& options,
                    const std::set<PeerNumber>& peers) {
   Simulator world(options, task.workloads());
   StageEndings endings;
-  FinaleInvariants laws;
-  PipelineInvariants always;
   world.watch(endings);
-  world.watch(laws);
-  world.watch(always);
-  world.run(Time(2min));
-  if (laws.violation()) UNSCOPED_INFO(laws.violation()->what);
-  if (always.violation()) UNSCOPED_INFO(always.violation()->what);
-  REQUIRE_FALSE(laws.violation());
-  REQUIRE_FALSE(always.violation());
-  REQUIRE(world.all_ended());
+  run_to_the_end(world, Time(2min));
   for (const PeerNumber peer : peers) {
     INFO("peer-" << peer);
     REQUIRE(endings.done.contains(peer));

@@ -13,6 +13,8 @@
 #include "peer/config/node_options.hpp"
 #include "peer/node/facts.hpp"
 #include "peer/node/stage_replica.hpp"
+#include "sim/virtual/finale_invariants.hpp"
+#include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/built_in_learner.hpp"
@@ -111,6 +113,21 @@ struct PipelineTask {
     };
   }
 };
+
+/// Runs a pipeline under the laws of pipelines and of common ends, until every peer has ended. It
+/// must not be run any further: its watchers are gone.
+inline void run_to_the_end(Simulator& world, Time limit) {
+  FinaleInvariants ends;
+  PipelineInvariants always;
+  world.watch(ends);
+  world.watch(always);
+  world.run(limit);
+  if (ends.violation()) UNSCOPED_INFO(ends.violation()->what);
+  if (always.violation()) UNSCOPED_INFO(always.violation()->what);
+  REQUIRE_FALSE(ends.violation());
+  REQUIRE_FALSE(always.violation());
+  REQUIRE(world.all_ended());
+}
 
 /// Records the events, and at one step the parameters of each part of a stage from all its
 /// carriers.

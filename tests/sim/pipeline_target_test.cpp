@@ -15,8 +15,6 @@
 #include <vector>
 
 #include "base/fingerprint.hpp"
-#include "sim/virtual/finale_invariants.hpp"
-#include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "tests/sim/pipeline_run.hpp"
@@ -88,17 +86,8 @@ Verdicts ended(const PipelineTask& task, Simulator::Options options,
   options.node.course.linger = 20s;
   Simulator world(options, task.workloads());
   Verdicts verdicts(task);
-  FinaleInvariants laws;
-  PipelineInvariants always;
   world.watch(verdicts);
-  world.watch(laws);
-  world.watch(always);
-  world.run(Time(5min));
-  if (laws.violation()) UNSCOPED_INFO(laws.violation()->what);
-  if (always.violation()) UNSCOPED_INFO(always.violation()->what);
-  REQUIRE_FALSE(laws.violation());
-  REQUIRE_FALSE(always.violation());
-  REQUIRE(world.all_ended());
+  run_to_the_end(world, Time(5min));
   for (const PeerNumber peer : peers) {
     INFO("peer-" << peer);
     REQUIRE(verdicts.steps.contains(peer));
