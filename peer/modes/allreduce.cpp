@@ -121,8 +121,9 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
 Time AllReduceMode::deadline() const {
   if (course_.winds_down()) return never;
   const Time quiet = operation_.is_quiet() ? quiet_until() : never;
-  const Time own = std::min(
-      {states_.deadline(), quiet, leaving_ ? leaving_->ask_at : never, fails_at_.value_or(never)});
+  const Time fails = course_.has_failed() ? never : fails_at_.value_or(never);
+  const Time own =
+      std::min({states_.deadline(), quiet, leaving_ ? leaving_->ask_at : never, fails});
   return generations_.deadline(course_, operation_.is_waiting(), own);
 }
 
@@ -240,6 +241,7 @@ bool AllReduceMode::is_busy() const {
 
 void AllReduceMode::begin_operation(Time now, Effects& out) {
   if (step() >= course_.steps() || course_.is_leaving() || course_.winds_down()) return;
+  if (fails_at_) return;
   survey_.operation_began(now, begun_in_generation_++,
                           from_seconds(generations_.operation_seconds()), out);
   settled_at_ =
@@ -251,6 +253,7 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
 }
 
 void AllReduceMode::finish_operations(Time now, Effects& out) {
+  if (fails_at_) return;
   if (const auto sender = operation_.unsound_from()) {
     const std::string why =
         options_.norm_cap > 0

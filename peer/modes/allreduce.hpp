@@ -158,7 +158,9 @@ class AllReduceMode final : public Mode {
   std::optional<std::uint64_t> moves_to_;  ///< The next job lets the replica go on there.
   LastMean last_mean_;
   std::optional<Leaving> leaving_;
-  std::optional<Time> fails_at_;             ///< The arrays differ, and all have heard it by then.
+  /// The arrays differ, and all have heard it by then. Until then there is no sum, not even with
+  /// those that are left once others have ended.
+  std::optional<Time> fails_at_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
   std::optional<task::ApplyUpdate> result_;  ///< Sum that the next job applies.
   /// Generation key and step of a model audit that is due once `result_`, if there is one, is

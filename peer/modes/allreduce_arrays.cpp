@@ -83,10 +83,7 @@ void AllReduceMode::follow_calls(Time now, Effects& out) {
     copy->back() = static_cast<float>(last_mean_.sum.samples);
     counts_.states_sent += states_.send(*generation, copy, true, out);
   }
-  if (fails_at_ && now >= *fails_at_) {
-    fails_at_.reset();
-    course_.fail();
-  }
+  if (fails_at_ && now >= *fails_at_) course_.fail();
   if (!leaving_ || now < leaving_->ask_at) return;
   if (leaving_->behind.empty() || now >= leaving_->until) {
     leaving_.reset();

@@ -44,16 +44,16 @@ class SlurmTest(EngineTest):
         if not eventually(holds):
             self.fail(f"{what} in vain; jobs {self.cluster.jobs()}\n{self.cluster.log()}")
 
-    def is_back(self, job):
-        """True if both elements are together. Slurm keeps a job that it queues again for two
-        minutes, and this ends that wait."""
-        if self.cluster.jobs().get(job) == "PENDING":
-            self.cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+    def start_in(self, job, seconds):
+        """Slurm keeps a job that it queues again for two minutes; this shortens that wait."""
+        self.cluster.command("scontrol", "update", f"JobId={job}", f"StartTime=now+{seconds}")
+
+    def are_together(self):
         return self.alive(0) == 2 and self.alive(1) == 2
 
     def test_an_array_trains_and_an_element_in_the_queue_disturbs_nobody(self):
         job = self.submit("0-2")
-        self.wait(lambda: self.alive(0) == 2 and self.alive(1) == 2, "two elements meet")
+        self.wait(self.are_together, "two elements meet")
         self.assertEqual(self.cluster.jobs()[f"{job}_2"], "PENDING")
         self.wait(lambda: self.status(0)["exchanges"]["committed"] > 5, "they exchange")
         self.assertFalse(self.rank(2).exists())
@@ -78,7 +78,9 @@ class SlurmTest(EngineTest):
         self.wait_for_steps(0)
 
         self.cluster.command("scontrol", "requeue", f"{job}_1")
-        self.wait(lambda: self.is_back(f"{job}_1"), "it is back")
+        self.wait(lambda: self.cluster.jobs().get(f"{job}_1") == "PENDING", "it is queued again")
+        self.start_in(f"{job}_1", seconds=0)
+        self.wait(self.are_together, "it is back")
         self.assertEqual(len(self.events(1, "resumed")), 1)
         self.wait_for_steps(1)
 
@@ -89,11 +91,14 @@ class SlurmTest(EngineTest):
         peer = self.pid(1)
         self.cluster.kill_node(node, [parent_of(peer), peer])
         self.wait(lambda: self.cluster.jobs().get(f"{job}_1") == "PENDING", "it is queued again")
+        # For ten seconds Slurm goes on trying to tell the node to end the job that was lost with it,
+        # and would end the new one, which has the same number.
+        self.start_in(f"{job}_1", seconds=15)
         self.wait(lambda: self.alive(0) == 1, "the other one misses it")
         self.wait_for_steps(0)
 
         self.cluster.start_node(node)
-        self.wait(lambda: self.is_back(f"{job}_1"), "it is back")
+        self.wait(self.are_together, "it is back")
         self.assertEqual(len(self.events(1, "resumed")), 1)
         self.assertTrue(self.is_running(f"{job}_0"))
 
@@ -106,7 +111,7 @@ class SlurmTest(EngineTest):
             )  # fmt: skip
         self.addCleanup(srun.communicate)
         self.addCleanup(srun.kill)
-        self.wait(lambda: self.alive(0) == 2 and self.alive(1) == 2, "both tasks meet")
+        self.wait(self.are_together, "both tasks meet")
         os.kill(self.pid(0), signal.SIGKILL)
         self.wait(lambda: self.alive(1) == 1, "the other one misses it")
         self.wait_for_steps(1)

@@ -465,6 +465,29 @@ TEST_CASE("peers with arrays of unlike lengths all end and say which differs", "
   }
 }
 
+TEST_CASE("peers with arrays of unlike lengths make no mean once others have ended", "[unit]") {
+  // The program of the third peer gives its array before or after the others end.
+  const bool is_late = GENERATE(false, true);
+  Swarm swarm(3);
+  swarm.at(1).give(array_of(1, 300));
+  swarm.at(2).give(array_of(2, 302));
+  if (!is_late) swarm.at(3).give(array_of(3, 301));
+  swarm.settle([&] {
+    const auto knows = [&](std::uint64_t peer) {
+      return swarm.at(peer).told<ArraysDiffer>() != nullptr;
+    };
+    return knows(1) && knows(2) && (is_late || knows(3));
+  });
+  REQUIRE((swarm.at(3).told<ArraysDiffer>() == nullptr) == is_late);
+  swarm.kill(1);
+  swarm.kill(2);
+  if (is_late) swarm.at(3).give(array_of(3, 301));
+  swarm.settle();
+  CHECK_FALSE(swarm.at(3).ended(1));
+  CHECK(swarm.at(3).told<ArraysDiffer>() != nullptr);
+  CHECK(swarm.at(3).mode.course().is_over(swarm.at(3).members, true));
+}
+
 TEST_CASE("a peer says the length of its array once where there is doubt", "[unit]") {
   ArrayLengths lengths;
   CHECK_FALSE(lengths.must_tell(4, false));
