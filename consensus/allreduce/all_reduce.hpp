@@ -152,7 +152,7 @@ class AllReduce {
   float largest_sum(const Step& step) const;
   bool is_too_long(const Step& step, std::span<const float> values) const;
   std::size_t elements() const;
-  void bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
+  float bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
   bool sends_input(const Step& step) const;
   std::size_t segments(const Step& step) const;
   std::size_t segment_begin(const Step& step, std::size_t segment) const;
