@@ -44,6 +44,13 @@ class CountingSigner final : public Signer {
     ++counts_->checks;
     return signer_.verify(signer, bytes, signature);
   }
+  bool verify_key(const PeerKey& key, std::span<const std::byte> bytes,
+                  const Signature& signature) const override {
+    ++counts_->checks;
+    return signer_.verify_key(key, bytes, signature);
+  }
+  Digest digest(std::span<const std::byte> bytes) const override { return signer_.digest(bytes); }
+  PeerId id_of(const PeerKey& key) const override { return signer_.id_of(key); }
 
  private:
   StandInSigner signer_;
