@@ -2,7 +2,7 @@
 """What being a peer costs a program's own loop: two processes train dense networks with NumPy.
 
     bench/own_loop.py [--grapevine BINARY] [--library FILE] [--seconds S] [--parameters M,...]
-                      [--turns N] [--device DEVICE]
+                      [--turns N] [--batch SAMPLES] [--device DEVICE]
 
 With a device, such as `cuda`, they train with PyTorch there, and each step waits for its end.
 For each size in millions of parameters, the same loop runs alone twice at once (the unsynchronised
@@ -18,8 +18,6 @@ import tempfile
 from pathlib import Path
 
 from own_programs import environment, parser, results
-
-BATCH = 32
 
 NUMPY = """
 import numpy as np
@@ -78,11 +76,11 @@ print("RESULT " + json.dumps({"rate": steps / wall, "inside": inside / wall, "ex
 """
 
 
-def program(device):
+def program(device, batch):
     """The loop's text, for NumPy or for a device of PyTorch."""
     given = f"""
 import json, sys, time
-BATCH, DEVICE = {BATCH}, {device!r}
+BATCH, DEVICE = {batch}, {device!r}
 width, layers, seconds, joins = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "1"
 """
     return given + (PYTORCH if device else NUMPY) + LOOP
@@ -114,13 +112,14 @@ def main():
     options = parser()
     options.add_argument("--parameters", default="0.2,10")
     options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--batch", type=int, default=32)
     options.add_argument("--device")
     arguments = options.parse_args()
     print("parameters  alone steps/s   ratio by gossip              inside vine.step             exchanges")
     for millions in map(float, arguments.parameters.split(",")):
         layers = 2
         width = round((millions * 1e6 / layers) ** 0.5)
-        text = program(arguments.device)
+        text = program(arguments.device, arguments.batch)
         words = [sys.executable, "-c", text, str(width), str(layers), str(arguments.seconds)]
         rates, ratios, inside, exchanges = [], [], [], []
         for _ in range(arguments.turns):

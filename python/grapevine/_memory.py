@@ -45,6 +45,11 @@ def is_torch(value: Any) -> bool:
     return hasattr(value, "data_ptr") and hasattr(value, "is_contiguous")
 
 
+def number_of(value: Any) -> float:
+    """The value of a number, or of a tensor, from which no gradient is wanted."""
+    return float(value.detach() if is_torch(value) else value)
+
+
 def _of_torch(name: str, tensor: Any) -> Memory:
     if tensor.device.type != "cpu":
         where = "a peer shares tensors on the CPU, and a module's on CUDA devices"

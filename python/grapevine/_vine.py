@@ -22,7 +22,7 @@ from typing import (
 
 from . import _library as c
 from ._collective import Collective
-from ._memory import Memory, TensorList, memory_of
+from ._memory import Memory, TensorList, memory_of, number_of
 from ._peer import Peer
 from ._sampler import Sampler
 
@@ -107,7 +107,7 @@ class _ArrayModel:
         """The mean is in the gradient's own arrays."""
 
     def loss(self, loss: Any) -> float:
-        return float(loss)
+        return number_of(loss)
 
     def check(self) -> None:
         """Arrays keep their memory."""
@@ -236,7 +236,7 @@ class Vine(Peer):
         given = self._gradient = TensorList(self._model.gradient(gradient))
         self._is_pending = True
         result = c.library().gv_reduce(
-            self._handle, given.array, given.count, samples, float(loss), ctypes.byref(self._info)
+            self._handle, given.array, given.count, samples, number_of(loss), ctypes.byref(self._info)
         )
         return self._take_over(self._reduced(result))
 
@@ -280,7 +280,7 @@ class Vine(Peer):
             return Reduced(0, False)
         self._is_pending = True
         result = c.library().gv_reduce_end(
-            self._handle, samples, float(loss), ctypes.byref(self._info)
+            self._handle, samples, number_of(loss), ctypes.byref(self._info)
         )
         # If it is refused the parts are still in use, and can be completed.
         self._is_pending = result != c.WRONG_ARGUMENT

@@ -12,7 +12,7 @@ from typing import Any, Callable, Collection, Iterable, Iterator, Optional, Sequ
 import torch
 
 from . import _library as c
-from ._memory import Memory, is_torch, memory_of
+from ._memory import Memory, is_torch, memory_of, number_of
 from ._overlap import Buckets, Overlap, comm_hook
 from ._staging import LateLoss, Stage, is_staged, note_loops
 from ._vine import Vine, _named
@@ -236,7 +236,7 @@ class ModuleModel:
     def loss(self, loss: Any) -> float:
         if torch.is_tensor(loss) and is_staged(loss):
             return self._late_loss(loss)
-        return float(loss)
+        return number_of(loss)
 
     def check(self) -> None:
         """Raises if a tensor has moved, because the peer would no longer train with it."""

@@ -154,6 +154,21 @@ class TorchAloneTest(TorchAlone):
     def test_a_checkpoint_has_the_optimisers_state_and_buffers(self):
         self.assert_checkpoint_is_whole()
 
+    def test_a_loss_is_read_without_its_gradient(self):
+        class Loss(torch.Tensor):
+            def __float__(self):
+                # PyTorch 2.11 warns of it.
+                assert not self.requires_grad
+                return super().__float__()
+
+        model = make_model("mlp")
+        with self.join(model, None, run__steps=4, run__mode="allreduce") as vine:
+            for _ in vine.until_over([1]):
+                loss = model(batches()[0][0]).square().mean().as_subclass(Loss)
+                loss.backward()
+                vine.reduce(loss=loss)
+                vine.step(loss)
+
     def test_what_cannot_be_shared_is_refused(self):
         model = make_model("mlp")
         vine = self.join(model, make_optimizer("sgd", model), run__steps=100)
