@@ -3,22 +3,63 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/commands.hpp"
+#include "cli/doctor/checks.hpp"
+#include "cli/doctor/live_exam.hpp"
+#include "cli/doctor/probes.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/ledger_view.hpp"
 
 namespace gv {
 namespace {
 
-int show_ledger(const std::string& folder, bool as_json) {
-  const auto document = document_in(folder);
-  if (!document) {
-    return fail({{folder, "no running peer answers here, and none has left a result",
-                  "give the run folder of a peer, the one its first line names"}});
+/// Asks the live peer at the address. It must let our key in; to its swarm we are no member
+/// afterwards. Nullopt, with a problem, if it does not answer.
+std::optional<PeerDocument> ask_for_ledger(Patient& patient, Problems& problems) {
+  const std::string& address = patient.other.address;
+  const Diagnoses reached = judge_control_port(probe_connection(address, true));
+  for (const Diagnosis& line : reached) {
+    if (line.health == Health::error) problems.push_back({address, line.text, line.remedy});
   }
-  const Problems problems = ledger_problems(*document);
+  if (!problems.empty()) return std::nullopt;
+  const Diagnosis met = meet(patient);
+  if (!patient.other.live) {
+    problems.push_back({address, met.text, met.remedy});
+    return std::nullopt;
+  }
+  const std::optional<Asked> asked = ask_live_peer(*patient.other.live, {.wants_ledger = true});
+  if (!asked) {
+    problems.push_back({address, "it does not answer this question",
+                        "use the same version of grapevine on all machines"});
+    return std::nullopt;
+  }
+  if (!asked->answer.refusal.empty()) {
+    problems.push_back({address, "it refuses: " + asked->answer.refusal,
+                        "ask later, or with the key of a peer of the swarm"});
+    return std::nullopt;
+  }
+  PeerDocument document;
+  for (const std::string& piece : asked->answer.ledger) document.text += piece;
+  return document;
+}
+
+int show_ledger(const DoctorOptions& options, bool as_json) {
+  Problems problems;
+  Patient patient = identify(options, problems);
+  if (!problems.empty()) return fail(problems);
+  const bool is_remote = !patient.other.address.empty();
+  const std::optional<PeerDocument> document =
+      is_remote ? ask_for_ledger(patient, problems) : document_in(patient.folder);
+  if (!problems.empty()) return fail(problems);
+  if (!document) {
+    return fail(
+        {{options.subjects.front(), "no running peer answers here, and none has left a result",
+          "give the run folder of a peer, the one its first line names"}});
+  }
+  problems = ledger_problems(*document);
   if (!problems.empty()) return fail(problems);
   fmt::print("{}", as_json ? ledger_json(*document) : ledger_table(*document));
   return 0;
@@ -28,19 +69,30 @@ int show_ledger(const std::string& folder, bool as_json) {
 
 void add_ledger(CLI::App& app) {
   struct Arguments {
-    std::string folder;
+    DoctorOptions options;
     bool as_json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   auto* command =
       app.add_subcommand("ledger", "Show what the peers of a swarm have trained, and how often");
   command
-      ->add_option("FOLDER", arguments->folder,
-                   "The run folder of any of its peers, running or ended")
-      ->required();
+      ->add_option("SUBJECT", arguments->options.subjects,
+                   "The run folder of any of its peers, running or ended; or HOST:PORT or "
+                   "NAME@HOST:PORT of one that runs, with the folder of another for its key")
+      ->required()
+      ->expected(1, 2);
+  command->add_option("--key", arguments->options.key,
+                      "Secret key to ask an address with; default: that of the folder, or key");
+  command->add_option("--authorized", arguments->options.authorized,
+                      "The allow-list; default: that of the folder, or authorized_peers");
   command->add_flag("--json", arguments->as_json, "The same as one JSON document");
-  command->footer("Example:\n  grapevine ledger runs/run-001/peer-0");
-  command->callback([arguments] { exit_with(show_ledger(arguments->folder, arguments->as_json)); });
+  command->footer(
+      "A peer answers on the network whoever has a key of its allow-list, a few times a minute. "
+      "The\nkey may be that of a peer that runs.\n\n"
+      "Example:\n  grapevine ledger runs/run-001/peer-0\n"
+      "  grapevine ledger 192.0.2.1:7000 --key key --authorized authorized_peers");
+  command->callback(
+      [arguments] { exit_with(show_ledger(arguments->options, arguments->as_json)); });
 }
 
 }  // namespace gv

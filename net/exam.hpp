@@ -1,9 +1,10 @@
-// What `grapevine doctor` asks a live peer, and what that peer answers.
+// What `grapevine doctor` and `grapevine ledger` ask a live peer, and what that peer answers.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gv {
 
@@ -14,7 +15,8 @@ struct ExamRequest {
   /// Ports to be dialled at the host that the request comes from, and at no other; 0: none.
   std::uint16_t control_port = 0;
   std::uint16_t lane_port = 0;
-  bool wants_echo = false;  ///< Asks for a lane that returns all that comes on it.
+  bool wants_echo = false;    ///< Asks for a lane that returns all that comes on it.
+  bool wants_ledger = false;  ///< Asks for what the peer knows of the swarm's common work.
 
   friend bool operator==(const ExamRequest&, const ExamRequest&) = default;
 };
@@ -33,6 +35,8 @@ struct ExamAnswer {
   std::string lanes;                     ///< "host:port" of its lanes; empty: it has no port.
   std::uint64_t lane = 0;                ///< Of the lane that returns bytes; 0: none is offered.
   std::array<std::uint8_t, 32> token{};  ///< By which the asker proves itself on it.
+  /// The document of the common work, cut into strings that a frame may have; empty: not asked for.
+  std::vector<std::string> ledger;
 
   friend bool operator==(const ExamAnswer&, const ExamAnswer&) = default;
 };

@@ -4,9 +4,25 @@
 #include <asio/ip/tcp.hpp>
 #include <asio/steady_timer.hpp>
 #include <utility>
+#include <vector>
+
+#include "net/bounded_archive.hpp"
+#include "net/wire.hpp"
 
 namespace gv {
 namespace {
+
+/// Longest document of a ledger: the rest of the frame is enough for the other fields.
+constexpr std::size_t ledger_bytes_max = frame_bytes_max - 4 * archive_string_bytes_max;
+
+/// Cuts the text into strings that a frame may have.
+std::vector<std::string> pieces_of(const std::string& text) {
+  std::vector<std::string> pieces;
+  for (std::size_t at = 0; at < text.size(); at += archive_string_bytes_max) {
+    pieces.push_back(text.substr(at, archive_string_bytes_max));
+  }
+  return pieces;
+}
 
 DialOutcome outcome_of(const asio::error_code& error) {
   if (!error) return DialOutcome::connected;
@@ -68,6 +84,9 @@ void Examiner::examine(const std::string& source, const ExamRequest& request, Re
   ExamAnswer& answer = waiting->answer;
   answer = {.number = request.number, .wall_us = callbacks_.wall_us(), .seen_as = source};
   if (request.wants_echo) callbacks_.offer(answer);
+  if (request.wants_ledger && callbacks_.ledger) {
+    answer.ledger = pieces_of(callbacks_.ledger(ledger_bytes_max));
+  }
   asio::error_code no_address;
   const auto host = asio::ip::make_address(source, no_address);
   const std::size_t wanted = (request.control_port != 0 ? 1 : 0) + (request.lane_port != 0 ? 1 : 0);

@@ -1,8 +1,10 @@
-// Answers `grapevine doctor`: dials the asker back, and offers it a lane to measure.
+// Answers `grapevine doctor` and `grapevine ledger`: dials the asker back, offers it a lane to
+// measure, and tells it of the common work.
 #pragma once
 
 #include <asio/io_context.hpp>
 #include <asio/ip/address.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +28,8 @@ class Examiner {
   struct Callbacks {
     std::function<std::uint64_t()> wall_us;  ///< Microseconds since 1970.
     std::function<void(ExamAnswer&)> offer;  ///< Fills in the lanes' address and an echo.
+    /// The common work as this peer knows it, in `bytes_max` bytes at most. Empty: tells nothing.
+    std::function<std::string(std::size_t bytes_max)> ledger = {};
   };
   using Reply = std::function<void(const ExamAnswer&)>;
 

@@ -130,14 +130,19 @@ std::size_t Patient::partners() const {
   return peers - 1;
 }
 
-Patient admit(const DoctorOptions& options, Problems& problems) {
+Patient identify(const DoctorOptions& options, Problems& problems) {
   Patient patient{.options = options};
   for (const std::string& subject : options.subjects) {
     for (Problem& problem : sort(subject, patient)) problems.push_back(std::move(problem));
   }
+  if (problems.empty()) read_credentials(patient);
+  return patient;
+}
+
+Patient admit(const DoctorOptions& options, Problems& problems) {
+  Patient patient = identify(options, problems);
   if (!problems.empty()) return patient;
   if (!patient.folder.empty()) patient.status = ask_peer(patient.folder).value_or("");
-  read_credentials(patient);
   read_run(patient.run);
   return patient;
 }

@@ -323,44 +323,8 @@ Diagnoses check_dial_back(Patient& patient) {
 }
 
 Diagnoses check_handshake(Patient& patient) {
-  const Credentials& mine = patient.credentials;
-  OtherPeer& other = patient.other;
-  if (!other.answers) return {};
-  const auto note_live = [&other](const Handshake& found, const KeyPair& identity) {
-    if (found.outcome != Handshake::Outcome::admitted) return;
-    other.live = LivePeer{.address = other.address, .key = found.key, .identity = identity};
-  };
-  if (patient.ticket) {
-    const KeyPair guest = guest_keys(*patient.ticket);
-    Handshake found =
-        shake_hands(other.address, guest, {{.name = "its maker", .key = patient.ticket->inviter}});
-    found.by_ticket = true;
-    note_live(found, guest);
-    return {judge(found)};
-  }
-  if (!mine.has_key() || !mine.has_list()) {
-    return {{.health = Health::warning,
-             .text = "without a key and an allow-list it is not known which peer answers there, "
-                     "and if it lets this one in",
-             .remedy = "give --key and --authorized"}};
-  }
-  std::vector<AuthorizedPeer> others = mine.authorized->peers;
-  std::erase_if(others, [&](const AuthorizedPeer& peer) {
-    return peer.key == mine.key->pair.public_key ||
-           (!other.name.empty() && peer.name != other.name);
-  });
-  if (others.empty()) {
-    return {{.health = Health::error,
-             .text = other.name.empty() ? "there is no other peer on the allow-list"
-                                        : other.name + " is not on the allow-list",
-             .remedy = fmt::format("add the line that keygen printed there to {}",
-                                   mine.authorized_file.string())}};
-  }
-  Handshake found = shake_hands(other.address, mine.key->pair, others);
-  found.wanted = other.name;
-  found.own_line = own_line(mine);
-  note_live(found, mine.key->pair);
-  return {judge(found)};
+  if (!patient.other.answers) return {};
+  return {meet(patient)};
 }
 
 Diagnoses check_descriptors(Patient& patient) {
@@ -451,6 +415,47 @@ constexpr std::array checks{
 };
 
 }  // namespace
+
+Diagnosis meet(Patient& patient) {
+  const Credentials& mine = patient.credentials;
+  OtherPeer& other = patient.other;
+  const auto note_live = [&other](const Handshake& found, const KeyPair& identity) {
+    if (found.outcome != Handshake::Outcome::admitted) return;
+    other.live = LivePeer{.address = other.address, .key = found.key, .identity = identity};
+  };
+  if (patient.ticket) {
+    const KeyPair guest = guest_keys(*patient.ticket);
+    Handshake found =
+        shake_hands(other.address, guest, {{.name = "its maker", .key = patient.ticket->inviter}});
+    found.by_ticket = true;
+    note_live(found, guest);
+    return judge(found);
+  }
+  if (!mine.has_key() || !mine.has_list()) {
+    return {.health = Health::warning,
+            .text =
+                "without a key and an allow-list it is not known which peer answers there, "
+                "and if it lets this one in",
+            .remedy = "give --key and --authorized"};
+  }
+  std::vector<AuthorizedPeer> others = mine.authorized->peers;
+  std::erase_if(others, [&](const AuthorizedPeer& peer) {
+    return peer.key == mine.key->pair.public_key ||
+           (!other.name.empty() && peer.name != other.name);
+  });
+  if (others.empty()) {
+    return {.health = Health::error,
+            .text = other.name.empty() ? "there is no other peer on the allow-list"
+                                       : other.name + " is not on the allow-list",
+            .remedy = fmt::format("add the line that keygen printed there to {}",
+                                  mine.authorized_file.string())};
+  }
+  Handshake found = shake_hands(other.address, mine.key->pair, others);
+  found.wanted = other.name;
+  found.own_line = own_line(mine);
+  note_live(found, mine.key->pair);
+  return judge(found);
+}
 
 std::span<const Check> doctor_checks() { return checks; }
 

@@ -85,8 +85,15 @@ struct Patient {
   std::size_t partners() const;
 };
 
-/// Sorts what was given and reads it. Adds to `problems` each subject that cannot be anything.
+/// Sorts what was given, and reads keys and lists. Adds to `problems` each subject that cannot be
+/// anything.
+Patient identify(const DoctorOptions& options, Problems& problems);
+
+/// The same, and reads the config with its data, and asks the peer of the folder.
 Patient admit(const DoctorOptions& options, Problems& problems);
+
+/// Shakes hands with the other peer. If it lets our key or ticket in, `other.live` is set.
+Diagnosis meet(Patient& patient);
 
 /// One check. It returns no lines where it has nothing to look at.
 struct Check {

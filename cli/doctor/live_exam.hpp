@@ -1,4 +1,5 @@
-// Asks a live peer about the way between it and this machine, and measures a lane to it.
+// Asks a live peer about the way between it and this machine or for its ledger, and measures a
+// lane.
 #pragma once
 
 #include <cstdint>

@@ -66,11 +66,13 @@ void Host::open_links() {
           .examine = [this](ExamCall call) { return examine(std::move(call)); }});
 }
 
-/// Answers `grapevine doctor`, for peers and for guests whose ticket is still good.
+/// Answers `grapevine doctor` and `grapevine ledger`: members, and doctor also for guests whose
+/// ticket is still good.
 bool Host::examine(ExamCall call) {
   if (call.is_guest) {
     if (!tickets_->knows(call.from)) return false;
-    const std::string refusal = tickets_->refusal(call.from, {}, wall_s());
+    std::string refusal = tickets_->refusal(call.from, {}, wall_s());
+    if (call.request.wants_ledger) refusal = "only members of the swarm see its ledger";
     if (!refusal.empty()) {
       call.reply({.number = call.request.number, .refusal = refusal});
       return true;

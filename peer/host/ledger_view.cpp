@@ -43,6 +43,9 @@ constexpr std::array<Column, 8> ledger_columns = {{{"samples/s", "samples_per_se
                                                    {"chunks", "chunks_done", whole_text},
                                                    {"leases", "leases", whole_text}}};
 
+/// The members' fields of which the ledger makes use, beside their work.
+constexpr std::array<const char*, 5> member_keys = {"name", "id", "self", "state", "phase"};
+
 /// The document's members with their figures of the common work. A member without any is left out.
 /// With leased data the size of a shard says nothing, because every peer can read all.
 Json peers_of(const Json& document) {
@@ -50,7 +53,7 @@ Json peers_of(const Json& document) {
   for (const Json& member : document.value("members", Json::array())) {
     if (!member.contains("work")) continue;
     Json peer;
-    for (const char* key : {"name", "id", "self", "state", "phase"}) {
+    for (const char* key : member_keys) {
       if (member.contains(key)) peer[key] = member[key];
     }
     peer.update(member["work"]);
@@ -99,7 +102,80 @@ std::string table_of(const Json& peers, std::uint64_t unknown) {
   return out;
 }
 
+/// True if the object lacks this field or has it as `is_sound` wants it.
+template <class Test>
+bool has_sound(const Json& object, const char* key, Test is_sound) {
+  const auto field = object.find(key);
+  return field == object.end() || is_sound(*field);
+}
+
+bool is_text(const Json& field) { return field.is_string(); }
+bool is_figure(const Json& field) { return field.is_number(); }
+bool is_count(const Json& field) { return field.is_number_unsigned(); }
+
+/// A member's figures, none of which may pass for another of its fields.
+bool is_sound_work(const Json& work) {
+  return work.is_object() && std::ranges::all_of(work, is_figure) &&
+         std::ranges::none_of(member_keys, [&](const char* key) { return work.contains(key); }) &&
+         std::ranges::all_of(ledger_columns, [&](const Column& column) {
+           return has_sound(work, column.key, column.text == whole_text ? is_count : is_figure);
+         });
+}
+
+bool is_sound_peer(const Json& peer) {
+  if (!peer.is_object()) return false;
+  for (const char* key : {"name", "id", "state", "phase"}) {
+    if (!has_sound(peer, key, is_text)) return false;
+  }
+  return has_sound(peer, "self", [](const Json& field) { return field.is_boolean(); }) &&
+         has_sound(peer, "work", is_sound_work);
+}
+
+bool is_sound_section(const Json& section) {
+  return section.is_object() && has_sound(section, "text", is_text) &&
+         has_sound(section, "counted", is_count);
+}
+
+/// True if every field that is used below has its type.
+bool is_sound_document(const Json& json) {
+  return json.is_object() && has_sound(json, "self", is_sound_peer) &&
+         has_sound(json, "phase", is_text) && has_sound(json, "work", is_sound_section) &&
+         has_sound(json, "ledger", is_sound_section) && has_sound(json, "left_out", is_count) &&
+         has_sound(json, "members", [](const Json& members) {
+           return members.is_array() && std::ranges::all_of(members, is_sound_peer);
+         });
+}
+
 }  // namespace
+
+std::string ledger_part(const std::string& document, std::size_t bytes_max) {
+  const Json json = parse_peer_json<Json>(document);
+  const auto text_of = [](const Json& part) {
+    return part.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  Json out{{"members", Json::array()}, {"left_out", std::uint64_t{0}}};
+  for (const char* key : {"self", "phase", "work", "ledger"}) {
+    if (json.contains(key)) out[key] = json[key];
+  }
+  // Room for the digits of `left_out`.
+  std::size_t bytes = text_of(out).size() + 20;
+  std::uint64_t left_out = 0;
+  for (const Json& member : json.value("members", Json::array())) {
+    if (!member.contains("work")) continue;
+    Json part{{"work", member["work"]}};
+    for (const char* key : member_keys) {
+      if (member.contains(key)) part[key] = member[key];
+    }
+    bytes += text_of(part).size() + 1;
+    if (bytes > bytes_max) {
+      ++left_out;
+    } else {
+      out["members"].push_back(std::move(part));
+    }
+  }
+  out["left_out"] = left_out;
+  return text_of(out);
+}
 
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder) {
   if (auto answer = ask_peer(folder)) return PeerDocument{.text = std::move(*answer)};
@@ -110,8 +186,10 @@ std::optional<PeerDocument> document_in(const std::filesystem::path& folder) {
 
 Problems ledger_problems(const PeerDocument& document) {
   const Json json = parse_peer_json<Json>(document.text);
-  if (!json.is_object()) {
-    return {{"ledger", "the peer's document is not valid JSON", "look at its result.json"}};
+  if (!is_sound_document(json)) {
+    return {
+        {"ledger", "what the peer says of itself is not what peers write",
+         "use one version of grapevine everywhere; after the peer's end look at its result.json"}};
   }
   if (json.contains("work")) return {};
   return {{"run.budget", "the peers of this run have no common budget of samples to account for",
@@ -127,7 +205,12 @@ std::string ledger_table(const PeerDocument& document) {
   for (const char* name : {"work", "ledger"}) {
     if (json.contains(name)) out += fmt::format("  {}\n", json[name].value("text", ""));
   }
-  return out + '\n' + table_of(peers, samples_of_unknown(json, peers));
+  out += '\n' + table_of(peers, samples_of_unknown(json, peers));
+  if (const auto left_out = json.value("left_out", std::uint64_t{0}); left_out > 0) {
+    out += fmt::format(
+        "{} more peers have no room in an answer: ask on that machine, by its folder\n", left_out);
+  }
+  return out;
 }
 
 std::string ledger_json(const PeerDocument& document) {
@@ -142,6 +225,7 @@ std::string ledger_json(const PeerDocument& document) {
   out["ledger"] = figures_of(json, "ledger");
   out["peers"] = peers_of(json);
   out["samples_of_unknown"] = samples_of_unknown(json, out["peers"]);
+  if (json.value("left_out", std::uint64_t{0}) > 0) out["left_out"] = json["left_out"];
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

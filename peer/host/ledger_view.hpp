@@ -1,6 +1,7 @@
 // The swarm's common work as one peer knows it: how much is done, and by which peer.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -19,7 +20,12 @@ struct PeerDocument {
 /// end. nullopt: there is neither.
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder);
 
-/// Why the document has no common work to show; empty if it has.
+/// Takes from a peer's document what it says of the common work, in at most `bytes_max` bytes. The
+/// first members that fit are in it, and `left_out` counts the others.
+std::string ledger_part(const std::string& document, std::size_t bytes_max);
+
+/// Why the document has no common work to show, or is not one that a peer writes; empty if it has.
+/// Anybody may have written it.
 Problems ledger_problems(const PeerDocument& document);
 
 /// The totals and a table of members, for people. The document must have no ledger_problems(), here
@@ -27,7 +33,8 @@ Problems ledger_problems(const PeerDocument& document);
 std::string ledger_table(const PeerDocument& document);
 
 /// The same as one JSON object: `peer`, `running`, `work`, `ledger` (null if data are not leased),
-/// `peers`, and `samples_of_unknown`, which no peer of the table is known to have trained.
+/// `peers`, and `samples_of_unknown`, which no peer of the table is known to have trained. If the
+/// document lacks members, `left_out` is their number.
 std::string ledger_json(const PeerDocument& document);
 
 }  // namespace gv

@@ -28,10 +28,21 @@ void make_printable(Json& json) {
   for (auto& part : json) make_printable(part);
 }
 
-/// Parses JSON from a peer. The result is_discarded() if the input is not JSON.
+/// Deepest nesting of a document that is read: the functions here call themselves, and the stack is
+/// finite.
+constexpr int peer_json_depth_max = 16;
+
+/// Parses JSON from a peer. The result is_discarded() if the input is not JSON, or nested deeper
+/// than any peer's.
 template <class Json, class Input>
 Json parse_peer_json(Input&& input) {
-  Json json = Json::parse(input, nullptr, false);
+  bool is_deep = false;
+  const auto look = [&is_deep](int depth, typename Json::parse_event_t, const Json&) {
+    is_deep = is_deep || depth > peer_json_depth_max;
+    return !is_deep;
+  };
+  Json json = Json::parse(input, look, false);
+  if (is_deep) json = Json(Json::value_t::discarded);
   if (!json.is_discarded()) restore_numbers(json);
   return json;
 }

@@ -24,6 +24,7 @@
 #include "peer/host/adaptive_spin_wait.hpp"
 #include "peer/host/event_log.hpp"
 #include "peer/host/host.hpp"
+#include "peer/host/ledger_view.hpp"
 #include "peer/host/member_cache.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/processors.hpp"
@@ -175,10 +176,12 @@ class Host {
   KeySigner signer_;
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
-  Examiner examiner_{io_,
-                     {.dial_from = options_.dial_from},
-                     {.wall_us = [this] { return wall_us(); },
-                      .offer = [this](ExamAnswer& answer) { lanes_->offer_echo(answer); }}};
+  Examiner examiner_{
+      io_,
+      {.dial_from = options_.dial_from},
+      {.wall_us = [this] { return wall_us(); },
+       .offer = [this](ExamAnswer& answer) { lanes_->offer_echo(answer); },
+       .ledger = [this](std::size_t most) { return ledger_part(report_json(report()), most); }}};
   std::optional<Node> node_;
   std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
   std::optional<Worker> worker_;

@@ -1,4 +1,5 @@
-// The targets `member_cache`, `settings_revision` and `rendezvous`: files in folders of peers.
+// The targets `member_cache`, `settings_revision`, `rendezvous` and `ledger`: files in folders of
+// peers, and what peers tell of the common work.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "net/identity.hpp"
 #include "net/roster.hpp"
 #include "peer/config/switched_mixing.hpp"
+#include "peer/host/ledger_view.hpp"
 #include "peer/host/member_cache.hpp"
 #include "peer/host/rendezvous.hpp"
 #include "peer/host/settings_revision_file.hpp"
@@ -108,8 +110,32 @@ std::vector<Bytes> rendezvous_seeds() {
           bytes_of("h:0 1 1 00\n")};
 }
 
+// ---- The common work, as a peer tells it ----
+
+void feed_ledger(std::span<const std::byte> bytes) {
+  const PeerDocument document{.text = std::string(text_of(bytes))};
+  if (!ledger_problems(document).empty()) return;
+  for (const char c : ledger_table(document)) {
+    check(c == '\n' || c < 0 || c >= ' ', "what others say is printable");
+  }
+  const PeerDocument part{.text = ledger_part(document.text, bytes.size() + 200)};
+  check(ledger_problems(part).empty(), "a part of a sound ledger is one");
+  (void)ledger_json(part);
+}
+
+std::vector<Bytes> ledger_seeds() {
+  return {
+      bytes_of(R"({"self":{"name":"a","id":"1"},"phase":"training","left_out":2,)"
+               R"("work":{"budget":9,"counted":5,"text":"work"},"ledger":{"chunks":4,"text":"l"},)"
+               R"("members":[{"name":"a","id":"1","self":true,"state":"alive","phase":"done",)"
+               R"("work":{"samples":3,"share":0.5,"chunks_done":1,"leases":0,"data":7}}]})"),
+      bytes_of(R"({"work":{"counted":null},"members":[{"work":{"factor":1e3}}]})"),
+      bytes_of("[[[[[[[[[[[[[[[[[[[[[[]]]]")};
+}
+
 }  // namespace
 
+Target ledger_target() { return {.name = "ledger", .feed = feed_ledger, .seeds = ledger_seeds}; }
 Target rendezvous_target() {
   return {.name = "rendezvous", .feed = feed_rendezvous, .seeds = rendezvous_seeds};
 }

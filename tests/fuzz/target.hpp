@@ -47,6 +47,7 @@ Target allow_list_target();
 Target member_cache_target();
 Target settings_revision_target();
 Target rendezvous_target();
+Target ledger_target();
 Target ticket_target();
 Target certificates_target();
 Target exam_target();

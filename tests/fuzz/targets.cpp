@@ -10,7 +10,7 @@ std::vector<Target> targets() {
       idx_target(),        cifar_target(),      pickle_target(),       npy_target(),
       archive_target(),    allow_list_target(), member_cache_target(), settings_revision_target(),
       rendezvous_target(), ticket_target(),     certificates_target(), exam_target(),
-      pair_code_target()};
+      pair_code_target(),  ledger_target()};
 }
 
 }  // namespace gv::fuzz

@@ -186,6 +186,32 @@ TEST_CASE("an examiner dials the ports of the host that has asked and tells what
   CHECK_FALSE(answers[2].refusal.empty());
 }
 
+TEST_CASE("a ledger is told to who asks for it and fits into a frame") {
+  asio::io_context io;
+  std::size_t most = 0;
+  Examiner examiner(io, {},
+                    {.wall_us = [] { return std::uint64_t{0}; },
+                     .offer = [](ExamAnswer&) {},
+                     .ledger =
+                         [&](std::size_t bytes_max) {
+                           most = bytes_max;
+                           return std::string(bytes_max - 1, 'x') + "y";
+                         }});
+  ExamAnswer answer;
+  const auto keep = [&](const ExamAnswer& given) { answer = given; };
+  examiner.examine("127.0.0.1", {.number = 1}, keep);
+  CHECK(answer.ledger.empty());
+  examiner.examine("127.0.0.1", {.number = 2, .wants_ledger = true}, keep);
+  REQUIRE(most > 32 * 1024);
+  answer.refusal = std::string(256, 'r');
+  const Decoded decoded = decode(encode(answer));
+  REQUIRE(decoded.frame);
+  std::string text;
+  for (const std::string& piece : std::get<ExamAnswer>(*decoded.frame).ledger) text += piece;
+  CHECK(text.size() == most);
+  CHECK(text.back() == 'y');
+}
+
 TEST_CASE("an examiner has a bounded number of dials under way") {
   asio::io_context io;
   Examiner examiner(io, {.dials_max = 3},

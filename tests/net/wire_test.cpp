@@ -112,6 +112,14 @@ JoinAnswer full_answer() {
           .addresses = {"b@192.0.2.1:7000"}};
 }
 
+ExamRequest full_exam_request() {
+  return {.number = 25,
+          .control_port = 7000,
+          .lane_port = 7001,
+          .wants_echo = true,
+          .wants_ledger = true};
+}
+
 ExamAnswer full_exam_answer() {
   return {.number = 25,
           .refusal = "no",
@@ -121,7 +129,8 @@ ExamAnswer full_exam_answer() {
           .lane_port = DialOutcome::silent,
           .lanes = "192.0.2.2:7001",
           .lane = 27,
-          .token = {28}};
+          .token = {28},
+          .ledger = {"{\"work\":", "{}}"}};
 }
 
 /// One frame of every kind with every field set. Adjacent fields of one type are named, so that
@@ -192,7 +201,7 @@ std::vector<Frame> one_of_each() {
       Message(full_certificates()),
       JoinRequest{.key = {23}, .name = "laptop", .proof = {24}},
       full_answer(),
-      ExamRequest{.number = 25, .control_port = 7000, .lane_port = 7001, .wants_echo = true},
+      full_exam_request(),
       full_exam_answer(),
   };
 }

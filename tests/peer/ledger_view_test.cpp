@@ -113,6 +113,61 @@ TEST_CASE("a peer without a common budget has no ledger to show", "[unit]") {
   CHECK(ledger_problems({.text = "{"}).size() == 1);
 }
 
+TEST_CASE("the part of a document that travels shows the same ledger", "[unit]") {
+  Json document = leased();
+  document["refusals"] = Json::array({"of no concern"});
+  const PeerDocument whole = peer_document(document);
+  const PeerDocument part{.text = ledger_part(whole.text, 4096)};
+  CHECK(ledger_problems(part).empty());
+  CHECK(ledger_table(part) == ledger_table(whole));
+  CHECK(ledger_json(part) == ledger_json(whole));
+  CHECK(part.text.find("refusals") == std::string::npos);
+}
+
+TEST_CASE("a ledger of many peers that has no room for all says how many are missing", "[unit]") {
+  Json document = leased();
+  for (int i = 0; i < 1000; ++i) {
+    Json one = member("peer-" + std::to_string(i), "alive");
+    one["work"] = {{"samples", 1}, {"share", 0.0001}, {"chunks_done", 1}, {"leases", 0}};
+    document["members"].push_back(one);
+  }
+  const PeerDocument part{.text = ledger_part(document.dump(), 32768)};
+  CHECK(part.text.size() <= 32768);
+  CHECK(part.text.size() > 32000);
+  REQUIRE(ledger_problems(part).empty());
+  const Json json = Json::parse(ledger_json(part));
+  CHECK(json["peers"].size() + json["left_out"].get<std::size_t>() == 1002);
+  CHECK_THAT(ledger_table(part), Catch::Contains(" more peers have no room in an answer"));
+}
+
+TEST_CASE("a document that no peer writes is refused, whatever is wrong with it", "[unit]") {
+  const auto is_refused = [](const std::string& path, const Json& value) {
+    Json document = leased();
+    document[Json::json_pointer(path)] = value;
+    return ledger_problems(peer_document(document)).size() == 1;
+  };
+  CHECK_FALSE(is_refused("/phase", "done"));
+  CHECK(is_refused("/phase", 7));
+  CHECK(is_refused("/self", "us"));
+  CHECK(is_refused("/self/name", Json::array()));
+  CHECK(is_refused("/work", 5));
+  CHECK(is_refused("/work/counted", -1));
+  CHECK(is_refused("/work/text", 1.5));
+  CHECK(is_refused("/ledger", Json::array()));
+  CHECK(is_refused("/left_out", "many"));
+  CHECK(is_refused("/members", 3));
+  CHECK(is_refused("/members/0", "us"));
+  CHECK(is_refused("/members/0/state", nullptr));
+  CHECK(is_refused("/members/0/work", Json::array()));
+  CHECK(is_refused("/members/0/work/samples", 1e300));
+  CHECK(is_refused("/members/0/work/share", "half"));
+  CHECK(is_refused("/members/0/work/name", 5));
+  std::string deep = "{\"work\":";
+  for (int i = 0; i < 60000; ++i) deep += '[';
+  for (int i = 0; i < 60000; ++i) deep += ']';
+  CHECK(ledger_problems({.text = deep + '}'}).size() == 1);
+}
+
 TEST_CASE("control characters in a ledger do not reach the terminal", "[unit]") {
   Json document = leased();
   document["members"][1]["name"] = "a\033[2J\nb";

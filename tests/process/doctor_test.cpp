@@ -247,6 +247,10 @@ TEST_CASE("doctor tries a ticket without using it up and reads a certified run f
     CHECK(health_of(tried, "key") == "no line");
     CHECK(health_of(tried, "lane speed") == "ok");
   }
+  // A ticket is enough for that, but not to see what the swarm has trained.
+  std::string refusal;
+  CHECK(run_grapevine({"ledger", ticket}, refusal).exit_code == 2);
+  CHECK(refusal.find("only members") != std::string::npos);
   const Json folder = doctor({first}, {}, 0);
   CHECK(health_of(folder, "certificate") == "ok");
   CHECK(health_of(folder, "links") == "ok");

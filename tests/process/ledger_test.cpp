@@ -108,6 +108,45 @@ TEST_CASE("the ledger shows what each peer has trained, also of one that was kil
   CHECK_THAT(output, Catch::Contains("no running peer answers here"));
 }
 
+TEST_CASE("a live peer tells its ledger to members that ask its address", "[process]") {
+  Swarm swarm(3, endless);
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 1));
+  swarm.kill(2);
+  const std::string address = swarm.status(0)["self"].value("advertised", "");
+  const auto ask = [&](const std::vector<std::string>& words, std::string& output) {
+    std::vector<std::string> all = {"ledger"};
+    all.insert(all.end(), words.begin(), words.end());
+    output.clear();
+    return run_grapevine(all, output).exit_code;
+  };
+  const std::string list = swarm.authorized_file().string();
+  const std::string key = (swarm.folder(2) / "key").string();
+  std::string output;
+  CHECK(ask({address, "--key", key, "--authorized", list, "--json"}, output) == 0);
+  INFO(output);
+  const auto ledger = nlohmann::json::parse(output, nullptr, false);
+  REQUIRE(ledger.is_object());
+  CHECK(ledger["running"] == true);
+  CHECK(ledger["peer"]["name"] == Swarm::name(0));
+  CHECK(ledger["peers"].size() == 3);
+  CHECK(ledger["ledger"]["chunks"] > 0);
+
+  // A run folder stands for key and list, also that of a peer which runs: it takes no notice.
+  CHECK(ask({address, swarm.folder(1).string()}, output) == 0);
+  CHECK_THAT(output, Catch::Contains("peer peer-0") && Catch::Contains("leases"));
+  CHECK(swarm.events(0, "key_used_twice").empty());
+
+  // Others learn nothing.
+  const TemporaryFolder stranger;
+  const std::string other_key = (stranger.path() / "key").string();
+  REQUIRE(run_grapevine({"keygen", other_key}, output).exit_code == 0);
+  CHECK(ask({address, "--key", other_key, "--authorized", list}, output) == 2);
+  CHECK_THAT(output, Catch::Contains("does not let this key in"));
+  CHECK(ask({"127.0.0.1:1", "--key", key, "--authorized", list}, output) == 2);
+  CHECK_THAT(output, Catch::Contains("127.0.0.1:1"));
+}
+
 TEST_CASE("without a common budget the ledger says in one line how to get one", "[process]") {
   std::string alone = endless;
   alone.replace(alone.find("\"leased\""), 8, "\"iid\"");
