@@ -107,6 +107,7 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) 
     other.heard_at = now;
     other.pace = report.pace;
     other.lives = report.lives;
+    other.died = report.died;
     if (is_new || other.entry != *report.entry) {
       other.entry = *report.entry;
       other.told_at = now;
@@ -159,9 +160,11 @@ void Ledger::learn_whole() {
 /// to be done has left nothing open.
 void Ledger::count_freed() {
   if (is_complete()) return;
-  for (const auto& [peer, other] : others_) {
+  for (auto& [peer, other] : others_) {
     if (!other.lived || other.lives || other.entry.whole >= options_.chunks) continue;
-    counts_.freed += open_chunks(other).count(whole_, options_.chunks);
+    const std::uint64_t freed = open_chunks(other).count(whole_, options_.chunks);
+    if (other.died) other.freed += freed;
+    counts_.freed += freed;
   }
 }
 
@@ -425,7 +428,8 @@ Ledger::Part Ledger::part_of(PeerId peer) const {
   if (found == others_.end()) return {};
   const Other& other = found->second;
   return {.done = other.credited,
-          .leased = other.lives ? open_chunks(other).count(whole_, options_.chunks) : 0};
+          .leased = other.lives ? open_chunks(other).count(whole_, options_.chunks) : 0,
+          .freed = other.freed};
 }
 
 std::uint64_t Ledger::leased() const {

@@ -22,6 +22,7 @@ struct LedgerReport {
   const LedgerEntry* entry = nullptr;  ///< What it tells; not null.
   double pace = 0;                     ///< Its chunks a second, as we have measured; 0: not known.
   bool lives = false;  ///< It is about to train or trains, and is not believed dead.
+  bool died = false;   ///< It is believed dead, and has not left by itself.
 };
 
 /// A piece of work: consecutive steps of one chunk.
@@ -119,6 +120,7 @@ class Ledger {
   struct Part {
     std::uint64_t done = 0;    ///< Chunks that are done because of this peer, each for one peer.
     std::uint64_t leased = 0;  ///< Chunks that it has taken, begun or trained, and not done.
+    std::uint64_t freed = 0;   ///< Such chunks that were free again because it died.
   };
   Part own_part() const;
   /// The part of another peer; nothing if we have not heard it.
@@ -139,6 +141,8 @@ class Ledger {
     bool lives = false;
     bool lived = false;          ///< It lived when we last looked.
     std::uint64_t credited = 0;  ///< Chunks that we hold to be done because of its word.
+    std::uint64_t freed = 0;     ///< Chunks of its leases that were free again, each time it died.
+    bool died = false;
 
     double remaining(Time now) const;
   };

@@ -34,14 +34,15 @@ struct Column {
   std::string (*text)(const Json&);
 };
 
-constexpr std::array<Column, 8> ledger_columns = {{{"samples/s", "samples_per_second", rate_text},
+constexpr std::array<Column, 9> ledger_columns = {{{"samples/s", "samples_per_second", rate_text},
                                                    {"samples", "samples", whole_text},
                                                    {"share", "share", percent_text},
                                                    {"factor", "factor", factor_text},
                                                    {"wanted", "factor_wanted", factor_text},
                                                    {"data", "data", whole_text},
                                                    {"chunks", "chunks_done", whole_text},
-                                                   {"leases", "leases", whole_text}}};
+                                                   {"leases", "leases", whole_text},
+                                                   {"freed", "chunks_freed", whole_text}}};
 
 /// The members' fields of which the ledger makes use, beside their work.
 constexpr std::array<const char*, 5> member_keys = {"name", "id", "self", "state", "phase"};

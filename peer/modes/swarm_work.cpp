@@ -149,7 +149,8 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
         {.peer = member.id,
          .entry = &*member.progress.work->ledger,
          .pace = other.pace.per_second() / chunk,
-         .lives = other.lives && (phase == Phase::joining || phase == Phase::training)});
+         .lives = other.lives && (phase == Phase::joining || phase == Phase::training),
+         .died = member.state == MemberState::dead});
   });
   ledger_->hear(now, reports, chunks_per_second());
 }

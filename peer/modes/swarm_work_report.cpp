@@ -183,6 +183,7 @@ void SwarmWork::add_factor(ModeReport& report) const {
 void SwarmWork::add_part(const Ledger::Part& part, ReportSection& section) const {
   section.figures.emplace_back("chunks_done", part.done);
   section.figures.emplace_back("leases", part.leased);
+  if (part.freed > 0) section.figures.emplace_back("chunks_freed", part.freed);
 }
 
 /// The part of another member.

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/fingerprint.hpp"
+#include "base/printable.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/evaluate.hpp"
 #include "peer/host/peer_json.hpp"
@@ -186,7 +187,26 @@ struct LedgerTotals {
   std::uint64_t trained = 0;  ///< Samples that were trained at least once.
   std::uint64_t again = 0;    ///< Trainings beyond the first of each sample.
   bool is_complete = true;    ///< False if some process left no count, so there may be more.
+  /// By the peers that died: samples that they had taken and not passed on, at most. They were free
+  /// for others then.
+  std::map<std::string, std::uint64_t> lost_with;
+  /// By the peers that lost them with a model that they replaced.
+  std::map<std::string, std::uint64_t> lost_by;
 };
+
+/// Adds what this peer knows of chunks that were lost. All see the same deaths, so of what they say
+/// of one peer the most counts.
+void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
+  const std::uint64_t chunk = number(peer.result, "ledger", "chunk_samples");
+  const std::uint64_t own = chunk * number(peer.result, "ledger", "lost");
+  if (own > 0) totals.lost_by[peer.name] = own;
+  for (const Json& member : peer.result.value("members", Json::array())) {
+    const std::uint64_t freed = chunk * number(member, "work", "chunks_freed");
+    if (freed == 0) continue;
+    std::uint64_t& most = totals.lost_with[printable(member.value("name", ""))];
+    most = std::max(most, freed);
+  }
+}
 
 /// Nothing in lockstep and in rounds, where no peer takes chunks.
 LedgerTotals ledger_totals(const Result& result) {
@@ -202,6 +222,7 @@ LedgerTotals ledger_totals(const Result& result) {
     totals.samples = number(peer.result, "work", "budget");
     totals.trained = std::max(totals.trained, std::min(done, totals.samples));
     all += number(peer.result, "work", "own");
+    add_losses(peer, totals);
   }
   totals.again = all - std::min(all, totals.trained);
   return totals;
@@ -212,6 +233,15 @@ void print_ledger(const LedgerTotals& totals) {
   fmt::print("ledger       {} samples: trained {}, again {}{}, never {}\n", totals.samples,
              totals.trained, totals.is_complete ? "" : "at least ", totals.again,
              totals.samples - totals.trained);
+  std::string lost;
+  const auto add = [&lost](const std::string& text) { lost += (lost.empty() ? "" : "; ") + text; };
+  for (const auto& [name, samples] : totals.lost_with) {
+    add(fmt::format("with {} at most {} samples, free for others again", name, samples));
+  }
+  for (const auto& [name, samples] : totals.lost_by) {
+    add(fmt::format("with the old model of {} {} samples", name, samples));
+  }
+  if (!lost.empty()) fmt::print("lost         {}\n", lost);
 }
 
 /// Prints what the peers have done for the swarm's budget, and how many of them end with one model.
@@ -314,10 +344,9 @@ Json summary_json(const Result& result, bool in_stages) {
                             {"fingerprint", fmt::format("{:016x}", one.fingerprint)}};
   }
   if (const LedgerTotals totals = ledger_totals(result); totals.samples > 0) {
-    summary["ledger"] = {{"samples", totals.samples},
-                         {"trained", totals.trained},
-                         {"again", totals.again},
-                         {"again_is_complete", totals.is_complete}};
+    summary["ledger"] = {{"samples", totals.samples},     {"trained", totals.trained},
+                         {"again", totals.again},         {"again_is_complete", totals.is_complete},
+                         {"lost_with", totals.lost_with}, {"lost_by", totals.lost_by}};
   }
   for (const FinishedPeer& peer : result.peers) {
     summary["peers"].push_back({{"name", peer.name},

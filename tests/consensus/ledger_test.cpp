@@ -321,9 +321,9 @@ TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
 TEST_CASE("a ledger knows the part of each peer, and what is free again after a death", "[unit]") {
   Ledger ledger({.self = PeerId{2}, .chunks = 100, .steps = 4, .last_steps = 4});
   const LedgerEntry entry{.whole = 0, .done = {{0, 3}}, .leases = {{{3, 4}, false}}};
-  const auto hear = [&](int second, bool lives) {
+  const auto hear = [&](int second, bool lives, bool died = false) {
     const std::vector<LedgerReport> reports = {
-        {.peer = PeerId{1}, .entry = &entry, .pace = 1, .lives = lives}};
+        {.peer = PeerId{1}, .entry = &entry, .pace = 1, .lives = lives, .died = died}};
     ledger.hear(Time(std::chrono::seconds(second)), reports, 1);
   };
   hear(0, true);
@@ -345,12 +345,18 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.done() == 4);
   CHECK(ledger.counts().freed == 0);
   // A death counts once.
-  hear(2, false);
-  hear(3, false);
+  hear(2, false, true);
+  hear(3, false, true);
   CHECK(ledger.counts().freed == 4);
+  CHECK(ledger.part_of(PeerId{1}).freed == 4);
   CHECK(ledger.part_of(PeerId{1}).done == 3);
   CHECK(ledger.part_of(PeerId{1}).leased == 0);
   CHECK(ledger.leased() == 3);
+  // With a peer that leaves nothing is lost.
+  hear(4, true);
+  hear(5, false);
+  CHECK(ledger.counts().freed == 8);
+  CHECK(ledger.part_of(PeerId{1}).freed == 4);
 }
 
 }  // namespace gv

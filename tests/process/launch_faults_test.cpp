@@ -306,6 +306,25 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
   CHECK(summary.value("failures", 1) == 0);
 }
 
+TEST_CASE("the summary names the peer with which chunks of leased data were lost", "[process]") {
+  std::string config = endless_config(quick_membership);
+  config.insert(config.find("[data.generated]"), "partition = \"leased\"\n");
+  FaultyRun run(3, config, fault("kind = \"kill\"\nat_s = 1.5\nfor_s = 0\npeers = 2"));
+  REQUIRE(eventually(
+      [&] {
+        const Json status = run.status(0);
+        return status.is_object() && status["ledger"].value("freed", 0) > 0;
+      },
+      30s));
+  CHECK(run.interrupt() == 0);
+  INFO(run.output());
+  const Json ledger = run.summary()["ledger"];
+  REQUIRE(ledger.is_object());
+  CHECK(ledger["lost_with"].size() == 1);
+  CHECK(ledger["lost_with"].value("peer-2", 0) > 0);
+  CHECK(run.has_said("lost         with peer-2 at most "));
+}
+
 TEST_CASE("a run in which everybody is killed for good ends with its summary", "[process]") {
   FaultyRun run(2, long_run(100000000), fault("kind = \"kill\"\nat_s = 1.5\nfor_s = 0"));
   CHECK(run.end(30s) == 0);
