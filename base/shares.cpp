@@ -30,11 +30,13 @@ std::vector<double> known_speeds(std::span<const double> samples_per_second) {
 }  // namespace
 
 std::vector<std::uint32_t> batch_shares(std::span<const double> samples_per_second,
-                                        std::uint32_t total, std::uint32_t most) {
+                                        std::uint32_t total, std::uint32_t most,
+                                        std::uint32_t least) {
   const std::size_t peers = samples_per_second.size();
-  check(peers <= total && total <= std::uint64_t{most} * peers, "a batch can be shared");
+  check(least >= 1 && std::uint64_t{least} * peers <= total && total <= std::uint64_t{most} * peers,
+        "a batch can be shared");
   const std::vector<double> speeds = known_speeds(samples_per_second);
-  std::vector<std::uint32_t> shares(peers, 1);
+  std::vector<std::uint32_t> shares(peers, least);
 
   // When a peer would finish if it got one more sample.
   using Turn = std::pair<double, std::size_t>;
@@ -43,7 +45,7 @@ std::vector<std::uint32_t> batch_shares(std::span<const double> samples_per_seco
     if (shares[peer] < most) turns.emplace((shares[peer] + 1.0) / speeds[peer], peer);
   };
   for (std::size_t peer = 0; peer < peers; ++peer) queue(peer);
-  for (std::size_t left = total - peers; left > 0; --left) {
+  for (std::size_t left = total - least * peers; left > 0; --left) {
     const std::size_t peer = turns.top().second;
     turns.pop();
     ++shares[peer];

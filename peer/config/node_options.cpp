@@ -143,6 +143,14 @@ std::size_t state_elements(const ModelFacts& model) {
   return model.layout.size() + model.optimizer_elements;
 }
 
+/// The fewest samples of a peer in a step. Where each peer has data of its own kind, those of a
+/// slow one would hardly count if it took as few as its pace allows.
+std::uint32_t lockstep_batch_min(const Config& config) {
+  const PartitionKind kind = config.data.partition.kind;
+  const bool are_alike = kind == PartitionKind::iid || kind == PartitionKind::leased;
+  return are_alike ? 1 : static_cast<std::uint32_t>((config.train.batch + 3) / 4);
+}
+
 AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model,
                                    const PeerFacts& peer) {
   const AllReduceConfig& allreduce = config.allreduce;
@@ -157,6 +165,7 @@ AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model
                            .is_leased = config.data.partition.kind == PartitionKind::leased,
                            .batch = static_cast<std::uint32_t>(config.train.batch),
                            .batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config)),
+                           .batch_min = lockstep_batch_min(config),
                            .processors = peer.processors,
                            .memory = peer.memory};
   if (allreduce.local.has_momentum()) options.state_elements += model.layout.size();

@@ -24,6 +24,7 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
   const auto compressor = options.compressor(course.elements);
   return {.batch = options.batch,
           .batch_max = std::max(options.batch, options.batch_max),
+          .batch_min = options.batch_min,
           .growth_max = course.work.growth.most(),
           .elements = options.averages_arrays ? usual_array : compressor->longest(),
           .algorithm = compressor->wire().is_plain() ? options.algorithm : ReduceAlgorithm::ring,

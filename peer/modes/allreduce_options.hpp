@@ -41,6 +41,7 @@ struct AllReduceOptions {
   bool is_leased = false;    ///< The samples of a sum are consecutive in an order that all share.
   std::uint32_t batch = 64;  ///< Samples of a step for each peer.
   std::uint32_t batch_max = 0;  ///< The most for the fastest peer; 0: `batch`, never more.
+  std::uint32_t batch_min = 1;  ///< The fewest for the slowest peer.
   unsigned processors = 0;  ///< Processors of this host; 0: enough that sums never wait for one.
   Agreement::Options agreement;
   /// Memory of everything that is sent. Not owned; must outlive the mode and its messages.

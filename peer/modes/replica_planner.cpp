@@ -88,8 +88,9 @@ std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& ord
     }
     return longest;
   };
-  std::vector<std::uint32_t> fresh = batch_shares(
-      speeds, options_.batch * static_cast<std::uint32_t>(order.size()), options_.batch_max);
+  std::vector<std::uint32_t> fresh =
+      batch_shares(speeds, options_.batch * static_cast<std::uint32_t>(order.size()),
+                   options_.batch_max, std::clamp(options_.batch_min, 1U, options_.batch));
   return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
 }
 

@@ -19,6 +19,7 @@ class ReplicaPlanner final : public GenerationPlanner {
   struct Options {
     std::uint32_t batch = 1;                   ///< Samples of an operation for each peer.
     std::uint32_t batch_max = 1;               ///< The most samples that one peer can compute.
+    std::uint32_t batch_min = 1;               ///< The fewest that a plan of ours gives to one.
     std::uint64_t growth_max = 1;              ///< The factor by which both grow at most.
     std::size_t elements = 0;                  ///< Size of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.

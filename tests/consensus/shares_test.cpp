@@ -60,10 +60,11 @@ TEST_CASE("shares sum to the batch and keep their bounds") {
     const std::uint64_t peers = speeds.size();
     const auto most = static_cast<std::uint32_t>(1 + rng.below(100));
     const auto total = static_cast<std::uint32_t>(peers + rng.below(peers * most - peers + 1));
-    const Shares shares = batch_shares(speeds, total, most);
+    const auto least = static_cast<std::uint32_t>(1 + rng.below(total / peers));
+    const Shares shares = batch_shares(speeds, total, most, least);
     REQUIRE(shares.size() == peers);
     REQUIRE(std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}) == total);
-    REQUIRE(*std::ranges::min_element(shares) >= 1);
+    REQUIRE(*std::ranges::min_element(shares) >= least);
     REQUIRE(*std::ranges::max_element(shares) <= most);
   }
 }

@@ -287,6 +287,20 @@ TEST_CASE("sums name senders unless two peers both say that they cannot reach ea
   CHECK_FALSE(is_direct());
 }
 
+TEST_CASE("a slow peer takes no fewer samples than a plan must give to each", "[unit]") {
+  Answers answers;
+  for (std::uint64_t peer = 1; peer <= 4; ++peer) answers[PeerId(peer)].speed = 100;
+  answers[PeerId(4)].speed = 10;
+  const auto shares = [&](std::uint32_t batch_min) {
+    const ReplicaPlanner planner({.batch = 32, .batch_max = 128, .batch_min = batch_min});
+    return planner.plan(answers, nullptr)->shares;
+  };
+  CHECK(shares(1) == std::vector<std::uint32_t>{42, 41, 41, 4});
+  CHECK(shares(8) == std::vector<std::uint32_t>{40, 40, 40, 8});
+  // No plan can give more than the batch to all.
+  CHECK(shares(1000) == std::vector<std::uint32_t>{32, 32, 32, 32});
+}
+
 TEST_CASE("nobody begins a generation whose way to sum it does not know", "[unit]") {
   const auto begins = [](std::uint8_t algorithm) {
     const ReplicaPlanner planner({});

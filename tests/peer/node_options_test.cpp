@@ -56,6 +56,20 @@ TEST_CASE("parts have the defaults of the config that says nothing", "[unit]") {
   CHECK(options_of_generations(made) == options_of_generations({}));
 }
 
+TEST_CASE("only where data are of one kind may a slow peer take hardly any of a batch", "[unit]") {
+  Config config;
+  config.train.batch = 30;
+  const auto least = [&config](PartitionKind kind) {
+    config.data.partition.kind = kind;
+    return node_options(config, {}, {}).allreduce.batch_min;
+  };
+  CHECK(least(PartitionKind::iid) == 1);
+  CHECK(least(PartitionKind::leased) == 1);
+  CHECK(least(PartitionKind::by_label) == 8);
+  CHECK(least(PartitionKind::dirichlet) == 8);
+  CHECK(least(PartitionKind::shared) == 8);
+}
+
 TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
   const std::set<std::string> sections{"gossip", "population", "allreduce",
                                        "mixing", "pipeline",   "membership"};
