@@ -201,6 +201,7 @@ void GossipMode::collect() {
     if (force.partner == owed_) owed_.reset();
     last_distance_ = force.distance;
     trigger_.learn(force.distance);
+    finale_.work().force_came(step_ - std::min(step_, force.step));
     if (Ledger* ledger = finale_.work().ledger()) ledger->kept(force.step);
     forces_.push_back(std::move(force));
   }

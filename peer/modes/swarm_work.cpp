@@ -28,6 +28,8 @@ constexpr double faster_max = 4;
 constexpr Duration clock_heard_every = std::chrono::seconds(1);
 /// Where the size of all data is not known, a shard is at most this many times the median.
 constexpr std::uint64_t larger_max = 16;
+/// The weight of the newest force in the mean of how late they come.
+constexpr double newest_force = 0.1;
 /// Announcements of all peers together while a budget is used up.
 constexpr std::uint64_t announcements = 100;
 
@@ -105,6 +107,10 @@ void SwarmWork::agree_on(Time now, std::uint64_t samples) {
   }
   if (!agreed_ || samples != *agreed_) agreed_at_ = now;
   agreed_ = samples;
+}
+
+void SwarmWork::force_came(std::uint64_t steps_late) {
+  steps_late_ += newest_force * (static_cast<double>(steps_late) - steps_late_);
 }
 
 bool SwarmWork::is_news() {

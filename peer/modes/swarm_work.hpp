@@ -99,6 +99,8 @@ class SwarmWork {
   void add_measurement(Job& job);
   /// Takes what the job has measured. True if it has: others should hear it at once.
   bool learn_from(const JobDone& done, Effects& out);
+  /// A force has come that was made from our model `steps_late` steps ago.
+  void force_came(std::uint64_t steps_late);
   Judges& judges() { return judges_; }
   const Judges& judges() const { return judges_; }
   /// Samples known to be trained by all peers. Never falls, unless peers agree on less.
@@ -209,6 +211,7 @@ class SwarmWork {
   std::optional<std::uint64_t> agreed_;  ///< What counted() is, where peers agree.
   Time agreed_at_{};
   RecentPace pace_of_all_;  ///< Of what they agree on.
+  double steps_late_ = 0;   ///< Recent mean of how late forces come.
   double progress_ = 0;
 };
 

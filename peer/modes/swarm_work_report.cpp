@@ -15,6 +15,9 @@
 namespace gv {
 namespace {
 
+/// Forces that come later than this are worth a line in the status.
+constexpr double steps_late_max = 16;
+
 void add_factors(double factor, double wanted, ReportSection& section) {
   section.figures.emplace_back("factor", factor);
   section.figures.emplace_back("factor_wanted", wanted);
@@ -169,15 +172,23 @@ void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   report.details.push_back(std::move(text));
 }
 
-/// Adds a line about the factor on our updates.
+/// Adds a line about the factor on our updates, and one about late forces. Both say what to do
+/// where they cost accuracy.
 void SwarmWork::add_factor(ModeReport& report) const {
   const double wanted = factor_wanted();
   report.details.push_back(
       wanted > options_.weigh_max
           ? fmt::format("updates times {:.2f}; {:.2f} would be needed, so this peer's samples "
-                        "count {:.2f} of what others' do",
+                        "count {:.2f} of what others' do; give it less data or, if all peers may "
+                        "read all, write data.partition = \"leased\"",
                         factor(), wanted, factor() / wanted)
           : fmt::format("updates times {:.2f}, because of this peer's data and pace", factor()));
+  if (steps_late_ < steps_late_max) return;
+  report.details.push_back(fmt::format(
+      "forces come {:.0f} steps late, which costs accuracy where peers' data are unlike: "
+      "send less, with gossip.codec, or if all peers may read all data write "
+      "data.partition = \"leased\"",
+      steps_late_));
 }
 
 void SwarmWork::add_part(const Ledger::Part& part, ReportSection& section) const {

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -411,6 +412,28 @@ struct WorkReport {
 };
 
 }  // namespace
+
+TEST_CASE("a report says in words what keeps private data from counting, and what helps",
+          "[unit]") {
+  Counting swarm({.budget = 1U << 30, .batch = batch, .data = 1000, .all_data = 2000}, 1);
+  for (std::uint64_t second = 1; second <= 30; ++second) {
+    swarm.now += 1s;
+    swarm.work.count(swarm.now, 1);
+    swarm.report(PeerId{2}, {.samples = 100 * second, .data = 1000});
+  }
+  const auto said = [&] {
+    std::string lines;
+    for (const std::string& line : WorkReport(swarm).report.details) lines += line + '\n';
+    return lines;
+  };
+  CHECK_THAT(said(), Catch::Contains("5.50 would be needed") && Catch::Contains("\"leased\"") &&
+                         !Catch::Contains("late"));
+  for (int force = 0; force < 100; ++force) swarm.work.force_came(2);
+  CHECK_THAT(said(), !Catch::Contains("late"));
+  for (int force = 0; force < 100; ++force) swarm.work.force_came(50);
+  CHECK_THAT(said(),
+             Catch::Contains("forces come 50 steps late") && Catch::Contains("gossip.codec"));
+}
 
 TEST_CASE("a report has the totals of the work and a part for each member", "[unit]") {
   Counting swarm({.budget = 10000, .batch = batch, .data = 100, .all_data = 400}, 2);
