@@ -9,10 +9,12 @@
 #include "cli/split_report.hpp"
 #include "consensus/split/split_plan.hpp"
 #include "peer/config/config.hpp"
+#include "peer/config/group_problems.hpp"
 #include "peer/config/peers_file.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/split_layers.hpp"
 #include "peer/config/task.hpp"
+#include "train/learner/group_place.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
@@ -41,10 +43,27 @@ SplitQuestion question_of(const Config& config, const std::vector<ModelPiece>& p
       std::ranges::find(question.micro_batches, own) == question.micro_batches.end()) {
     question.micro_batches.push_back(own);
   }
-  // Parameters, the gradients of a pass and of a step, and the optimiser's vectors.
+  // Parameters, the gradients of a pass and of a step, and the optimiser's vectors. In a pipeline
+  // every peer keeps its own last copy and that of a neighbour.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
+  const double copies = config.pipeline.copy_every > 0 ? 2 : 0;
   question.bytes_per_weight = sizeof(float) * (3 + vectors);
+  question.bytes_per_sliced_weight = sizeof(float) * (3 + vectors + copies * (1 + vectors));
   return question;
+}
+
+/// Pipelines as they run, with each number of peers to a group.
+void search_pipelines(const Config& config, std::size_t stages_max, SplitReport& report) {
+  SplitQuestion question = report.question;
+  question.micro_batches.push_back(1);
+  report.stages = best_plans(question, {.group = 1, .stages_min = 2, .stages_max = stages_max});
+  if (!group_problems(config).empty()) return;
+  const std::size_t most = std::min(question.site.peers.size(), slices_of_stage);
+  for (std::size_t group = 2; group <= most; ++group) {
+    for (SplitPlan& plan : best_plans(question, {.group = group, .stages_max = stages_max})) {
+      keep_plan(report.groups, std::move(plan));
+    }
+  }
 }
 
 }  // namespace
@@ -64,22 +83,19 @@ int show_shared_layers(const SharedLayersOptions& options) {
   const std::size_t count = report.question.site.peers.size();
   const std::size_t most =
       count > staged_peers_max ? 1 : std::min({count, report.pieces.size(), stages_max});
-  report.best = best_plans(report.question, {.stages_max = most});
+  report.samples = best_plans(report.question, {.may_split_layers = false, .one_group = true});
+  if (most > 1) search_pipelines(parsed.config, most, report);
+  // The best of all may be a pipeline with groups, which exchange nothing inside a pair of layers.
+  report.best = report.stages;
+  for (const SplitPlan& plan : report.groups) keep_plan(report.best, plan);
+  for (const SplitPlan& plan : best_plans(report.question, {.stages_max = most})) {
+    keep_plan(report.best, plan);
+  }
   if (report.best.empty()) {
     return fail({{options.peers_file,
                   "the model and its activations fit no peers of the file, "
                   "whatever part each of them takes",
                   "allow more memory_mb, or give fewer --samples"}});
-  }
-  const SplitChoice whole{.may_split_layers = false, .one_group = true};
-  report.samples = best_plans(report.question, whole);
-  if (most > 1) {
-    SplitChoice stages = whole;
-    stages.stages_min = 2;
-    stages.stages_max = most;
-    report.stages = best_plans(report.question, stages);
-    // Every peer of a running pipeline carries a stage, and each stage needs parameters.
-    std::erase_if(report.stages, [](const SplitPlan& plan) { return !can_run(plan); });
   }
   fmt::print("{}", options.as_json ? to_json(report) : to_text(report));
   return 0;

@@ -26,10 +26,18 @@ struct Parts {
   std::size_t space = 1;
 };
 
-Parts parts_of(const SplitPlan& plan, const SplitState& state) {
-  const std::size_t blocks = plan.groups[state.group].size() / state.ways;
-  return {.samples = blocks,
-          .model = state.kind == SplitKind::model ? state.ways : 1,
+/// A group that runs shares a layer if it has units.
+bool is_sliced(const SplitReport& report, const SplitPlan& plan, std::size_t layer) {
+  const SplitState& state = plan.layers[layer].state;
+  return state.kind == SplitKind::slices && state.ways > 1 &&
+         !report.pieces[layer].costs.units.empty();
+}
+
+Parts parts_of(const SplitReport& report, const SplitPlan& plan, std::size_t layer) {
+  const SplitState& state = plan.layers[layer].state;
+  const bool by_model = state.kind == SplitKind::model || is_sliced(report, plan, layer);
+  return {.samples = plan.groups[state.group].size() / state.ways,
+          .model = by_model ? state.ways : 1,
           .space = state.kind == SplitKind::rows ? state.ways : 1};
 }
 
@@ -46,23 +54,44 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-/// "desk 32, tower 32": the samples, grains or rows of each peer.
-std::string carriers_of(const SplitReport& report, const SplitPlan& plan,
-                        const PlannedLayer& layer) {
+const char* meaning_of(const SplitReport& report, const SplitPlan& plan, std::size_t layer) {
+  const SplitState& state = plan.layers[layer].state;
+  switch (state.kind) {
+    case SplitKind::samples:
+      return "samples";
+    case SplitKind::factors:
+      return "samples, sums as factors";
+    case SplitKind::model:
+      return "of the layer";
+    case SplitKind::rows:
+      return "rows";
+    case SplitKind::slices:
+      return is_sliced(report, plan, layer) ? "slices"
+             : state.ways > 1               ? "all of it"
+                                            : "micro-batches";
+  }
+  return "";
+}
+
+/// "desk 32, tower 32": the samples, micro-batches, grains, rows or slices of each peer.
+std::string carriers_of(const SplitReport& report, const SplitPlan& plan, std::size_t i) {
+  const PlannedLayer& layer = plan.layers[i];
   const SplitGroup& group = plan.groups[layer.state.group];
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const SplitShare& share = layer.shares[i];
-    const std::string& name = report.question.site.peers[group.peers[i]].name;
-    texts.push_back(layer.state.ways == 1
-                        ? fmt::format("{} {}", name, share.samples)
-                        : fmt::format("{} {}-{}", name, share.begin, share.end - 1));
+  for (std::size_t p = 0; p < group.size(); ++p) {
+    const SplitShare& share = layer.shares[p];
+    const std::string& name = report.question.site.peers[group.peers[p]].name;
+    const bool by_slices = layer.state.kind == SplitKind::slices;
+    if (layer.state.ways == 1) {
+      const std::size_t own = by_slices ? share.micro_batches : share.samples;
+      texts.push_back(fmt::format("{} {}", name, own));
+    } else if (by_slices && !is_sliced(report, plan, i)) {
+      texts.push_back(name);
+    } else {
+      texts.push_back(fmt::format("{} {}-{}", name, share.begin, share.end - 1));
+    }
   }
-  const char* what = layer.state.kind == SplitKind::factors ? "samples, sums as factors"
-                     : layer.state.kind == SplitKind::rows  ? "rows"
-                     : layer.state.kind == SplitKind::model ? "of the layer"
-                                                            : "samples";
-  return fmt::format("{}: {}", what, fmt::join(texts, ", "));
+  return fmt::format("{}: {}", meaning_of(report, plan, i), fmt::join(texts, ", "));
 }
 
 /// The names of the peers that work in the plan, or of the others.
@@ -89,16 +118,18 @@ std::string table_of(const SplitReport& report, const SplitPlan& plan) {
                   "samples model space stage", "compute", "exchange", "sum", "MB sent");
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const PlannedLayer& layer = plan.layers[i];
-    const Parts parts = parts_of(plan, layer.state);
+    const Parts parts = parts_of(report, plan, i);
     text += fmt::format(
         "{:>6}  {:<{}.{}}  {:>7} {:>5} {:>5} {:>5}  {:>8.2f}  {:>9.2f}  {:>7.2f}  "
         "{:>7.2f}  {}\n",
         layers_of(report.pieces[i]), report.pieces[i].costs.name, width, width, parts.samples,
         parts.model, parts.space, stage_of(plan, i), milliseconds(layer.cost.compute_s),
         milliseconds(layer.cost.activations_s), milliseconds(layer.cost.weights_s),
-        megabytes(layer.cost.bytes), carriers_of(report, plan, layer));
+        megabytes(layer.cost.bytes), carriers_of(report, plan, i));
   }
-  if (plan.stages.size() > 1) {
+  if (plan.stages.size() == 1 && plan.group > 0) {
+    text += fmt::format("Micro-batches: {}.\n", plan.micro_batches);
+  } else if (plan.stages.size() > 1) {
     text += fmt::format("{} micro-batches; the busiest stage waits {:.2f} ms for the others.\n",
                         plan.micro_batches, milliseconds(plan.waiting_s));
   }
@@ -132,8 +163,8 @@ std::string difference(const SplitPlan& best, const SplitPlan& other) {
 std::string changes(const SplitReport& report, const SplitPlan& best, const SplitPlan& other) {
   std::string text;
   for (std::size_t i = 0; i < best.layers.size(); ++i) {
-    const std::string was = carriers_of(report, best, best.layers[i]);
-    const std::string is = carriers_of(report, other, other.layers[i]);
+    const std::string was = carriers_of(report, best, i);
+    const std::string is = carriers_of(report, other, i);
     if (was == is && stage_of(best, i) == stage_of(other, i)) continue;
     text +=
         fmt::format("  layers {}: {}{}\n", layers_of(report.pieces[i]), is,
@@ -157,13 +188,14 @@ std::string compared(const SplitReport& report) {
   };
   line("samples only", report.samples);
   line("stages", report.stages);
+  line("groups", report.groups);
   return text;
 }
 
 /// The faster of the plans that can be run; null if there is none.
 const SplitPlan* runnable(const SplitReport& report) {
   const SplitPlan* found = nullptr;
-  for (const auto* plans : {&report.samples, &report.stages}) {
+  for (const auto* plans : {&report.samples, &report.stages, &report.groups}) {
     if (plans->empty()) continue;
     if (found == nullptr || plans->front().seconds < found->seconds) found = &plans->front();
   }
@@ -174,14 +206,15 @@ nlohmann::json json_of(const SplitReport& report, const SplitPlan& plan) {
   nlohmann::json layers = nlohmann::json::array();
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     const PlannedLayer& layer = plan.layers[i];
-    const Parts parts = parts_of(plan, layer.state);
+    const Parts parts = parts_of(report, plan, i);
     const SplitGroup& group = plan.groups[layer.state.group];
     nlohmann::json peers = nlohmann::json::array();
     for (std::size_t p = 0; p < group.size(); ++p) {
       const SplitShare& share = layer.shares[p];
       nlohmann::json part{{"peer", report.question.site.peers[group.peers[p]].name},
                           {"samples", share.samples}};
-      if (layer.state.ways > 1) part["range"] = {share.begin, share.end};
+      if (layer.state.kind == SplitKind::slices) part["micro_batches"] = share.micro_batches;
+      if (share.begin < share.end && layer.state.ways > 1) part["range"] = {share.begin, share.end};
       peers.push_back(std::move(part));
     }
     layers.push_back({{"first", report.pieces[i].first},
@@ -205,10 +238,15 @@ nlohmann::json json_of(const SplitReport& report, const SplitPlan& plan) {
   return {{"seconds", plan.seconds},
           {"bytes", plan.bytes()},
           {"micro_batches", plan.micro_batches},
+          {"group", plan.group},
           {"waiting_s", plan.waiting_s},
           {"can_run", can_run(plan)},
           {"layers", std::move(layers)},
           {"memory_bytes", std::move(memory)}};
+}
+
+bool has_unlike_speeds(const SplitGroup& group) {
+  return group.speeds.front() != group.speeds.back();
 }
 
 }  // namespace
@@ -217,6 +255,7 @@ bool can_run(const SplitPlan& plan) {
   for (const SplitStage& stage : plan.stages) {
     for (std::size_t i = stage.first; i < stage.last; ++i) {
       const SplitState& state = plan.layers[i].state;
+      if (state.kind == SplitKind::slices) continue;
       const bool shares_samples = state.kind == SplitKind::samples ||
                                   (state.kind == SplitKind::factors && plan.stages.size() == 1);
       if (!shares_samples || state.group != plan.layers[stage.first].state.group) return false;
@@ -231,13 +270,17 @@ std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
     if (plan.uses(i)) ++peers;
   }
   const std::size_t samples = report.question.samples;
-  if (plan.stages.size() > 1) {
+  if (plan.group > 0) {
     std::vector<std::size_t> ends;
     for (const SplitStage& stage : plan.stages) ends.push_back(report.pieces[stage.last - 1].end);
-    return fmt::format(
+    std::string text = fmt::format(
         "[run]\nmode = \"pipeline\"\npeers = {}\n[train]\nbatch = {}\n[pipeline]\nends = [{}]\n"
         "micro_batches = {}\n",
         peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
+    if (plan.group > 1) text += fmt::format("group = {}\n", plan.group);
+    // Only so do replicas of unlike speeds take unlike numbers of micro-batches.
+    if (std::ranges::any_of(plan.groups, has_unlike_speeds)) text += "router = \"throughput\"\n";
+    return text;
   }
   const bool factors = std::ranges::any_of(plan.layers, [](const PlannedLayer& layer) {
     return layer.state.kind == SplitKind::factors;
@@ -269,13 +312,14 @@ std::string to_text(const SplitReport& report) {
   if (own == nullptr) return text;
   text += can_run(best) ? "\nThe best plan can be run.\n"
                         : fmt::format(
-                              "\nThe best plan shares layers inside, which this version "
-                              "cannot do yet; the next best takes {:.2f} times as long.\n",
+                              "\nThis version cannot share layers as in the best plan; the next "
+                              "best takes {:.2f} times as long.\n",
                               own->seconds / best.seconds);
   text +=
       fmt::format("Start {} with\n\n{}", names_of(report, *own, true), settings_of(report, *own));
-  if (own->stages.size() > 1) text += "\nPeers find their stages themselves, as planned here:\n";
-  return own->stages.size() > 1 && own != &best ? text + table_of(report, *own) : text;
+  if (own->group == 0 || own->seconds == best.seconds) return text;
+  return text + "\nPeers find their stages and slices themselves, as planned here:\n" +
+         table_of(report, *own);
 }
 
 std::string to_json(const SplitReport& report) {

@@ -19,10 +19,11 @@ struct SplitReport {
   std::vector<SplitPlan> best;     ///< The best and the second best plan.
   std::vector<SplitPlan> samples;  ///< The best that shares samples alone; empty if none fits.
   std::vector<SplitPlan> stages;   ///< The best with stages of whole layers; empty if none fits.
+  std::vector<SplitPlan> groups;   ///< The best whose stages groups share; empty if none fits.
 };
 
-/// True if this version can train as in the plan: every stage has its layers whole, and shares
-/// samples alone among all its peers.
+/// True if this version can train as in the plan: as a pipeline does with or without groups, or by
+/// sharing samples alone among all peers.
 bool can_run(const SplitPlan& plan);
 
 /// The settings by which this version runs the plan, as TOML.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "train/layers/cut_part.hpp"
 #include "train/layers/group_network.hpp"
 #include "train/layers/plan.hpp"
 
@@ -41,6 +43,27 @@ double operations(const LayerPlan& layer) {
              static_cast<double>(elements(layer.in)) * static_cast<double>(elements(layer.out));
     default:
       return sum;
+  }
+}
+
+/// What a group shares of a layer that is beside no other.
+void describe_units(const LayerPlan& layer, LayerWork& work) {
+  ModelPlan alone;
+  alone.layers = {layer};
+  bool is_first = true;
+  for (const GroupStep& step : group_steps(alone)) {
+    const bool is_unit = step.kind == GroupStep::Kind::unit;
+    const bool learns = std::ranges::any_of(
+        step.layers, [](const LayerPlan& inner) { return inner.has_parameters(); });
+    if (learns && std::exchange(is_first, false)) work.begins_shared = is_unit;
+    if (!is_unit) continue;
+    SharedUnit unit{.grains = grains(step.layers), .inputs = step.in, .outputs = step.out};
+    for (const LayerPlan& inner : step.layers) {
+      unit.operations += operations(inner);
+      unit.parameters += inner.end - inner.begin;
+    }
+    unit.parameters -= biases_of(step.layers).size();
+    work.units.push_back(unit);
   }
 }
 
@@ -90,7 +113,13 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
                    .parameters = layer.end - layer.begin,
                    .sliced = size_within(sliced, {layer.begin, layer.end}),
                    .outputs = elements(layer.out),
-                   .may_begin_stage = may_cut(plan, i) && layer.has_parameters()});
+                   .may_begin_stage = may_cut(plan, i) && layer.has_parameters(),
+                   .units = {}});
+    describe_units(layer, all.back());
+    const std::size_t shared = layers_to_cut(plan.layers, i);
+    if (shared > 1) {
+      all.back().pair_grains = grains(std::span<const LayerPlan>(plan.layers).subspan(i, shared));
+    }
   }
   return all;
 }

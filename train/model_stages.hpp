@@ -15,6 +15,16 @@ namespace gv {
 std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input,
                                        const std::vector<std::size_t>& ends, std::size_t slices);
 
+/// Layers that the members of a group share as one unit (layers_to_cut). Figures are for one
+/// sample.
+struct SharedUnit {
+  double operations = 0;       ///< Multiplications and additions in a forward pass.
+  std::size_t parameters = 0;  ///< Those that members divide up.
+  std::size_t grains = 0;      ///< Pieces into which the unit can be divided.
+  std::size_t inputs = 0;      ///< Floats that members sum in a backward pass.
+  std::size_t outputs = 0;     ///< Floats that members sum in a forward pass.
+};
+
 /// The work of a layer for one sample, estimated from its shapes.
 struct LayerWork {
   /// Number of multiplications and additions in a forward pass. A backward pass takes twice as
@@ -24,6 +34,12 @@ struct LayerWork {
   std::size_t sliced = 0;       ///< Those of them that the members of a group divide up.
   std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for the backward pass.
   bool may_begin_stage = true;  ///< True if it has parameters and shares none with earlier layers.
+  /// What a group shares of it, if it makes no pair with another layer.
+  std::vector<SharedUnit> units;
+  bool begins_shared = false;  ///< True if its first parameters are in a unit.
+  /// Hidden units of the pair that it begins; 0: none. A pair is this layer and the dense layer
+  /// after the next, if both are in one stage and this one is not the second of a pair.
+  std::size_t pair_grains = 0;
 };
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
 

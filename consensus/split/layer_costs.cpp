@@ -7,6 +7,9 @@
 #include <numeric>
 
 #include "base/check.hpp"
+#include "base/range.hpp"
+#include "base/shares.hpp"
+#include "consensus/pipeline/peer_groups.hpp"
 
 namespace gv {
 namespace {
@@ -66,6 +69,54 @@ double slowest_compute(const SplitLayer& layer, const SplitState& state, const S
   return slowest;
 }
 
+/// The part of a unit in some slices: slice j of S begins with grain j G / S, rounded up.
+double part_of(const SplitUnit& unit, const SplitShare& share, std::size_t slices) {
+  const auto grain = [&](std::size_t slice) { return (slice * unit.grains + slices - 1) / slices; };
+  return real(grain(share.end) - grain(share.begin)) / real(unit.grains);
+}
+
+/// What a peer holds or computes of a figure of the layer: all of it, but of units its slices.
+double held_part(const SplitLayer& layer, const SplitShare& share, double whole,
+                 double SplitUnit::*figure) {
+  for (const SplitUnit& unit : layer.units) {
+    whole -= (1 - part_of(unit, share, layer.slices)) * unit.*figure;
+  }
+  return whole;
+}
+
+double sliced_weights(const SplitLayer& layer) {
+  double weights = 0;
+  for (const SplitUnit& unit : layer.units) weights += unit.weights;
+  return weights;
+}
+
+/// The slowest block's computing, and exchanges inside it.
+SplitCost slices_pass_cost(const SplitLayer& layer, const SplitState& state,
+                           const SplitGroup& group, const SplitBatch& batch, GatherRounds rounds) {
+  const auto samples = real(batch.of_pass());
+  // It is not known which peers of a stage with several blocks are in one block.
+  const SplitLink& link = group.link();
+  SplitCost exchanges;
+  for (const SplitUnit& unit : layer.units) {
+    for (const double floats : {unit.outputs, unit.inputs}) {
+      if (floats > 0) exchanges += times(gather(samples * floats, state.ways, link, rounds), 2);
+    }
+  }
+  if (state.ways > 1 && layer.handed_out > 0) {
+    exchanges += messages(1, real(state.ways - 1) * samples * layer.handed_out, link);
+  }
+  SplitCost slowest;
+  const std::vector<SplitShare> shares = shares_of(layer, state, group, batch);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const double operations = held_part(layer, shares[i], layer.operations, &SplitUnit::operations);
+    SplitCost pass = exchanges;
+    pass.compute_s = passes * samples * operations / group.speeds[i];
+    pass = times(pass, real(shares[i].micro_batches));
+    if (i == 0 || pass.seconds() > slowest.seconds()) slowest = pass;
+  }
+  return slowest;
+}
+
 /// The peers among which activations move between two states.
 struct Crossing {
   bool same_group = false;
@@ -95,7 +146,7 @@ bool is_in_place(const SplitState& from, const SplitState& to, bool same_group) 
 }  // namespace
 
 std::string_view to_string(SplitKind kind) {
-  constexpr std::array<std::string_view, 4> names{"samples", "factors", "model", "rows"};
+  constexpr std::array<std::string_view, 5> names{"samples", "factors", "model", "rows", "slices"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -105,6 +156,27 @@ SplitCost& SplitCost::operator+=(const SplitCost& other) {
   weights_s += other.weights_s;
   bytes += other.bytes;
   return *this;
+}
+
+std::vector<SplitLayer> in_stage(std::span<const SplitLayer> layers, std::size_t first,
+                                 std::size_t last) {
+  std::vector<SplitLayer> own(layers.begin() + static_cast<std::ptrdiff_t>(first),
+                              layers.begin() + static_cast<std::ptrdiff_t>(last));
+  for (std::size_t i = 0; i + 1 < own.size(); ++i) {
+    const std::size_t hidden = own[i].pair_grains;
+    if (hidden == 0) continue;
+    own[i].units.front().grains = hidden;
+    own[i].units.front().outputs = 0;
+    ++i;
+    own[i].units.front().grains = hidden;
+    own[i].units.front().inputs = 0;
+  }
+  if (first > 0) return own;
+  own.front().handed_out = own.front().inputs;
+  const auto trained =
+      std::ranges::find_if(own, [](const SplitLayer& layer) { return layer.weights > 0; });
+  if (trained != own.end() && trained->begins_shared) trained->units.front().inputs = 0;
+  return own;
 }
 
 std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& group,
@@ -133,22 +205,36 @@ std::vector<SplitShare> shares_of(const SplitLayer& layer, const SplitState& sta
                                   const SplitGroup& group, const SplitBatch& batch) {
   check(group.size() % state.ways == 0, "a group consists of whole blocks");
   const auto begin = group.speeds.begin();
+  const bool by_slices = state.kind == SplitKind::slices;
   std::vector<double> blocks;
   for (std::size_t at = 0; at < group.size(); at += state.ways) {
     blocks.push_back(std::accumulate(begin + static_cast<std::ptrdiff_t>(at),
                                      begin + static_cast<std::ptrdiff_t>(at + state.ways), 0.0));
   }
   const std::vector<std::size_t> samples = largest_remainders(batch.of_pass(), blocks);
+  const auto count = static_cast<std::uint32_t>(batch.micro_batches);
+  std::vector<std::uint32_t> turns(blocks.size(), count);
+  if (by_slices) turns = batch_shares(blocks, count, count);
   const std::size_t grains = state.kind == SplitKind::rows    ? layer.rows
                              : state.kind == SplitKind::model ? layer.model_grains
                                                               : 1;
   std::vector<SplitShare> shares;
   for (std::size_t at = 0; at < group.size(); at += state.ways) {
-    const std::vector<std::size_t> parts =
-        largest_remainders(grains, std::span(group.speeds).subspan(at, state.ways));
+    const std::size_t block = at / state.ways;
+    const auto speeds = std::span(group.speeds).subspan(at, state.ways);
+    if (by_slices && layer.units.empty()) {
+      shares.insert(shares.end(), state.ways, {batch.of_pass(), 0, 0, turns[block]});
+      continue;
+    }
+    if (by_slices) {
+      for (const Range& slices : member_slices(speeds, layer.slices, layer.slices)) {
+        shares.push_back({batch.of_pass(), slices.begin, slices.end, turns[block]});
+      }
+      continue;
+    }
     std::size_t next = 0;
-    for (const std::size_t part : parts) {
-      shares.push_back({samples[at / state.ways], next, next + part});
+    for (const std::size_t part : largest_remainders(grains, speeds)) {
+      shares.push_back({samples[block], next, next + part, turns[block]});
       next += part;
     }
   }
@@ -161,7 +247,10 @@ SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const Spl
   const SplitLink& inside = group.link(state.ways);
   const std::size_t blocks = group.size() / state.ways;
   const double samples = real(batch.of_pass()) / real(blocks);
-  SplitCost pass{.compute_s = slowest_compute(layer, state, group, batch)};
+  SplitCost pass;
+  if (state.kind != SplitKind::slices) {
+    pass.compute_s = slowest_compute(layer, state, group, batch);
+  }
   SplitCost sums;
   switch (state.kind) {
     case SplitKind::samples:
@@ -184,6 +273,14 @@ SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const Spl
       pass += times(gather(samples * layer.outputs, state.ways, inside, rounds), merges);
       sums = times(gather(layer.weights / real(state.ways), blocks, link, rounds), 2);
       break;
+    }
+    case SplitKind::slices: {
+      const double sliced = sliced_weights(layer);
+      if (layer.weights > sliced) {
+        sums += times(gather(layer.weights - sliced, group.size(), link, rounds), 2);
+      }
+      if (sliced > 0) sums += times(gather(sliced / real(state.ways), blocks, link, rounds), 2);
+      return slices_pass_cost(layer, state, group, batch, rounds) += of_weights(sums);
     }
   }
   SplitCost cost = times(pass, real(batch.micro_batches));
@@ -229,6 +326,15 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
                                  double bytes_per_weight) {
   std::vector<double> bytes;
   for (const SplitShare& share : shares_of(layer, state, group, batch)) {
+    if (state.kind == SplitKind::slices) {
+      // Members have all the outputs, but a part of those between the layers of a pair.
+      const bool is_inside = !layer.units.empty() && layer.units.back().outputs == 0;
+      const double part = is_inside ? part_of(layer.units.back(), share, layer.slices) : 1;
+      bytes.push_back(bytes_per_weight *
+                          held_part(layer, share, layer.weights, &SplitUnit::weights) +
+                      float_bytes * real(share.samples * batch.in_flight) * layer.outputs * part);
+      continue;
+    }
     const bool by_model = state.kind == SplitKind::model;
     const bool by_rows = state.kind == SplitKind::rows;
     const double part = by_model  ? real(share.end - share.begin) / real(layer.model_grains)

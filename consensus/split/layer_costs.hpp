@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,9 @@ enum class SplitKind {
   samples,  ///< Each peer has the whole layer and some of the samples; gradients are summed.
   factors,  ///< The same, but the gradient of a dense layer travels as its two factors.
   model,    ///< Each peer has some outputs, heads or channels, for all samples.
-  rows      ///< Each peer has the whole layer and some rows of every image.
+  rows,     ///< Each peer has the whole layer and some rows of every image.
+  slices    ///< As a running pipeline does: blocks take turns with micro-batches, and the members
+            ///< of a block hold slices of the layer's units, and all of what is in no unit.
 };
 std::string_view to_string(SplitKind kind);
 
@@ -26,6 +29,15 @@ enum class OutputMerge {
   gather,  ///< Each member has some of the outputs: a layer that is cut by its outputs.
   sum,     ///< Each member has a summand of all outputs: a pair of layers, or heads of attention.
   none     ///< The outputs stay where they are: a loss that is computed in parts.
+};
+
+/// Something in a layer that the members of a running group share. They sum what they compute.
+struct SplitUnit {
+  double operations = 0;   ///< Of those of the layer.
+  double weights = 0;      ///< Of those of the layer.
+  std::size_t grains = 1;  ///< Pieces, which slices consist of.
+  double inputs = 0;       ///< Floats that members sum in a backward pass; 0: they do not.
+  double outputs = 0;      ///< Floats that they sum in a forward pass; 0: they do not.
 };
 
 /// One layer that is shared as a whole, as far as its costs depend on it. Figures are for one
@@ -45,11 +57,27 @@ struct SplitLayer {
   bool may_begin_stage = true;  ///< False if a pipeline may not be cut before it.
   /// Index of an earlier layer whose table it uses, if any: both must be shared alike.
   std::optional<std::size_t> tied_to;
+
+  /// What the members of a group share, if no other layer is beside it.
+  std::vector<SplitUnit> units = {};
+  std::size_t slices = 1;  ///< In which they share it.
+  /// Hidden units of the pair that it makes with the next layer, if that is in its stage; 0: none.
+  /// Then both have one unit.
+  std::size_t pair_grains = 0;
+  bool begins_shared = false;  ///< True if its first parameters are in a unit.
+  /// Floats that the first member of a block sends to each other one; set by in_stage().
+  double handed_out = 0;
 };
 
+/// Layers [first, last) as `slices` shares them in a stage: pairs are made from its first layer on,
+/// and the sums that they save are left out. In the first stage the gradient of the inputs is not
+/// summed, and the first member of a block draws the samples for all.
+std::vector<SplitLayer> in_stage(std::span<const SplitLayer> layers, std::size_t first,
+                                 std::size_t last);
+
 /// One way to share a layer. The group consists of blocks of `ways` peers, which follow each other
-/// in its order. A block carries its part of the samples, and its members share the layer by model
-/// or by rows. With `samples` and `factors` every block is one peer.
+/// in its order. A block carries its part of the samples, and its members share the layer by model,
+/// rows or slices. With `samples` and `factors` every block is one peer.
 struct SplitState {
   SplitKind kind = SplitKind::samples;
   std::size_t group = 0;  ///< Index in the list of groups.
@@ -78,8 +106,8 @@ struct SplitBatch {
   std::size_t of_pass() const { return samples / micro_batches; }
 };
 
-/// The ways in which this group can share the layer: those in which every peer gets something.
-/// `group` is its index in the list of groups.
+/// The ways in which this group can share the layer, but `slices`: those in which every peer gets
+/// something. `group` is its index in the list of groups.
 std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& group,
                                   std::size_t index, const SplitBatch& batch);
 
@@ -91,6 +119,11 @@ std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& gro
 ///   samples   2 g(W, p)                      model     g(s outputs, r) or twice that for a sum,
 ///   factors   g(samples (inputs + outputs), p)         and 2 g(W / r, p / r)
 ///   rows      2 halo exchanges, 2 g(W, p)
+///   slices    2 g(s outputs, r) and 2 g(s inputs, r) for each unit, 2 g(common W, p),
+///             2 g(sliced W / r, p / r)
+///
+/// With `slices` a block passes whole micro-batches, and as many as its speed allows. The layer is
+/// one of in_stage(), and blocks of more than one peer are equally fast.
 ///
 /// (Gholami 2018, and Xie 2016 for factors, whose products every peer computes for all samples.)
 SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const SplitGroup& group,
@@ -109,11 +142,12 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
                                  const SplitGroup& group, const SplitBatch& batch,
                                  double bytes_per_weight);
 
-/// The part of each peer of the group: samples of a pass, and grains or rows of the layer.
+/// The part of each peer of the group: samples of a pass, and grains, rows or slices of the layer.
 struct SplitShare {
   std::size_t samples = 0;
-  std::size_t begin = 0;  ///< First grain or row.
+  std::size_t begin = 0;  ///< First grain, row or slice.
   std::size_t end = 0;
+  std::size_t micro_batches = 0;  ///< Of a step; with `slices` those of its block.
 };
 std::vector<SplitShare> shares_of(const SplitLayer& layer, const SplitState& state,
                                   const SplitGroup& group, const SplitBatch& batch);

@@ -25,11 +25,23 @@ struct Run {
 struct ChosenStage {
   std::size_t first = 0;
   const StateSearch* search = nullptr;
-  StateChain chain;
-  SplitLink link;         ///< To the stage before; unused in the first one.
-  std::size_t links = 1;  ///< Links to it that work at the same time.
+  const StateChain* chain = nullptr;
+  SplitLink link;          ///< To the stage before; unused in the first one.
+  std::size_t links = 1;   ///< Links to it that work at the same time.
+  std::size_t copies = 1;  ///< Of a micro-batch that a peer sends one after the other.
   std::size_t peers = 1;
+  std::size_t members = 1;  ///< Peers that all get what comes in.
+
+  /// Seconds in which a micro-batch of this size comes from the stage before.
+  double transfer_s(double bytes) const {
+    return link.seconds(bytes * static_cast<double>(copies) / static_cast<double>(links));
+  }
 };
+
+/// A peer alone in its block has whole layers, whether it takes samples or micro-batches.
+SplitKind kind_of(const SplitState& state) {
+  return state.kind == SplitKind::slices && state.ways == 1 ? SplitKind::samples : state.kind;
+}
 
 bool is_same_plan(const SplitPlan& a, const SplitPlan& b) {
   if (a.micro_batches != b.micro_batches || a.stages.size() != b.stages.size()) return false;
@@ -39,15 +51,10 @@ bool is_same_plan(const SplitPlan& a, const SplitPlan& b) {
   for (std::size_t i = 0; i < a.layers.size(); ++i) {
     const SplitState& x = a.layers[i].state;
     const SplitState& y = b.layers[i].state;
-    if (x.kind != y.kind || x.ways != y.ways) return false;
+    if (kind_of(x) != kind_of(y) || x.ways != y.ways) return false;
     if (a.groups[x.group].peers != b.groups[y.group].peers) return false;
   }
   return true;
-}
-
-void keep_plan(std::vector<SplitPlan>& best, SplitPlan plan) {
-  const auto same = [&](const SplitPlan& other) { return is_same_plan(plan, other); };
-  if (std::ranges::none_of(best, same)) keep_two(best, std::move(plan));
 }
 
 SplitPlan assembled(const SplitQuestion& question, const std::vector<ChosenStage>& chosen,
@@ -58,29 +65,24 @@ SplitPlan assembled(const SplitQuestion& question, const std::vector<ChosenStage
   double pace = 0;
   double busiest = 0;
   for (const ChosenStage& stage : chosen) {
-    SplitStage& planned = plan.stages.emplace_back(
-        SplitStage{.first = stage.first, .last = stage.first, .peers = stage.peers});
-    const SplitState* before = nullptr;
-    for (const SplitState& state : stage.chain.states) {
-      const std::size_t layer = planned.last++;
-      const SplitGroup& group = stage.search->groups()[state.group];
-      PlannedLayer& own = plan.layers.emplace_back();
-      own.state = {state.kind, plan.groups.size(), state.ways};
-      own.cost = stage.search->cost(layer, state, before);
-      own.shares = stage.search->shares(layer, state);
-      planned.busy_s += own.cost.seconds();
-      stage.search->add_memory(layer, state, plan.memory_bytes);
+    SplitStage& planned = plan.stages.emplace_back(SplitStage{
+        .first = stage.first, .last = stage.first, .peers = stage.peers, .members = stage.members});
+    stage.search->add_memory(stage.first, stage.chain->states, plan.memory_bytes);
+    for (PlannedLayer& layer : stage.search->planned(stage.first, stage.chain->states)) {
+      const SplitGroup& group = stage.search->groups()[layer.state.group];
       const auto known = std::ranges::find(plan.groups, group.peers, &SplitGroup::peers);
-      own.state.group = static_cast<std::size_t>(known - plan.groups.begin());
+      layer.state.group = static_cast<std::size_t>(known - plan.groups.begin());
       if (known == plan.groups.end()) plan.groups.push_back(group);
-      before = &state;
+      planned.busy_s += layer.cost.seconds();
+      plan.layers.push_back(std::move(layer));
     }
+    planned.last += stage.chain->states.size();
     if (plan.stages.size() > 1) {
       SplitStage& earlier = plan.stages[plan.stages.size() - 2];
       const double bytes = static_cast<double>(question.samples) *
                            question.layers[stage.first].inputs * sizeof(float);
       earlier.transfer_bytes = bytes;
-      earlier.transfer_s = stage.link.seconds(bytes / count / static_cast<double>(stage.links));
+      earlier.transfer_s = stage.transfer_s(bytes / count);
       plan.seconds += 2 * earlier.transfer_s;
       pace = std::max(pace, earlier.transfer_s);
     }
@@ -101,41 +103,76 @@ std::vector<SplitPlan> plans_without_stages(const SplitQuestion& question,
       question, question.groups.empty() ? candidate_groups(question.site, peers) : question.groups,
       {.samples = question.samples});
   std::vector<SplitPlan> best;
-  std::vector<std::vector<StateChain>> chains = search.chains_from(0, choice);
-  for (StateChain& chain : chains.back()) {
-    keep_plan(best, assembled(question, {{.search = &search, .chain = std::move(chain)}}, 1));
+  const std::vector<std::vector<StateChain>> chains = search.chains_from(0, choice);
+  for (const StateChain& chain : chains.back()) {
+    keep_plan(best, assembled(question, {{.search = &search, .chain = &chain}}, 1));
   }
   return best;
 }
 
-/// Searches plans with several stages, whose peers follow each other in one order.
+/// What some peers can do with the layers from each possible first layer on.
+struct Segments {
+  std::unique_ptr<StateSearch> search;
+  std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;
+};
+
+/// Those of any peers, each made once.
+class AllSegments {
+ public:
+  AllSegments(const SplitQuestion& question, const SplitChoice& choice, std::size_t micro_batches)
+      : question_(question), choice_(choice), micro_batches_(micro_batches) {}
+
+  const Segments& of(std::vector<std::size_t> peers) {
+    std::ranges::sort(peers);
+    Segments& segments = made_[peers];
+    if (segments.search != nullptr) return segments;
+    std::vector<SplitGroup> groups;
+    if (choice_.group > 0) {
+      groups.push_back(group_of(question_.site, std::move(peers)));
+    } else {
+      groups = candidate_groups(question_.site, peers);
+    }
+    const std::size_t in_flight = std::min(choice_.stages_max, micro_batches_);
+    segments.search = std::make_unique<StateSearch>(
+        question_, std::move(groups), SplitBatch{question_.samples, micro_batches_, in_flight});
+    for (std::size_t first = 0; first < question_.layers.size(); ++first) {
+      if (!question_.layers[first].may_begin_stage) continue;
+      segments.chains[first] = segments.search->chains_from(first, choice_);
+    }
+    return segments;
+  }
+
+  const SplitQuestion& question() const { return question_; }
+  const SplitChoice& choice() const { return choice_; }
+  std::size_t micro_batches() const { return micro_batches_; }
+
+ private:
+  const SplitQuestion& question_;
+  const SplitChoice& choice_;
+  std::size_t micro_batches_;
+  std::map<std::vector<std::size_t>, Segments> made_;  ///< By peers.
+};
+
+/// Searches plans with stages, whose peers follow each other in one order.
 class StageSearch {
  public:
-  StageSearch(const SplitQuestion& question, const SplitChoice& choice,
-              std::vector<std::size_t> order, std::size_t micro_batches)
-      : question_(question),
-        choice_(choice),
+  StageSearch(AllSegments& segments, std::vector<std::size_t> order)
+      : question_(segments.question()),
+        choice_(segments.choice()),
         order_(std::move(order)),
-        micro_batches_(micro_batches) {
-    const std::size_t in_flight = std::min(choice.stages_max, micro_batches);
+        micro_batches_(segments.micro_batches()) {
     for (std::size_t begin = 0; begin < order_.size(); ++begin) {
       for (std::size_t end = begin + 1; end <= order_.size(); ++end) {
-        const std::span<const std::size_t> peers(order_.data() + begin, end - begin);
-        Segments& segments = runs_[{begin, end}];
-        segments.search =
-            std::make_unique<StateSearch>(question, candidate_groups(question.site, peers),
-                                          SplitBatch{question.samples, micro_batches, in_flight});
-        for (std::size_t first = 0; first < question.layers.size(); ++first) {
-          if (!question.layers[first].may_begin_stage) continue;
-          segments.chains[first] = segments.search->chains_from(first, choice);
-        }
+        const auto first = order_.begin();
+        runs_[{begin, end}] = &segments.of(
+            {first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end)});
       }
     }
   }
 
   std::vector<SplitPlan> best() const {
     std::vector<std::map<Run, std::vector<Partial>>> at(question_.layers.size() + 1);
-    for (const auto& [run, segments] : runs_) add(at, nullptr, 0, run, segments);
+    for (const auto& [run, segments] : runs_) add(at, nullptr, 0, run, *segments);
     std::vector<SplitPlan> plans;
     for (std::size_t first = 1; first < question_.layers.size(); ++first) {
       if (!question_.layers[first].may_begin_stage) continue;
@@ -143,30 +180,30 @@ class StageSearch {
         for (const Partial& partial : partials) {
           if (partial.stages.size() == choice_.stages_max) continue;
           for (auto next = runs_.lower_bound({before.end, 0}); next != runs_.end(); ++next) {
-            add(at, &partial, first, next->first, next->second, before);
+            add(at, &partial, first, next->first, *next->second, before);
           }
         }
       }
     }
     for (const auto& [run, partials] : at.back()) {
       for (const Partial& partial : partials) {
-        if (partial.stages.size() < choice_.stages_min || partial.stages.size() < 2) continue;
-        keep_plan(plans, assembled(question_, partial.stages, micro_batches_));
+        const std::size_t least = choice_.group > 0 ? 1 : 2;
+        if (partial.stages.size() < std::max(choice_.stages_min, least)) continue;
+        if (choice_.group > 1 && !partial.has_groups) continue;
+        SplitPlan plan = assembled(question_, partial.stages, micro_batches_);
+        plan.group = choice_.group;
+        keep_plan(plans, std::move(plan));
       }
     }
     return plans;
   }
 
  private:
-  /// What a run of peers can do with the layers from each possible first layer on.
-  struct Segments {
-    std::unique_ptr<StateSearch> search;
-    std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;
-  };
   /// The first stages of a plan.
   struct Partial {
     double pace = 0;  ///< Seconds between two micro-batches.
     double fill = 0;  ///< Seconds that one micro-batch takes through the stages.
+    bool has_groups = false;
     std::vector<ChosenStage> stages;
   };
   using Partials = std::vector<std::map<Run, std::vector<Partial>>>;
@@ -182,29 +219,33 @@ class StageSearch {
         Partial longer = partial == nullptr ? Partial{} : *partial;
         ChosenStage stage{.first = first,
                           .search = segments.search.get(),
-                          .chain = chain,
+                          .chain = &chain,
                           .peers = run.end - run.begin};
+        if (choice_.group > 0) stage.members = chain.states.front().ways;
         const auto count = static_cast<double>(micro_batches_);
         if (partial != nullptr) {
-          link(stage, before, run);
+          link(stage, before, run, partial->stages.back().members);
           const double bytes = static_cast<double>(question_.samples) *
                                question_.layers[first].inputs * sizeof(float);
-          const double transfer =
-              stage.link.seconds(bytes / count / static_cast<double>(stage.links));
+          const double transfer = stage.transfer_s(bytes / count);
           longer.fill += 2 * transfer;
           longer.pace = std::max(longer.pace, transfer);
         }
         longer.fill += chain.seconds / count;
         longer.pace = std::max(longer.pace, chain.seconds / count);
+        longer.has_groups = longer.has_groups || stage.members > 1;
         longer.stages.push_back(std::move(stage));
         keep(at[last][run], std::move(longer));
       }
     }
   }
 
-  /// Stages with r and r' peers use min(r, r') links at once, each as slow as the slowest.
-  void link(ChosenStage& stage, const Run& a, const Run& b) const {
-    stage.links = std::min(a.end - a.begin, b.end - b.begin);
+  /// Stages with r and r' blocks use min(r, r') links at once, each as slow as the slowest. All
+  /// `members` of a block have the outputs and send them to some of those that need them.
+  void link(ChosenStage& stage, const Run& a, const Run& b, std::size_t members) const {
+    stage.links = std::min((a.end - a.begin) / members, (b.end - b.begin) / stage.members);
+    const auto [few, many] = std::minmax(members, stage.members);
+    stage.copies = (many + few - 1) / few;
     for (std::size_t i = a.begin; i < a.end; ++i) {
       for (std::size_t j = b.begin; j < b.end; ++j) {
         const SplitLink& between = question_.site.links[order_[i]][order_[j]];
@@ -220,7 +261,8 @@ class StageSearch {
   /// 1) pace, which grows with both.
   static void keep(std::vector<Partial>& partials, Partial candidate) {
     const auto beats = [](const Partial& a, const Partial& b) {
-      return a.pace <= b.pace && a.fill <= b.fill && a.stages.size() <= b.stages.size();
+      return a.pace <= b.pace && a.fill <= b.fill && a.stages.size() <= b.stages.size() &&
+             a.has_groups >= b.has_groups && a.stages.back().members == b.stages.back().members;
     };
     const auto worse = std::ranges::count_if(
         partials, [&](const Partial& other) { return beats(other, candidate); });
@@ -242,8 +284,31 @@ class StageSearch {
   const SplitChoice& choice_;
   std::vector<std::size_t> order_;
   std::size_t micro_batches_;
-  std::map<Run, Segments> runs_;
+  std::map<Run, const Segments*> runs_;
 };
+
+/// Up to this many peers are tried in every order.
+constexpr std::size_t every_order_max = 4;
+
+/// The orders in which stages are given to peers: by clusters and by speed, or all of them.
+std::vector<std::vector<std::size_t>> orders_of(const SplitSite& site) {
+  std::vector<std::size_t> peers(site.peers.size());
+  std::iota(peers.begin(), peers.end(), std::size_t{0});
+  std::vector<std::vector<std::size_t>> orders;
+  if (peers.size() <= every_order_max) {
+    do {
+      orders.push_back(peers);
+    } while (std::ranges::next_permutation(peers).found);
+    return orders;
+  }
+  std::vector<std::size_t>& by_cluster = orders.emplace_back();
+  for (const auto& cluster : clusters_of(site, peers)) {
+    by_cluster.insert(by_cluster.end(), cluster.begin(), cluster.end());
+  }
+  std::vector<std::size_t> by_speed = group_of(site, peers).peers;
+  if (by_speed != by_cluster) orders.push_back(std::move(by_speed));
+  return orders;
+}
 
 }  // namespace
 
@@ -257,12 +322,20 @@ SplitCost SplitPlan::cost() const {
 double SplitPlan::bytes() const {
   double most = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    double sum = stages[s].transfer_bytes + (s > 0 ? stages[s - 1].transfer_bytes : 0);
+    double sum =
+        s > 0 ? stages[s - 1].transfer_bytes * static_cast<double>(stages[s - 1].members) : 0;
+    if (s + 1 < stages.size()) {
+      sum += stages[s].transfer_bytes * static_cast<double>(stages[s + 1].members);
+    }
     sum /= static_cast<double>(stages[s].peers);
     for (std::size_t i = stages[s].first; i < stages[s].last; ++i) sum += layers[i].cost.bytes;
     most = std::max(most, sum);
   }
   return most;
+}
+
+bool SplitPlan::has_groups() const {
+  return std::ranges::any_of(stages, [](const SplitStage& stage) { return stage.members > 1; });
 }
 
 bool SplitPlan::uses(std::size_t peer) const {
@@ -271,23 +344,21 @@ bool SplitPlan::uses(std::size_t peer) const {
   });
 }
 
+void keep_plan(std::vector<SplitPlan>& best, SplitPlan plan) {
+  const auto same = [&](const SplitPlan& other) { return is_same_plan(plan, other); };
+  if (std::ranges::none_of(best, same)) keep_two(best, std::move(plan));
+}
+
 std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice) {
   check(!question.layers.empty() && !question.site.peers.empty(), "there is something to share");
   std::vector<SplitPlan> best;
-  if (choice.stages_min <= 1) best = plans_without_stages(question, choice);
-  if (choice.stages_max < 2) return best;
-  std::vector<std::size_t> by_speed(question.site.peers.size());
-  std::iota(by_speed.begin(), by_speed.end(), std::size_t{0});
-  std::vector<std::size_t> by_cluster;
-  for (const auto& cluster : clusters_of(question.site, by_speed)) {
-    by_cluster.insert(by_cluster.end(), cluster.begin(), cluster.end());
-  }
-  by_speed = group_of(question.site, by_speed).peers;
-  std::vector<std::vector<std::size_t>> orders{by_cluster};
-  if (by_speed != by_cluster) orders.push_back(by_speed);
+  if (choice.stages_min <= 1 && choice.group == 0) best = plans_without_stages(question, choice);
+  if (choice.stages_max < 2 && choice.group == 0) return best;
+  const auto orders = orders_of(question.site);
   for (const std::size_t micro_batches : question.micro_batches) {
+    AllSegments segments(question, choice, micro_batches);
     for (const auto& order : orders) {
-      const StageSearch search(question, choice, order, micro_batches);
+      const StageSearch search(segments, order);
       for (SplitPlan& plan : search.best()) keep_plan(best, std::move(plan));
     }
   }
@@ -300,7 +371,7 @@ SplitPlan plan_of(const SplitQuestion& question, std::span<const SplitGroup> gro
   const StateSearch search(question, {groups.begin(), groups.end()}, {.samples = question.samples});
   StateChain chain;
   chain.states.assign(states.begin(), states.end());
-  return assembled(question, {{.search = &search, .chain = std::move(chain)}}, 1);
+  return assembled(question, {{.search = &search, .chain = &chain}}, 1);
 }
 
 }  // namespace gv

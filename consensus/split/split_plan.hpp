@@ -16,6 +16,9 @@ struct SplitChoice {
   bool may_split_layers = true;  ///< `model` and `rows` are allowed.
   bool may_use_factors = true;
   bool one_group = false;  ///< All layers of a stage are shared by the same peers.
+  /// Above 0: a pipeline as it runs with groups of at most so many peers. All layers of a stage are
+  /// shared by slices, above 1 in one stage at least by several peers.
+  std::size_t group = 0;
   std::size_t stages_min = 1;
   std::size_t stages_max = 1;
 };
@@ -27,6 +30,7 @@ struct SplitQuestion {
   /// Numbers of micro-batches to try for plans with stages; each divides `samples`.
   std::vector<std::size_t> micro_batches;
   double bytes_per_weight = 16;  ///< Of the parameter, its gradients and the optimiser's state.
+  double bytes_per_sliced_weight = 16;  ///< The same where layers are shared by slices.
   /// Groups that may share a layer of a plan without stages. Empty: candidate_groups().
   std::vector<SplitGroup> groups;
 };
@@ -44,14 +48,16 @@ struct SplitStage {
   std::size_t last = 0;
   double busy_s = 0;          ///< In a step, its slowest peer's.
   double transfer_s = 0;      ///< Of a micro-batch from here to the next stage, one way.
-  double transfer_bytes = 0;  ///< Of all micro-batches of a step, one way.
+  double transfer_bytes = 0;  ///< Of all micro-batches of a step, one way, to one receiver.
   std::size_t peers = 0;      ///< Number of peers that share it.
+  std::size_t members = 1;    ///< Number of peers that all get what comes in.
 };
 
 struct SplitPlan {
   double seconds = 0;    ///< Of a step.
   double waiting_s = 0;  ///< The part of it in which the busiest stage waits for the others.
   std::size_t micro_batches = 1;
+  std::size_t group = 0;  ///< As in SplitChoice.
   std::vector<SplitGroup> groups;
   std::vector<PlannedLayer> layers;
   std::vector<SplitStage> stages;
@@ -59,7 +65,8 @@ struct SplitPlan {
 
   /// The sum over the busiest stage's layers; the other stages work at the same time.
   SplitCost cost() const;
-  double bytes() const;  ///< Sent in a step by the busiest peer of the busiest stage.
+  double bytes() const;     ///< Sent in a step by the busiest peer of the busiest stage.
+  bool has_groups() const;  ///< True if some stage is shared by slices among several peers.
   bool uses(std::size_t peer) const;
 };
 
@@ -67,14 +74,18 @@ struct SplitPlan {
 ///
 /// Exact for a chain of layers (dynamic programming over states, which keeps two candidates that
 /// no two others beat in time and in each peer's memory), but for two bounds: of more than 64 such
-/// candidates for one state the slowest are dropped, and stages are given to peers that follow each
-/// other in one of two orders, by clusters or by speed. A peer that only slows the others is left
-/// out, since its group is not chosen.
+/// candidates for one state the slowest are dropped, and with more than four peers stages are given
+/// to those that follow each other in one of two orders, by clusters or by speed. A peer that only
+/// slows the others is left out, since its group is not chosen.
 ///
 /// A stage's busy time b is the sum of its layers' costs in a step. With m micro-batches a step
 /// takes the longest b, or transfer if that is longer, and 1/m of each of the others, which wait
 /// for it at both ends.
 std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice);
+
+/// Adds a plan to the two with the least seconds, unless one of them shares all layers alike. Then
+/// that one stays.
+void keep_plan(std::vector<SplitPlan>& best, SplitPlan plan);
 
 /// The cost of a given plan without stages: one state for each layer.
 SplitPlan plan_of(const SplitQuestion& question, std::span<const SplitGroup> groups,

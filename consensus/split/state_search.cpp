@@ -15,6 +15,15 @@ bool is_allowed(const SplitState& state, const SplitChoice& choice) {
   return state.kind == SplitKind::samples || choice.may_split_layers;
 }
 
+/// The layers from `first` on as these states share them.
+std::vector<SplitLayer> layers_of(const SplitQuestion& question, std::size_t first,
+                                  std::span<const SplitState> states) {
+  const std::size_t last = first + states.size();
+  if (states.front().kind == SplitKind::slices) return in_stage(question.layers, first, last);
+  return {question.layers.begin() + static_cast<std::ptrdiff_t>(first),
+          question.layers.begin() + static_cast<std::ptrdiff_t>(last)};
+}
+
 }  // namespace
 
 StateSearch::StateSearch(const SplitQuestion& question, std::vector<SplitGroup> groups,
@@ -35,11 +44,9 @@ StateSearch::StateSearch(const SplitQuestion& question, std::vector<SplitGroup> 
   }
 }
 
-SplitCost StateSearch::cost(std::size_t layer, const SplitState& state,
-                            const SplitState* before) const {
-  SplitCost sum = layer_cost(question_->layers[layer], state, groups_[state.group], batch_,
-                             question_->site.rounds);
-  return before == nullptr ? sum : sum += edge(layer, state, *before);
+SplitCost StateSearch::cost(std::size_t layer, const SplitState& state) const {
+  return layer_cost(question_->layers[layer], state, groups_[state.group], batch_,
+                    question_->site.rounds);
 }
 
 SplitCost StateSearch::edge(std::size_t layer, const SplitState& state,
@@ -49,16 +56,34 @@ SplitCost StateSearch::edge(std::size_t layer, const SplitState& state,
                    question_->site.rounds);
 }
 
-std::vector<SplitShare> StateSearch::shares(std::size_t layer, const SplitState& state) const {
-  return shares_of(question_->layers[layer], state, groups_[state.group], batch_);
+std::vector<PlannedLayer> StateSearch::planned(std::size_t first,
+                                               std::span<const SplitState> states) const {
+  const std::vector<SplitLayer> layers = layers_of(*question_, first, states);
+  std::vector<PlannedLayer> planned;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const SplitGroup& group = groups_[states[i].group];
+    PlannedLayer& own = planned.emplace_back(PlannedLayer{.state = states[i]});
+    own.cost = layer_cost(layers[i], states[i], group, batch_, question_->site.rounds);
+    own.shares = shares_of(layers[i], states[i], group, batch_);
+    // By slices all members of a block hold what lies between layers.
+    if (i > 0 && states[i].kind != SplitKind::slices) {
+      own.cost += edge(first + i, states[i], states[i - 1]);
+    }
+  }
+  return planned;
 }
 
-void StateSearch::add_memory(std::size_t layer, const SplitState& state,
+void StateSearch::add_memory(std::size_t first, std::span<const SplitState> states,
                              std::vector<double>& bytes) const {
-  const SplitGroup& group = groups_[state.group];
-  const std::vector<double> own =
-      layer_memory(question_->layers[layer], state, group, batch_, question_->bytes_per_weight);
-  for (std::size_t i = 0; i < group.size(); ++i) bytes[group.peers[i]] += own[i];
+  const std::vector<SplitLayer> layers = layers_of(*question_, first, states);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const SplitGroup& group = groups_[states[i].group];
+    const double per_weight = states[i].kind == SplitKind::slices
+                                  ? question_->bytes_per_sliced_weight
+                                  : question_->bytes_per_weight;
+    const std::vector<double> own = layer_memory(layers[i], states[i], group, batch_, per_weight);
+    for (std::size_t p = 0; p < group.size(); ++p) bytes[group.peers[p]] += own[p];
+  }
 }
 
 bool StateSearch::fits(const std::vector<double>& bytes) const {
@@ -74,7 +99,7 @@ std::vector<StateSearch::Label> StateSearch::extended(std::size_t layer, const S
   std::vector<double> own;
   if (is_limited_) {
     own.resize(question_->site.peers.size());
-    add_memory(layer, state, own);
+    add_memory(layer, {&state, 1}, own);
   }
   std::vector<Label> found;
   const auto add = [&](double seconds, const std::vector<double>* memory, std::size_t at) {
@@ -84,7 +109,7 @@ std::vector<StateSearch::Label> StateSearch::extended(std::size_t layer, const S
     }
     if (fits(label.memory_bytes)) found.push_back(std::move(label));
   };
-  const double seconds = cost(layer, state, nullptr).seconds();
+  const double seconds = cost(layer, state).seconds();
   if (before == nullptr) add(seconds, nullptr, 0);
   for (std::size_t i = 0; before != nullptr && i < before->size(); ++i) {
     const Label& label = (*before)[i];
@@ -123,16 +148,52 @@ void StateSearch::append_chains(std::size_t first, const States& states,
       }
       std::ranges::reverse(chain.states);
       chain.memory_bytes.resize(question_->site.peers.size());
-      for (std::size_t i = 0; i < chain.states.size(); ++i) {
-        add_memory(first + i, chain.states[i], chain.memory_bytes);
-      }
+      add_memory(first, chain.states, chain.memory_bytes);
       keep_two(best, std::move(chain));
     }
   }
 }
 
+/// How a running pipeline shares a stage among all peers of the first group: in as few blocks of at
+/// most `most` as possible. Nullopt if these would be unlike in size or speed, since it is not
+/// known which peers would be in which, or if there are fewer micro-batches than blocks.
+std::optional<SplitState> StateSearch::state_by_slices(std::size_t first, std::size_t last,
+                                                       std::size_t most) const {
+  const SplitGroup& group = groups_.front();
+  std::size_t size = 1;
+  for (const SplitLayer& layer : std::span(question_->layers).subspan(first, last - first)) {
+    if (!layer.units.empty()) size = std::min(most, layer.slices);
+  }
+  const std::size_t blocks = (group.size() + size - 1) / size;
+  if (group.size() % blocks != 0 || blocks > batch_.micro_batches) return std::nullopt;
+  const std::size_t ways = group.size() / blocks;
+  const bool alike = group.speeds.front() == group.speeds.back();
+  if (ways > 1 && blocks > 1 && !alike) return std::nullopt;
+  return SplitState{SplitKind::slices, 0, ways};
+}
+
+std::vector<std::vector<StateChain>> StateSearch::chains_by_slices(std::size_t first,
+                                                                   std::size_t most) const {
+  std::vector<std::vector<StateChain>> chains;
+  for (std::size_t last = first + 1; last <= question_->layers.size(); ++last) {
+    chains.emplace_back();
+    const std::optional<SplitState> state = state_by_slices(first, last, most);
+    if (!state) continue;
+    StateChain chain{.states = std::vector<SplitState>(last - first, *state)};
+    chain.memory_bytes.resize(question_->site.peers.size());
+    add_memory(first, chain.states, chain.memory_bytes);
+    if (!fits(chain.memory_bytes)) continue;
+    for (const PlannedLayer& layer : planned(first, chain.states)) {
+      chain.seconds += layer.cost.seconds();
+    }
+    chains.back().push_back(std::move(chain));
+  }
+  return chains;
+}
+
 std::vector<std::vector<StateChain>> StateSearch::chains_from(std::size_t first,
                                                               const SplitChoice& choice) const {
+  if (choice.group > 0) return chains_by_slices(first, choice.group);
   const std::vector<SplitLayer>& layers = question_->layers;
   std::vector<std::vector<StateChain>> chains(layers.size() - first);
   std::optional<std::size_t> tied;

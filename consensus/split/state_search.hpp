@@ -34,15 +34,17 @@ class StateSearch {
   const std::vector<SplitGroup>& groups() const { return groups_; }
 
   /// For each end behind `first`, the at most two best chains for the layers from `first` on:
-  /// element i is for layers [first, first + i + 1).
+  /// element i is for layers [first, first + i + 1). If `choice.group` is set, all layers are
+  /// shared by slices on the first group.
   std::vector<std::vector<StateChain>> chains_from(std::size_t first,
                                                    const SplitChoice& choice) const;
 
-  /// The cost of a layer, with the exchange between its state and the one before, if any.
-  SplitCost cost(std::size_t layer, const SplitState& state, const SplitState* before) const;
-  std::vector<SplitShare> shares(std::size_t layer, const SplitState& state) const;
-  /// Adds the memory of the layer to that of each peer of the site.
-  void add_memory(std::size_t layer, const SplitState& state, std::vector<double>& bytes) const;
+  /// The layers from `first` on with these states, each with its cost, that of the exchange between
+  /// its state and the one before, and its shares.
+  std::vector<PlannedLayer> planned(std::size_t first, std::span<const SplitState> states) const;
+  /// Adds their memory to that of each peer of the site.
+  void add_memory(std::size_t first, std::span<const SplitState> states,
+                  std::vector<double>& bytes) const;
 
  private:
   /// The end of a partial chain. Its beginning is found through `before`.
@@ -54,6 +56,10 @@ class StateSearch {
   };
   using States = std::vector<std::vector<SplitState>>;
 
+  std::vector<std::vector<StateChain>> chains_by_slices(std::size_t first, std::size_t most) const;
+  std::optional<SplitState> state_by_slices(std::size_t first, std::size_t last,
+                                            std::size_t most) const;
+  SplitCost cost(std::size_t layer, const SplitState& state) const;
   void append_chains(std::size_t first, const States& states,
                      std::vector<std::vector<StateChain>>& chains) const;
   std::vector<Label> extended(std::size_t layer, const SplitState& state,

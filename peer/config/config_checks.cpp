@@ -15,6 +15,7 @@
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/config_reading.hpp"
 #include "peer/config/config_settings.hpp"
+#include "peer/config/group_problems.hpp"
 
 namespace gv {
 namespace {
@@ -415,32 +416,11 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
-/// A group makes a pass together, sum by sum, and adds up one gradient.
 void check_groups(ConfigReading& reading) {
-  const PipelineConfig& pipeline = reading.parsed.config.pipeline;
-  if (reading.parsed.config.run.mode != ModeKind::pipeline || pipeline.group == 1) return;
-  if (pipeline.consensus != StageConsensus::allreduce) {
-    reading.report("pipeline.group",
-                   "members of a group add up one gradient, and the replicas of a stage would not",
-                   "write consensus = \"allreduce\", or group = 1");
-  }
-  if (!is_synchronous(pipeline.schedule)) {
-    reading.report("pipeline.group",
-                   fmt::format("with schedule = \"{}\" a stage has several versions of its "
-                               "parameters in a run, and a group one",
-                               to_string(pipeline.schedule)),
-                   "write schedule = \"1f1b\", or group = 1");
-  }
-  if (pipeline.recompute) {
-    reading.report("pipeline.group",
-                   "members of a group do not sum again for activations that are computed again",
-                   "write recompute = false, or group = 1");
-  }
-  const OptimizerKind optimizer = reading.parsed.config.train.optimizer.kind;
-  if (optimizer == OptimizerKind::lars || optimizer == OptimizerKind::lamb) {
-    reading.report("pipeline.group",
-                   "lars and lamb measure whole tensors, of which a member of a group has a part",
-                   "write optimizer = \"adam\" or \"nesterov\", or group = 1");
+  const Config& config = reading.parsed.config;
+  if (config.run.mode != ModeKind::pipeline || config.pipeline.group == 1) return;
+  for (Problem& problem : group_problems(config)) {
+    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
   }
 }
 

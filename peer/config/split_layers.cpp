@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "peer/config/config_settings.hpp"
 #include "train/layers/plan.hpp"
+#include "train/learner/group_place.hpp"
 #include "train/model_stages.hpp"
 
 namespace gv {
@@ -118,6 +119,14 @@ void describe(const ModelSpec& model, const std::vector<LayerPlan>& layers, Mode
   }
 }
 
+SplitUnit split_unit(const SharedUnit& unit) {
+  return {.operations = unit.operations,
+          .weights = static_cast<double>(unit.parameters),
+          .grains = unit.grains,
+          .inputs = static_cast<double>(unit.inputs),
+          .outputs = static_cast<double>(unit.outputs)};
+}
+
 }  // namespace
 
 std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& input) {
@@ -130,9 +139,13 @@ std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& 
     if (pieces.empty() || (work[i].parameters > 0 && pieces.back().costs.weights > 0)) {
       pieces.push_back({.first = i, .end = i});
       pieces.back().costs.may_begin_stage = i == 0 || work[i].may_begin_stage;
+      pieces.back().costs.slices = slices_of_stage;
     }
     ModelPiece& piece = pieces.back();
     ++piece.end;
+    for (const SharedUnit& unit : work[i].units) piece.costs.units.push_back(split_unit(unit));
+    if (work[i].pair_grains > 0) piece.costs.pair_grains = work[i].pair_grains;
+    if (piece.costs.weights == 0) piece.costs.begins_shared = work[i].begins_shared;
     piece.costs.operations += work[i].operations;
     piece.costs.weights += static_cast<double>(work[i].parameters);
   }

@@ -1,11 +1,16 @@
 // The file that describes peers, and the layers of models that they may share.
 #include "peer/config/peers_file.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "consensus/split/split_plan.hpp"
 #include "peer/config/split_layers.hpp"
+#include "train/layers/group_network.hpp"
+#include "train/layers/plan.hpp"
+#include "train/layers/sliced_stage.hpp"
 
 namespace gv {
 namespace {
@@ -20,6 +25,13 @@ std::string problem_of(const std::string& text) {
   INFO(text);
   REQUIRE(parsed.problems.size() == 1);
   return to_string(parsed.problems.front());
+}
+
+/// Layers [first, end) of a model.
+ModelPlan stage_of(const ModelSpec& model, const SampleShape& shape, std::size_t first,
+                   std::size_t end) {
+  Problems unsound;
+  return slice(plan_model(model, shape, unsound), first, end);
 }
 
 }  // namespace
@@ -103,6 +115,54 @@ TEST_CASE("halos follow kernel and stride and padding") {
       halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 3, .stride = 2, .padding = 1}).halo ==
       21);
   CHECK(halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 7, .stride = 2}).halo == 5 * 21);
+}
+
+TEST_CASE("groups are planned with the sums and slices of every stage as they run") {
+  struct Known {
+    ModelSpec model;
+    SampleShape shape;
+  };
+  const auto dense = [](std::uint32_t units) {
+    return LayerSpec{.kind = LayerKind::dense, .units = units};
+  };
+  const LayerSpec relu{.kind = LayerKind::relu};
+  const LayerSpec dropout{.kind = LayerKind::dropout, .rate = 0.5};
+  const ModelSpec deep{.layers = {dense(100), relu, dense(90), relu, dense(80), dropout, dense(70),
+                                  relu, dense(60), dense(50), relu, dense(4)}};
+  for (const Known& known :
+       {Known{cnn(10), {1, 28, 28}}, Known{deep, {40, 1, 1}},
+        Known{transformer({.blocks = 2, .width = 32, .heads = 4}, 100), {16, 1, 1}}}) {
+    const std::vector<ModelPiece> pieces = model_pieces(known.model, known.shape);
+    std::vector<SplitLayer> layers;
+    for (const ModelPiece& piece : pieces) layers.push_back(piece.costs);
+    for (std::size_t first = 0; first < layers.size(); ++first) {
+      for (std::size_t last = first + 1; last <= layers.size(); ++last) {
+        const bool may_end = last == layers.size() || layers[last].may_begin_stage;
+        if (!layers[first].may_begin_stage || !may_end) continue;
+        INFO(first << " to " << last);
+        std::vector<std::size_t> forward;
+        std::vector<std::size_t> backward;
+        double sliced = 0;
+        for (const SplitLayer& layer : in_stage(layers, first, last)) {
+          for (const SplitUnit& unit : layer.units) {
+            if (unit.outputs > 0) forward.push_back(static_cast<std::size_t>(unit.outputs));
+            if (unit.inputs > 0) backward.push_back(static_cast<std::size_t>(unit.inputs));
+            sliced += unit.weights;
+          }
+        }
+        std::ranges::reverse(backward);
+        const ModelPlan plan =
+            stage_of(known.model, known.shape, pieces[first].first, pieces[last - 1].end);
+        CHECK(forward == group_sums(plan, false, first > 0));
+        CHECK(backward == group_sums(plan, true, first > 0));
+        const SlicedStage stage(plan, 24);
+        double held = 0;
+        for (std::size_t i = 0; i < stage.slices(); ++i) held += stage.slice_size(i);
+        // Where a pair saves a sum, the biases of its first layer are in slices as well.
+        CHECK(sliced == Approx(held).margin(200));
+      }
+    }
+  }
 }
 
 TEST_CASE("a transformer is shared by vocabulary and heads and pairs") {
