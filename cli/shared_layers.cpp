@@ -84,7 +84,7 @@ int show_shared_layers(const SharedLayersOptions& options) {
   const std::size_t most =
       count > staged_peers_max ? 1 : std::min({count, report.pieces.size(), stages_max});
   report.samples = best_plans(report.question, {.may_split_layers = false, .one_group = true});
-  if (most > 1) search_pipelines(parsed.config, most, report);
+  if (count > 1 && count <= staged_peers_max) search_pipelines(parsed.config, most, report);
   // The best of all may be a pipeline with groups, which exchange nothing inside a pair of layers.
   report.best = report.stages;
   for (const SplitPlan& plan : report.groups) keep_plan(report.best, plan);

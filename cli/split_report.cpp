@@ -162,6 +162,9 @@ std::string difference(const SplitPlan& best, const SplitPlan& other) {
 /// How the second plan shares the layers that the first one shares in another way.
 std::string changes(const SplitReport& report, const SplitPlan& best, const SplitPlan& other) {
   std::string text;
+  if (other.micro_batches != best.micro_batches) {
+    text = fmt::format("  micro-batches: {}\n", other.micro_batches);
+  }
   for (std::size_t i = 0; i < best.layers.size(); ++i) {
     const std::string was = carriers_of(report, best, i);
     const std::string is = carriers_of(report, other, i);
@@ -245,8 +248,12 @@ nlohmann::json json_of(const SplitReport& report, const SplitPlan& plan) {
           {"memory_bytes", std::move(memory)}};
 }
 
-bool has_unlike_speeds(const SplitGroup& group) {
-  return group.speeds.front() != group.speeds.back();
+/// True if a stage has replicas of unlike speeds.
+bool has_unlike_replicas(const SplitPlan& plan) {
+  return std::ranges::any_of(plan.layers, [&](const PlannedLayer& layer) {
+    const SplitGroup& group = plan.groups[layer.state.group];
+    return layer.state.ways < group.size() && group.speeds.front() != group.speeds.back();
+  });
 }
 
 }  // namespace
@@ -278,8 +285,8 @@ std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
         "micro_batches = {}\n",
         peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
     if (plan.group > 1) text += fmt::format("group = {}\n", plan.group);
-    // Only so do replicas of unlike speeds take unlike numbers of micro-batches.
-    if (std::ranges::any_of(plan.groups, has_unlike_speeds)) text += "router = \"throughput\"\n";
+    // Otherwise replicas of unlike speeds take equally many micro-batches.
+    if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
     return text;
   }
   const bool factors = std::ranges::any_of(plan.layers, [](const PlannedLayer& layer) {

@@ -7,9 +7,7 @@
 #include <numeric>
 
 #include "base/check.hpp"
-#include "base/range.hpp"
 #include "base/shares.hpp"
-#include "consensus/pipeline/peer_groups.hpp"
 
 namespace gv {
 namespace {
@@ -222,17 +220,19 @@ std::vector<SplitShare> shares_of(const SplitLayer& layer, const SplitState& sta
   for (std::size_t at = 0; at < group.size(); at += state.ways) {
     const std::size_t block = at / state.ways;
     const auto speeds = std::span(group.speeds).subspan(at, state.ways);
+    std::size_t next = 0;
     if (by_slices && layer.units.empty()) {
       shares.insert(shares.end(), state.ways, {batch.of_pass(), 0, 0, turns[block]});
       continue;
     }
     if (by_slices) {
-      for (const Range& slices : member_slices(speeds, layer.slices, layer.slices)) {
-        shares.push_back({batch.of_pass(), slices.begin, slices.end, turns[block]});
+      const auto slices = static_cast<std::uint32_t>(layer.slices);
+      for (const std::uint32_t part : batch_shares(speeds, slices, slices)) {
+        shares.push_back({batch.of_pass(), next, next + part, turns[block]});
+        next += part;
       }
       continue;
     }
-    std::size_t next = 0;
     for (const std::size_t part : largest_remainders(grains, speeds)) {
       shares.push_back({samples[block], next, next + part, turns[block]});
       next += part;
@@ -275,7 +275,7 @@ SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const Spl
       break;
     }
     case SplitKind::slices: {
-      const double sliced = sliced_weights(layer);
+      const double sliced = state.ways > 1 ? sliced_weights(layer) : 0;
       if (layer.weights > sliced) {
         sums += times(gather(layer.weights - sliced, group.size(), link, rounds), 2);
       }

@@ -241,7 +241,7 @@ class StageSearch {
   }
 
   /// Stages with r and r' blocks use min(r, r') links at once, each as slow as the slowest. All
-  /// `members` of a block have the outputs and send them to some of those that need them.
+  /// `members` of a block have the outputs, and each sends them to its part of the receivers.
   void link(ChosenStage& stage, const Run& a, const Run& b, std::size_t members) const {
     stage.links = std::min((a.end - a.begin) / members, (b.end - b.begin) / stage.members);
     const auto [few, many] = std::minmax(members, stage.members);

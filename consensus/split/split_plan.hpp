@@ -16,7 +16,7 @@ struct SplitChoice {
   bool may_split_layers = true;  ///< `model` and `rows` are allowed.
   bool may_use_factors = true;
   bool one_group = false;  ///< All layers of a stage are shared by the same peers.
-  /// Above 0: a pipeline as it runs with groups of at most so many peers. All layers of a stage are
+  /// Above 0: a pipeline as it runs with `pipeline.group` of this number. All layers of a stage are
   /// shared by slices, above 1 in one stage at least by several peers.
   std::size_t group = 0;
   std::size_t stages_min = 1;

@@ -222,6 +222,30 @@ TEST_CASE("unlike peers of a file get a plan for every layer and its settings", 
   CHECK(plan(config_text("pipeline", three_stages), {"--json"}).exit_code == 2);
 }
 
+TEST_CASE("near peers with wide layers and few samples are planned as a group", "[process]") {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "peers.toml";
+  std::ofstream(file) << "[[peer]]\nname = \"left\"\ngflops = 10\n"
+                         "[[peer]]\nname = \"right\"\ngflops = 5\n"
+                         "[links]\nlatency_ms = 0.1\nbandwidth_mbit = 1000\n";
+  std::string wide = config_text("allreduce", "");
+  wide.replace(wide.find("[32, 16]"), 8, "[1024, 1024]");
+  const std::vector<std::string> with_peers{"--peers", file.string(), "--samples", "16"};
+  const Planned planned = plan(wide, with_peers);
+  INFO(planned.output);
+  REQUIRE(planned.exit_code == 0);
+  CHECK(has(planned.output, "slices: left 0-15, right 16-23"));
+  CHECK(has(planned.output, "The best plan can be run."));
+  CHECK(has(planned.output, "mode = \"pipeline\"\npeers = 2\n"));
+  CHECK(has(planned.output, "group = 2\n"));
+  // Members of a group have a part of every tensor, which these optimisers measure.
+  std::string lars = wide;
+  lars.replace(lars.find("batch = 8"), 9, "batch = 8\noptimizer = \"lars\"");
+  const Planned without = plan(lars, with_peers);
+  REQUIRE(without.exit_code == 0);
+  CHECK_FALSE(has(without.output, "group = 2"));
+}
+
 TEST_CASE("a picture that cannot be written is an error", "[process]") {
   const Planned planned =
       plan(config_text("pipeline", three_stages), {"--svg", "/no/such/folder/plan.svg"});

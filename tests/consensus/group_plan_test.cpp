@@ -1,0 +1,178 @@
+// Plans of pipelines whose stages are carried by groups, against all that there are.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/shares.hpp"
+#include "consensus/split/split_plan.hpp"
+#include "tests/consensus/unlike_peers.hpp"
+
+namespace gv {
+namespace {
+
+/// The network with the units that a running group shares: the dense layers are a pair.
+SplitQuestion grouped_question(bool all_near, std::size_t samples) {
+  SplitQuestion question{.layers = network(), .site = four_peers(all_near), .samples = samples};
+  SplitLayer& wide = question.layers[2];
+  SplitLayer& last = question.layers[3];
+  wide.units = {{wide.operations, wide.weights, 12544, wide.inputs, wide.outputs}};
+  wide.slices = 24;
+  wide.pair_grains = 1024;
+  wide.begins_shared = true;
+  last.units = {{last.operations, last.weights, 1024, last.inputs, last.outputs}};
+  last.slices = 24;
+  for (const std::size_t m : {1, 2, 4, 8}) {
+    if (samples % m == 0) question.micro_batches.push_back(m);
+  }
+  return question;
+}
+
+constexpr double impossible = 1e300;
+
+/// A sum among n peers, in a ring.
+double sum_s(double floats, std::size_t n, const SplitLink& link) {
+  if (n < 2 || floats == 0) return 0;
+  const auto count = static_cast<double>(n);
+  return 2 * (count - 1) * link.seconds(4 * floats / count);
+}
+
+/// Seconds of a step that layers [first, last) of the network take these peers, and the members of
+/// a group.
+struct StageTime {
+  double seconds = impossible;
+  std::size_t members = 1;
+};
+
+/// Written out for the layers of the network alone.
+StageTime stage_time(const SplitQuestion& question, std::size_t first, std::size_t last,
+                     const std::vector<std::size_t>& peers, std::size_t m, std::size_t most) {
+  const std::size_t size = last > 2 ? most : 1;
+  const std::size_t groups = (peers.size() + size - 1) / size;
+  const std::size_t members = peers.size() / groups;
+  std::vector<double> speeds;
+  for (const std::size_t p : peers) speeds.push_back(question.site.peers[p].operations_per_s);
+  const bool alike = std::ranges::min(speeds) == std::ranges::max(speeds);
+  if (members * groups != peers.size() || groups > m || (members > 1 && groups > 1 && !alike)) {
+    return {};
+  }
+  std::vector<double> group_speeds(groups, 0);
+  for (std::size_t i = 0; i < peers.size(); ++i) group_speeds[i / members] += speeds[i];
+  const std::vector<std::uint32_t> turns = batch_shares(group_speeds, m, m);
+  const SplitLink link = worst_link(question.site, peers, peers);
+  const double samples = static_cast<double>(question.samples) / static_cast<double>(m);
+  double seconds = 0;
+  for (std::size_t layer = first; layer < last; ++layer) {
+    const SplitLayer& own = question.layers[layer];
+    const bool is_shared = layer >= 2;
+    const bool in_pair = first <= 2 && last == 4;
+    double slowest = 0;
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      double part = 1;
+      if (is_shared) {
+        const auto block = std::span(speeds).subspan(i / members * members, members);
+        std::size_t begin = 0;
+        std::size_t end = 0;
+        const auto shares = batch_shares(block, 24, 24);
+        for (std::size_t j = 0; j <= i % members; ++j) begin = std::exchange(end, end + shares[j]);
+        const std::size_t grains = layer == 2 && !in_pair ? 12544 : 1024;
+        const auto grain = [&](std::size_t slice) { return (slice * grains + 23) / 24; };
+        part = static_cast<double>(grain(end) - grain(begin)) / static_cast<double>(grains);
+      }
+      double pass = 3 * own.operations * samples * part / speeds[i];
+      if (is_shared) {
+        pass += sum_s(samples * (layer == 2 ? own.inputs : own.outputs), members, link);
+        if (!in_pair) {
+          pass += sum_s(samples * (layer == 2 ? own.outputs : own.inputs), members, link);
+        }
+      }
+      if (layer == 0 && members > 1) pass += link.seconds(4 * samples * own.inputs * (members - 1));
+      slowest = std::max(slowest, pass * turns[i / members]);
+    }
+    seconds += slowest;
+    seconds += is_shared ? sum_s(own.weights / static_cast<double>(members), groups, link)
+                         : sum_s(own.weights, peers.size(), link);
+  }
+  return {seconds, members};
+}
+
+/// The least seconds of a step by any cut on any peers in groups of at most that many.
+double least_seconds(const SplitQuestion& question, std::size_t most) {
+  double least = impossible;
+  for (unsigned cuts = 0; cuts < 8; ++cuts) {
+    std::vector<std::size_t> ends;
+    for (std::size_t at = 1; at < 4; ++at) {
+      if ((cuts >> (at - 1) & 1U) != 0) ends.push_back(at);
+    }
+    ends.push_back(4);
+    for (const auto& stages : stages_of_peers(4, ends.size())) {
+      for (const std::size_t m : question.micro_batches) {
+        const auto count = static_cast<double>(m);
+        double fill = 0;
+        double pace = 0;
+        bool has_groups = most == 1;
+        StageTime before;
+        for (std::size_t s = 0; s < ends.size(); ++s) {
+          const std::size_t first = s == 0 ? 0 : ends[s - 1];
+          const StageTime own = stage_time(question, first, ends[s], stages[s], m, most);
+          has_groups = has_groups || own.members > 1;
+          fill += own.seconds / count;
+          pace = std::max(pace, own.seconds / count);
+          if (s > 0) {
+            const auto links = static_cast<double>(
+                std::min(stages[s - 1].size() / before.members, stages[s].size() / own.members));
+            const auto few = std::min(before.members, own.members);
+            const auto copies = (std::max(before.members, own.members) + few - 1) / few;
+            const double bytes =
+                4 * question.layers[first].inputs * static_cast<double>(question.samples) / count;
+            const double t = worst_link(question.site, stages[s - 1], stages[s])
+                                 .seconds(bytes * static_cast<double>(copies) / links);
+            fill += 2 * t;
+            pace = std::max(pace, t);
+          }
+          before = own;
+        }
+        if (has_groups) least = std::min(least, fill + (count - 1) * pace);
+      }
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("pipelines with groups are planned as brute force finds them") {
+  for (const bool all_near : {false, true}) {
+    for (const std::size_t samples : {64, 8, 2}) {
+      const SplitQuestion question = grouped_question(all_near, samples);
+      for (std::size_t most = 1; most <= 4; ++most) {
+        INFO(samples << (all_near ? " near" : " far") << ", groups of " << most);
+        const std::vector<SplitPlan> found = best_plans(question, {.group = most, .stages_max = 4});
+        REQUIRE(!found.empty());
+        CHECK(found.front().seconds == Approx(least_seconds(question, most)).epsilon(1e-9));
+        CHECK(found.front().has_groups() == (most > 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("a group carries a layer that is too large for one peer, and leaves far peers out") {
+  SplitQuestion question = grouped_question(false, 8);
+  const double whole = question.bytes_per_sliced_weight * question.layers[2].weights;
+  for (SplitPeer& peer : question.site.peers) peer.memory_bytes = 0.6 * whole;
+  CHECK(best_plans(question, {.group = 1, .stages_max = 4}).empty());
+  const std::vector<SplitPlan> found = best_plans(question, {.group = 2, .stages_max = 4});
+  REQUIRE(!found.empty());
+  const SplitPlan& best = found.front();
+  const PlannedLayer& wide = best.layers[2];
+  CHECK(best.groups[wide.state.group].peers == std::vector<std::size_t>{0, 1});
+  CHECK(wide.shares[0].end == 12);
+  CHECK(wide.shares[1].end == 24);
+  for (const double bytes : best.memory_bytes) CHECK(bytes <= 0.6 * whole);
+  CHECK(best.memory_bytes[0] > 0.5 * whole);
+  CHECK_FALSE(best.uses(3));
+}
+
+}  // namespace gv
