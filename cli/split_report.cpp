@@ -325,7 +325,7 @@ std::string to_text(const SplitReport& report) {
   text +=
       fmt::format("Start {} with\n\n{}", names_of(report, *own, true), settings_of(report, *own));
   if (own->group == 0 || own->seconds == best.seconds) return text;
-  return text + "\nPeers find their stages and slices themselves, as planned here:\n" +
+  return text + "\nPeers find their stages and slices themselves, at best as planned here:\n" +
          table_of(report, *own);
 }
 
