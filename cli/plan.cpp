@@ -261,7 +261,9 @@ void print_head(const Question& question) {
   } else {
     fmt::print("Links cost nothing; --bandwidth and --latency give them a price.\n");
   }
-  if (pipeline.group > 1) fmt::print("Groups are not counted: as with group = 1.\n");
+  if (pipeline.group > 1) {
+    fmt::print("Groups are not counted: as with group = 1. A file of --peers counts them.\n");
+  }
 }
 
 void print_layers(const std::vector<LayerProfile>& layers) {

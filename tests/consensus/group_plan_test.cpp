@@ -143,10 +143,53 @@ double least_seconds(const SplitQuestion& question, std::size_t most) {
 
 }  // namespace
 
+TEST_CASE("a group takes the time of its passes and sums") {
+  // Four peers of 1 GFLOP/s, links of 1 ms and 4 MB/s: a float takes a microsecond.
+  SplitSite site{.peers = std::vector<SplitPeer>(4, {"", 1e9, 0})};
+  site.links.assign(4, std::vector<SplitLink>(4, {1e-3, 4e6}));
+  // 3 of its 8 thousand operations and 1000 of its 3000 weights are what every member has.
+  const SplitLayer layer{.operations = 8e3,
+                         .weights = 3000,
+                         .inputs = 300,
+                         .outputs = 200,
+                         .units = {{5e3, 2000, 48, 0, 200}},
+                         .slices = 24};
+  const std::vector<SplitLayer> own = in_stage({&layer, 1}, 0, 1);
+  const SplitBatch batch{.samples = 40, .micro_batches = 4};
+  const auto cost = [&](std::size_t peers, std::size_t ways) {
+    std::vector<std::size_t> all{0, 1, 2, 3};
+    all.resize(peers);
+    return layer_cost(own[0], {SplitKind::slices, 0, ways}, group_of(site, all), batch,
+                      GatherRounds::ring);
+  };
+  // Three members make 4 passes of 10 samples: each has 8 slices.
+  const SplitCost three = cost(3, 3);
+  CHECK(three.compute_s == Approx(4 * 3 * 10 * (3e3 + 5e3 / 3) / 1e9));
+  // The first sends both others their samples; the sum of outputs has four messages.
+  CHECK(three.activations_s == Approx(4 * (1e-3 + 2 * 3000e-6 + 4 * (1e-3 + 2000e-6 / 3))));
+  // A sum among three of what all have; there is no other group.
+  CHECK(three.weights_s == Approx(4 * (1e-3 + 1000e-6 / 3)));
+  // Two groups of two take two passes each. All sum what all have, and two peers each half.
+  const SplitCost two = cost(4, 2);
+  CHECK(two.compute_s == Approx(2 * 3 * 10 * (3e3 + 5e3 / 2) / 1e9));
+  CHECK(two.activations_s == Approx(2 * (1e-3 + 3000e-6 + 2 * (1e-3 + 2000e-6 / 2))));
+  CHECK(two.weights_s == Approx(6 * (1e-3 + 1000e-6 / 4) + 2 * (1e-3 + 1000e-6 / 2)));
+  // Alone each has the whole layer.
+  const SplitCost one = cost(4, 1);
+  CHECK(one.compute_s == Approx(3 * 10 * 8e3 / 1e9));
+  CHECK(one.activations_s == 0);
+  CHECK(one.weights_s == Approx(6 * (1e-3 + 3000e-6 / 4)));
+}
+
 TEST_CASE("pipelines with groups are planned as brute force finds them") {
   for (const bool all_near : {false, true}) {
-    for (const std::size_t samples : {64, 8, 2}) {
-      const SplitQuestion question = grouped_question(all_near, samples);
+    for (const auto& [samples, alike] :
+         {std::pair<std::size_t, bool>{64, false}, {8, false}, {2, false}, {8, true}}) {
+      SplitQuestion question = grouped_question(all_near, samples);
+      // Only alike peers are planned in several groups of a stage.
+      for (SplitPeer& peer : question.site.peers) {
+        if (alike) peer.operations_per_s = 4e9;
+      }
       for (std::size_t most = 1; most <= 4; ++most) {
         INFO(samples << (all_near ? " near" : " far") << ", groups of " << most);
         const std::vector<SplitPlan> found = best_plans(question, {.group = most, .stages_max = 4});
