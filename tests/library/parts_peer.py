@@ -1,9 +1,13 @@
 """A peer for tests that hands its gradient over in parts, without NumPy.
 
-    python3 parts_peer.py [--kill-at STEP] [--leave-at STEP] [--step-s SECONDS]
+    python3 parts_peer.py [--kill-at STEP] [--leave-at STEP] [--until VALUE]
 
-Peer p pulls every number of its arrays towards p. Each peer gives the arrays in another order, which
-differs from step to step. Prints its model as JSON at the end.
+Peer p pulls every number of its arrays towards 2^p - 1, so the mean of peers 0 to 2 is that of no
+others. Each peer gives the arrays in another order, which differs from step to step. Prints its model
+as JSON at the end.
+
+With --until a model that has that value stays as it is: its peer makes the file `arrived`, and goes on
+until there is a file `over` beside the folders of all peers.
 """
 
 import argparse
@@ -12,7 +16,7 @@ import json
 import os
 import random
 import signal
-import time
+from pathlib import Path
 
 import grapevine
 
@@ -24,18 +28,29 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kill-at", type=int, default=-1)
     parser.add_argument("--leave-at", type=int, default=-1)
-    parser.add_argument("--step-s", type=float, default=0.0)
+    parser.add_argument("--until", type=float)
     arguments = parser.parse_args()
-    part = int(json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/")[0])
+    given = json.loads(os.environ["GRAPEVINE_PEER"])
+    folder = Path(given["folder"])
+    part = int(given["shard"].split("/")[0])
+    pull = 2**part - 1
     orders = random.Random(part)
 
     model = {name: array.array("f", [0.0] * length) for name, length in LENGTHS.items()}
     vine = grapevine.join(None, model)
 
+    def has_arrived():
+        if arguments.until is None:
+            return False
+        x = [value for values in model.values() for value in values]
+        return all(abs(value - arguments.until) < 1e-5 for value in x)
+
     def backward():
         gradient = {}
+        pulls = 0 if has_arrived() else 1
         for name in orders.sample(sorted(LENGTHS), len(LENGTHS)):
-            gradient[name] = array.array("f", [value - part for value in model[name]])
+            slopes = [pulls * (value - pull) for value in model[name]]
+            gradient[name] = array.array("f", slopes)
             vine.reduce_begin({name: gradient[name]})
             if len(gradient) == 2 and vine.steps == arguments.kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -44,7 +59,7 @@ def main():
                 break
         return gradient
 
-    while not vine.is_over:
+    while not vine.is_over and not (folder.parent / "over").exists():
         gradient = backward()
         while vine.reduce_end(loss=1.0).again:
             gradient = backward()
@@ -53,8 +68,9 @@ def main():
         for name, values in model.items():
             for k, slope in enumerate(gradient[name]):
                 values[k] -= RATE * slope
-        time.sleep(arguments.step_s)
         vine.step(1.0)
+        if has_arrived():
+            (folder / "arrived").touch()
     vine.leave()
     x = [value for values in model.values() for value in values]
     print(json.dumps({"x": x, "steps": vine.steps}))

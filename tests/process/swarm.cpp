@@ -142,7 +142,8 @@ void Swarm::signal(std::size_t number, int signal) { peers_[number].process->sig
 
 void Swarm::kill(std::size_t number) {
   signal(number, SIGKILL);
-  wait_for_end(number, std::chrono::seconds(10));
+  // Nothing can keep it alive, but a machine that is busy with its disk may take long to end it.
+  wait_for_end(number, std::chrono::seconds(60));
 }
 
 bool Swarm::is_running(std::size_t number) {
