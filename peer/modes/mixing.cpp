@@ -87,6 +87,7 @@ MixingCounts MixingMode::counts() const {
   counts.rounds = generations_.operations();
   counts.generations = generations_.count();
   counts.losses = generations_.recoveries().losses();
+  counts.messages_dropped = box_.dropped();
   return counts;
 }
 
@@ -225,7 +226,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   if (options_.rule.topology.kind == TopologyKind::hosts) hosts_ = hosts_of(order_, generation);
   plan_.emplace(options_.rule, order_.size(), course_.options().run_seed, hosts_);
   round_ = served_ = followed_ = 0;
-  box_.enter(generations_.key());
+  box_.enter(generations_.key(), !is_in_step(options_.rule));
   place_ = MixPlace{.rank = rank_,
                     .order = order_,
                     .key = generations_.key(),

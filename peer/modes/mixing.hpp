@@ -28,6 +28,7 @@ struct MixingCounts {
   std::uint64_t messages_sent = 0;     ///< Made for a neighbour; lanes drop superseded ones.
   std::uint64_t bytes_sent = 0;        ///< Bytes in these messages.
   std::uint64_t messages_refused = 0;  ///< Messages of other peers that could not be read.
+  std::uint64_t messages_dropped = 0;  ///< Messages of peers that were too far ahead of us.
 };
 
 /// Decentralised training in rounds: in each, a peer makes local steps, sends a message to the

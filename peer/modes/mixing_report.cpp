@@ -34,6 +34,10 @@ std::vector<std::string> MixingMode::details(const std::vector<std::string>& in,
       fmt::format("round {} of {} on {}, {} together: hears {}, is heard by {}; losses {}",
                   all.rounds, to_string(options_.rule.kind), to_string(options_.rule.topology.kind),
                   order_.size(), listed(in), listed(out), all.losses)};
+  if (all.messages_dropped > 0) {
+    lines.push_back(fmt::format("dropped {} messages that came faster than they could be mixed",
+                                all.messages_dropped));
+  }
   if (options_.revision.number == 0) return lines;
   std::string settings = options_.revision.settings;
   while (!settings.empty() && settings.back() == '\n') settings.pop_back();
@@ -66,7 +70,8 @@ ModeReport MixingMode::report(const Membership& members) const {
                   {"states_adopted", all.states_adopted},
                   {"messages_sent", all.messages_sent},
                   {"message_bytes", all.bytes_sent},
-                  {"messages_refused", all.messages_refused}}};
+                  {"messages_refused", all.messages_refused},
+                  {"messages_dropped", all.messages_dropped}}};
   generations_.add_to(section, course_, members);
   ModeReport report{
       .sections = {std::move(section)},
@@ -79,6 +84,9 @@ ModeReport MixingMode::report(const Membership& members) const {
                   {"round_messages_refused_total", counter,
                    "Messages of neighbours that could not be read.",
                    static_cast<double>(all.messages_refused)},
+                  {"round_messages_dropped_total", counter,
+                   "Messages dropped because their peer was too far ahead.",
+                   static_cast<double>(all.messages_dropped)},
                   {"models_fetched_total", counter, "Whole models downloaded.",
                    static_cast<double>(all.states_adopted)}},
       .columns = {{"together", std::to_string(order_.size())},

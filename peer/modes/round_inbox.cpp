@@ -17,8 +17,9 @@ constexpr std::size_t taken_kept = 64;
 
 }  // namespace
 
-void RoundInbox::enter(std::uint64_t key) {
+void RoundInbox::enter(std::uint64_t key, bool keeps_newest) {
   key_ = key;
+  keeps_newest_ = keeps_newest;
   received_ = 0;
   whole_.clear();
   open_from_ = 0;
@@ -47,7 +48,11 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
     coming_.erase(oldest);
   }
   const bool is_new = !coming_[key].contains(name);
-  if (is_new && (block.offset != 0 || waiting(key, from) >= messages_max)) return false;
+  if (is_new && block.offset != 0) return false;
+  if (is_new && waiting(key, from) >= messages_max) {
+    ++dropped_;
+    if (!keeps_newest_ || !drop_older(key, name)) return false;
+  }
   Arriving& message = coming_[key].try_emplace(name, Arriving{Reassembly(most_), {}}).first->second;
   if (message.blocks.take(block) != BlockFit::next) return false;
   message.bytes.insert(message.bytes.end(), block.bytes.begin(), block.bytes.end());
@@ -76,6 +81,31 @@ std::size_t RoundInbox::waiting(std::uint64_t key, PeerId from) const {
   if (coming != coming_.end()) found += count(coming->second, [](const auto&) { return true; });
   if (key == key_) found += count(whole_, [](const auto& bytes) { return bytes != nullptr; });
   return found;
+}
+
+/// Drops the oldest waiting message of the peer. False if none is older than `name`.
+bool RoundInbox::drop_older(std::uint64_t key, const Name& name) {
+  auto& coming = coming_[key];
+  const auto part = coming.lower_bound({name.first, 0});
+  const bool has_part = part != coming.end() && part->first < name;
+  if (key != key_) {
+    if (has_part) coming.erase(part);
+    return has_part;
+  }
+  auto whole = whole_.lower_bound({name.first, 0});
+  while (whole != whole_.end() && whole->first < name && whole->second == nullptr) ++whole;
+  const bool has_whole = whole != whole_.end() && whole->first < name;
+  if (!has_part && !has_whole) return false;
+  const bool is_part = has_part && (!has_whole || part->first < whole->first);
+  // A block of it that comes again must not begin it once more.
+  std::uint64_t& open_from = open_from_each_[name.first];
+  open_from = std::max(open_from, (is_part ? part->first : whole->first).second + 1);
+  if (is_part) {
+    coming.erase(part);
+  } else {
+    whole_.erase(whole);
+  }
+  return true;
 }
 
 std::size_t RoundInbox::held() const {

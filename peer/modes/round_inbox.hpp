@@ -35,12 +35,14 @@ class RoundInbox {
   /// `size` is only called for the current generation. No message is longer than `most`.
   RoundInbox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
-  /// Enters the generation of this key: only its messages count from here on.
-  void enter(std::uint64_t key);
+  /// Enters the generation of this key: only its messages count from here on. `keeps_newest`: its
+  /// peers do not wait for each other, so one of them may be far ahead, and its oldest message then
+  /// makes room for the new one. Otherwise the new one is dropped.
+  void enter(std::uint64_t key, bool keeps_newest = false);
 
   /// Takes a block of a message of the current generation or of one that may begin. False, and the
   /// block is dropped, if it continues no message (links may bring a block twice, and a message
-  /// counts once) or begins one message too many of its peer.
+  /// counts once) or begins one message too many of its peer (see enter()).
   bool receive(PeerId from, const Block& block);
 
   /// True if the whole message of this peer and round has arrived (taken or not), or the round is
@@ -61,9 +63,11 @@ class RoundInbox {
   std::uint64_t received() const { return received_; }
   /// Number of messages that have arrived in part or whole, including names of taken ones.
   std::size_t held() const;
+  /// Number of messages dropped in all generations because their peer was too far ahead.
+  std::uint64_t dropped() const { return dropped_; }
 
   friend class Fields;
-  static constexpr std::size_t field_count = 8;
+  static constexpr std::size_t field_count = 10;
   friend bool operator==(const RoundInbox& a, const RoundInbox& b) { return equal_states(a, b); }
 
  private:
@@ -75,18 +79,21 @@ class RoundInbox {
   using Name = std::pair<PeerId, std::uint64_t>;
 
   std::size_t waiting(std::uint64_t key, PeerId from) const;
+  bool drop_older(std::uint64_t key, const Name& name);
   bool settle(const Name& name);
   bool is_over(const Name& name) const;
 
   Size size_;
   std::size_t most_;
   std::uint64_t key_ = 0;
+  bool keeps_newest_ = false;
   std::map<std::uint64_t, std::map<Name, Arriving>> coming_;  ///< By key.
   /// Null: the message was taken.
   std::map<Name, std::shared_ptr<const std::vector<std::byte>>> whole_;
   std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
   std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for single peers.
   std::uint64_t received_ = 0;
+  std::uint64_t dropped_ = 0;
 };
 
 }  // namespace gv

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <vector>
 
 namespace gv {
@@ -54,6 +55,34 @@ TEST_CASE("a peer that sends rounds without end costs a bounded number of messag
   // What was taken makes room.
   CHECK(inbox.taken(20000).size() > 0);
   CHECK(inbox.whole(20001));
+}
+
+TEST_CASE("of a peer that is far ahead of one that never waits the newest messages are kept",
+          "[unit]") {
+  constexpr std::uint64_t most = RoundInbox::messages_max;
+  Inbox inbox;
+  inbox.box.enter(key, true);
+  inbox.block(0, 0, 4);  // The rest of this one never comes.
+  for (std::uint64_t round = 1; round < most + 10; ++round) CHECK(inbox.whole(round));
+  CHECK(inbox.box.dropped() == 10);
+  CHECK(inbox.box.held() == most);
+  // What was dropped does not come back, and something older than all that waits is not kept.
+  CHECK_FALSE(inbox.block(0, 4, 6));
+  CHECK_FALSE(inbox.whole(9));
+  CHECK(inbox.box.dropped() == 10);
+  Rounds kept(most);
+  std::iota(kept.begin(), kept.end(), 10);
+  CHECK(inbox.taken(2 * most) == kept);
+}
+
+TEST_CASE("of a peer that is far ahead of one that waits the oldest messages are kept", "[unit]") {
+  constexpr std::uint64_t most = RoundInbox::messages_max;
+  Inbox inbox;
+  for (std::uint64_t round = 0; round < most; ++round) CHECK(inbox.whole(round));
+  CHECK_FALSE(inbox.whole(most));
+  CHECK(inbox.box.dropped() == 1);
+  CHECK(inbox.taken(0) == Rounds{0});
+  CHECK(inbox.whole(most));
 }
 
 TEST_CASE("a message is whole when all of its blocks are there", "[unit]") {
