@@ -197,16 +197,18 @@ PipelineOptions pipeline_options(const Config& config, const ModelFacts& model, 
 }
 
 MixingOptions mixing_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
-  return {
-      .rule = config.mixing.rule,
-      .period = config.mixing.period_steps,
-      .catch_up_rounds = config.mixing.catch_up_rounds,
-      .state_elements = state_elements(model),
-      .batch = static_cast<std::uint32_t>(config.train.batch),
-      .is_leased = config.data.partition.kind == PartitionKind::leased,
-      .mean = mean_options(config, model, peer),
-      .read_revision = [config](std::string_view text) { return switched_mixing(config, text); },
-      .revision = peer.revision};
+  return {.rule = config.mixing.rule,
+          .period = config.mixing.period_steps,
+          .catch_up_rounds = config.mixing.catch_up_rounds,
+          .state_elements = state_elements(model),
+          .batch = static_cast<std::uint32_t>(config.train.batch),
+          .is_leased = config.data.partition.kind == PartitionKind::leased,
+          .mean = mean_options(config, model, peer),
+          .read_revision =
+              [config, has_buffers = model.has_buffers](std::string_view text) {
+                return switched_mixing(config, text, has_buffers);
+              },
+          .revision = peer.revision};
 }
 
 /// What a switch needs of a model and a peer.
@@ -220,13 +222,13 @@ std::function<SwitchedMode(std::string_view)> switch_reader(const Config& config
   kept.processors = peer.processors;
   kept.memory = peer.memory;
   return [config, model, kept](std::string_view settings) {
-    SwitchedConfig next = switched_config(config, settings);
+    SwitchedConfig next = switched_config(config, settings, model.has_buffers);
     SwitchedMode switched{.problems = std::move(next.problems),
                           .mode = next.config.run.mode,
                           .gossip = {},
                           .allreduce = {}};
     if (switched.problems.empty() && switched.mode == ModeKind::mixing) {
-      switched.problems = switched_mixing(config, settings).problems;
+      switched.problems = switched_mixing(config, settings, model.has_buffers).problems;
     }
     if (!switched.problems.empty()) return switched;
     switched.gossip = gossip_options(next.config, model, kept);

@@ -21,6 +21,7 @@ struct ModelFacts {
   /// Number of floats that the optimiser keeps besides the parameters.
   std::size_t optimizer_elements = 0;
   bool is_arrays = false;     ///< There is no model, but arrays that are averaged one by one.
+  bool has_buffers = false;   ///< Parts of the model are averaged and have no gradient.
   bool has_momentum = false;  ///< True if the optimiser has a momentum, which a population varies.
   std::vector<DensePlace> dense;      ///< Layers whose gradients may be sent as sufficient factors.
   std::vector<StageSize> stages;      ///< The stages of a pipeline.

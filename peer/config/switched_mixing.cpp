@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "peer/config/batch_norm_problems.hpp"
+#include "peer/config/buffer_problems.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/switched_mode.hpp"
 
 namespace gv {
 
-SwitchedMixing switched_mixing(const Config& running, std::string_view settings) {
+SwitchedMixing switched_mixing(const Config& running, std::string_view settings, bool has_buffers) {
   SwitchedMixing switched{.rule = running.mixing.rule, .period = running.mixing.period_steps};
   const bool is_own = settings == settings_of("mixing") && running.run.mode == ModeKind::mixing;
   if (settings.empty() || is_own) return switched;
@@ -54,8 +55,10 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
   }
   if (switched.problems.empty()) {
     Config after = running;
+    after.run.mode = ModeKind::mixing;  // The swarm may have begun in another mode.
     after.mixing = parsed.config.mixing;
     switched.problems = batch_norm_problems(after, after.model.layers);
+    if (switched.problems.empty() && has_buffers) switched.problems = buffer_problems(after);
   }
   switched.rule = parsed.config.mixing.rule;
   switched.period = parsed.config.mixing.period_steps;

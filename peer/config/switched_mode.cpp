@@ -8,6 +8,7 @@
 #include "base/rng.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/batch_norm_problems.hpp"
+#include "peer/config/buffer_problems.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/switched_mixing.hpp"
 
@@ -67,7 +68,7 @@ Problems problems_of_switch(const Config& running, const Config& next) {
 
 }  // namespace
 
-SwitchedConfig switched_config(const Config& running, std::string_view settings) {
+SwitchedConfig switched_config(const Config& running, std::string_view settings, bool has_buffers) {
   SwitchedConfig switched{.config = running, .problems = {}};
   const ModeKind mode = mode_in(settings, running.run.mode);
   const std::string section = std::string(to_string(mode)) + ".";
@@ -108,6 +109,9 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings)
   if (switched.problems.empty()) {
     const ModelSpec model = model_spec(switched.config.model, 1);
     switched.problems = batch_norm_problems(switched.config, model.layers);
+  }
+  if (switched.problems.empty() && has_buffers) {
+    switched.problems = buffer_problems(switched.config);
   }
   return switched;
 }

@@ -17,7 +17,9 @@ struct SwitchedConfig {
 /// The config after a switch of the mode. `settings` are config lines, one on each line: run.mode
 /// or run.algorithm, and keys of the section of that mode, for example `allreduce.algorithm =
 /// "ring"`. Everything else stays as it is, and is judged with the new mode just as at the start.
-SwitchedConfig switched_config(const Config& running, std::string_view settings);
+/// `has_buffers`: the model is a program's own, and has buffers that are averaged.
+SwitchedConfig switched_config(const Config& running, std::string_view settings,
+                               bool has_buffers = false);
 
 /// The text of settings that only name this mode or algorithm.
 std::string settings_of(std::string_view mode_or_algorithm);

@@ -46,11 +46,11 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   // Settings of mixing alone name no mode.
   const bool is_of_mode = kept->number >> algorithm_bits > 0;
   SwitchedConfig next{.config = config, .problems = {}};
-  if (is_of_mode) next = switched_config(config, kept->settings);
+  if (is_of_mode) next = switched_config(config, kept->settings, options.has_buffers);
   Problems problems = std::move(next.problems);
   const bool mixes = next.config.run.mode == ModeKind::mixing;
   if (problems.empty() && mixes) {
-    SwitchedMixing switched = switched_mixing(config, kept->settings);
+    SwitchedMixing switched = switched_mixing(config, kept->settings, options.has_buffers);
     problems = std::move(switched.problems);
     next.config.mixing.rule = std::move(switched.rule);
   }

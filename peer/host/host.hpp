@@ -78,6 +78,7 @@ struct HostOptions {
   /// thread that runs the peer. Empty: the peer is a program of its own.
   std::function<void(const std::string& line)> guest_says;
   std::uint64_t all_samples = 0;  ///< Of all peers, if the learner is not built in; 0: not known.
+  bool has_buffers = false;       ///< Such a learner's model has buffers that are averaged.
   HostHooks hooks;
   std::optional<CertifiedSwarm> swarm;  ///< In place of an allow-list.
 };

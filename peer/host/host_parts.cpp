@@ -216,6 +216,7 @@ void Host::make_node(StartingPoint& point) {
                  .resumed_parts = point.parts,
                  .resumed_copies = std::move(point.copies)};
   if (lent_) peer.memory = lent_.get();
+  point.model.has_buffers = options_.has_buffers;
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .address = control_->advertised(),

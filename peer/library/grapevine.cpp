@@ -140,6 +140,7 @@ gv_result join(const gv_options& given, UserTensors model, UserTensors state, bo
   HostOptions options = options_of(given, problems);
   // A loop takes batches of its own size.
   options.config.allreduce.shares_by_speed = false;
+  options.has_buffers = has_buffers;
   if (problems.empty() && has_buffers) problems = buffer_problems(options.config);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   peer.joined = std::make_unique<JoinedPeer>(std::move(options), std::move(model), std::move(state),

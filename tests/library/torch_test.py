@@ -322,6 +322,16 @@ class SwarmTest(Swarms):
                     swarm.start(0)
                 self.assertIn("buffers that are averaged", swarm.end(0)[2])
 
+    def test_a_switch_to_such_settings_is_refused_and_the_swarm_goes_on(self):
+        swarm = self.swarm("gossip", 1, 1000000, "batch_norm", "sgd", "--step-s", "0.001")
+        swarm.start(0)
+        self.assertTrue(eventually(lambda: swarm.step(0) > 5))
+        command = (BINARY, "switch", str(swarm.folder(0)), "allreduce")
+        refused = run(*command, "--set", "allreduce.one_bit=true")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("buffers that are averaged", refused.stdout + refused.stderr)
+        self.assertEqual(run(*command).returncode, 0)
+
 
 class AlgorithmsTest(Swarms):
     def test_every_named_algorithm_trains_a_foreign_model_or_is_refused(self):

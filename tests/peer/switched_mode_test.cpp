@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "peer/config/node_options.hpp"
 #include "peer/modes/switch_council.hpp"
 
 namespace gv {
@@ -83,6 +84,26 @@ TEST_CASE("a switch that a swarm cannot make is refused with its reason", "[unit
   Config population = running();
   population.population.every_steps = 100;
   CHECK_THAT(refusal(population, lockstep), Catch::Contains("hyper-parameters"));
+}
+
+TEST_CASE("a switch to what treats buffers of a program's model as gradients is refused",
+          "[unit]") {
+  const ModelFacts with_buffers{.has_buffers = true};
+  for (const ModelFacts& model : {ModelFacts{}, with_buffers}) {
+    const NodeOptions node = node_options(running(), model, {});
+    const auto refuses = [&](const std::string& settings) {
+      const Problems problems = node.read_switch(settings).problems;
+      const std::string why = problems.empty() ? "" : to_string(problems.front());
+      return why.find("has buffers that are averaged") != std::string::npos;
+    };
+    CHECK_FALSE(refuses(settings_of("allreduce")));
+    CHECK_FALSE(refuses(settings_of("d_psgd")));
+    CHECK(refuses(settings_of("allreduce") + "allreduce.one_bit = true\n") == model.has_buffers);
+    CHECK(refuses(settings_of("gradient_tracking")) == model.has_buffers);
+    // From one rule to another a swarm stays in its mode.
+    const Problems of_rule = node.mixing.read_revision(settings_of("async_downpour")).problems;
+    CHECK(of_rule.empty() == !model.has_buffers);
+  }
 }
 
 TEST_CASE("peers with other settings of training cannot work in step with us", "[unit]") {
