@@ -22,36 +22,37 @@ namespace gv {
 
 /// The last block of a message may be longer than the others by 1/segment_rest.
 inline constexpr std::size_t segment_rest = 4;
-/// The most bytes of a block other than the last, so that the last one fits block_bytes_max too.
+/// The most bytes of a block other than the last, so that the last one also fits block_bytes_max.
 inline constexpr std::size_t segment_bytes_max =
     block_bytes_max / (segment_rest + 1) * segment_rest;
 static_assert(block_bytes_usual <= segment_bytes_max);
 
-/// Settings that must be equal at all peers that take part.
+/// Settings that must be equal at all participating peers.
 struct AllReduceShape {
-  std::vector<PeerId> order;  ///< The peers that take part; the position is the rank.
-  /// Names the agreement on `order`. Pieces of another generation are not ours.
+  std::vector<PeerId> order;  ///< The participating peers. The position is the rank.
+  /// Names the agreement on `order`. Pieces of another generation are ignored.
   std::uint64_t generation = 0;
-  /// In a pipeline: the stage whose carriers sum. Of an averaged array: its length. Names pieces.
+  /// In a pipeline: the stage whose carriers sum. For an averaged array: its length. Part of the
+  /// names of pieces.
   std::uint32_t stage = 0;
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
-  /// One range for each rank, adjacent, or none. Together they make up one bucket, which is
-  /// gathered and not summed: every peer gets each part from its rank unchanged. Needs a plain
-  /// wire.
+  /// One range for each rank, adjacent, or none. Together they form one bucket, which is gathered
+  /// and not summed: every peer gets each part unchanged from its rank. Needs a plain wire.
   std::vector<Range> parts;
   /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
-  /// If not 0, a block whose norm is above this many times that of our own values in the same
-  /// place, or of 1 if that is larger, makes its sender unsound. Only with `direct`, where a block
-  /// is one peer's values or the mean of all. The sender of a sum of some of them may be sound.
+  /// If not 0, the sender of a block is unsound if the block's norm is above this many times the
+  /// norm of our own values in the same place, or above this number if that is larger. Only with
+  /// `direct`, where a block has one peer's values or the mean of all. The sender of a partial sum
+  /// may be sound.
   double norm_cap = 0;
-  /// From this element on, weights and the scale are 1 and values travel uncoded.
+  /// From this element on, weights and the scale are 1, and values are not encoded.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
-  /// No value of an input is larger than this. A sum that is larger than such inputs can make it is
-  /// brought back to what they can make, and a peer that sends far more is unsound. Must be above
-  /// all values behind `unweighted_from`.
+  /// No value of an input is larger than this. A larger sum than such inputs can make is clamped to
+  /// what they can make, and a peer that sends far more is unsound. Must be above all values from
+  /// `unweighted_from` on.
   float largest = std::numeric_limits<float>::max();
   /// Must be plain except for the ring, where pieces are passed on whole. Each peer encodes its
   /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.
@@ -60,21 +61,21 @@ struct AllReduceShape {
 
 /// Sums weight_i * input_i over all peers in `order`, times `scale`. The plan fixes the order of
 /// additions, so all peers get the same bits. The input is never changed, so a peer that gives up
-/// can start again. An input of weight 1 is sent from where it lies, without a copy. Pure.
+/// can start again. An input of weight 1 is sent in place, without a copy. Pure.
 class AllReduce {
  public:
   using Vector = std::shared_ptr<Floats>;
 
-  /// `input` holds our values; a bucket of it is read only after ready(bucket). `work` is at least
-  /// as long, has any contents, and becomes the result. Elements beyond the buckets are not
-  /// touched. Both are kept while anything needs them.
+  /// `input` holds our values; a bucket of it is read only after ready(bucket). `work` has at least
+  /// the same length, any contents, and becomes the result. Elements outside the buckets are not
+  /// touched. Both are kept alive while anything needs them.
   AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
 
-  /// The input of this bucket is ready. Must be called once for each bucket, in any order.
+  /// Call when the input of this bucket is ready: once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
 
-  /// The memory into which a block under way should be read; empty if the block may lie anywhere.
+  /// The memory into which a block under way should be read; empty if the block may be anywhere.
   /// The answer changes once the block is no longer needed.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
@@ -84,9 +85,9 @@ class AllReduce {
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
-  /// The first peer whose values make our result not finite or far larger than a sum can be, or are
-  /// too long. From then on nothing is sent or received, so that such values get no further than
-  /// the first sound peer.
+  /// The first peer whose values make our result not finite or far larger than a sum can be, or
+  /// whose values have too large a norm. From then on nothing is sent or received, so that such
+  /// values get no further than the first sound peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.
@@ -108,27 +109,31 @@ class AllReduce {
  private:
   struct Step {
     ReduceStep what;
-    std::size_t at = 0;               ///< All elements before this one are done.
-    bool first_touch = true;          ///< No earlier step writes these elements: add our input.
-    bool is_added_to_later = false;   ///< A later step adds to the elements that this one sends.
-    std::vector<std::size_t> after;   ///< Earlier steps that it waits for, element by element.
+    std::size_t at = 0;       ///< All elements before this one are done.
+    bool first_touch = true;  ///< True if no earlier step writes these elements, so that our input
+                              ///< is added.
+    bool is_added_to_later = false;   ///< True if a later step adds to the elements that this one
+                                      ///< sends.
+    std::vector<std::size_t> after;   ///< Earlier steps for which this one waits, element by
+                                      ///< element.
     std::vector<std::size_t> before;  ///< Later steps that wait for this one.
-    /// Its elements are gathered and not summed. They may be any bits that a compressor writes.
+    /// True if its elements are gathered and not summed. They may be any bits that a compressor
+    /// writes.
     bool is_gathered = false;
   };
   struct Bucket {
     bool ready = false;
-    bool is_gathered = false;  ///< Its parts are gathered, not summed.
+    bool is_gathered = false;  ///< True if its parts are gathered, not summed.
     std::vector<Step> steps;
   };
   /// Bucket, step and segment of a block that arrived too early.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
   struct Early {
-    std::span<const float> values;  ///< Empty: read directly into its place in the result.
+    std::span<const float> values;  ///< Empty if the block was read directly into the result.
     std::shared_ptr<const void> owner;
   };
 
-  /// The piece that a block holds.
+  /// The piece in a block.
   struct Awaited {
     std::size_t bucket = 0;
     std::size_t step = 0;
@@ -170,7 +175,7 @@ class AllReduce {
   std::map<EarlyKey, Early> early_;
   std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received, by element.
   std::optional<PeerId> unsound_from_;
-  std::size_t left_ = 0;  ///< Steps not done, plus buckets whose input is not there.
+  std::size_t left_ = 0;  ///< Number of steps not done, plus buckets whose input is not ready.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };

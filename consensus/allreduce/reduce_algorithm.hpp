@@ -31,7 +31,7 @@ namespace gv {
 /// has the fewest rounds but sends whole vectors. It is the only one in which several ranks add the
 /// same values.
 enum class ReduceAlgorithm : std::uint8_t {
-  ring,              ///< Chunks travel round twice: while they are summed, and when final.
+  ring,  ///< Chunks travel round the ring twice: while they are summed, and as final sums.
   halving_doubling,  ///< Exchange halves, quarters, ... with ranks 1, 2, 4, ... away, and back.
   tree,              ///< A binomial tree sums towards rank 0, which broadcasts.
   direct,            ///< Every chunk goes to the rank that sums it, and from there to all.
@@ -39,8 +39,7 @@ enum class ReduceAlgorithm : std::uint8_t {
 };
 
 /// All algorithms, in the order of their numbers. Configs, the command line, choices and drawn
-/// worlds go through this list, so a new algorithm needs only a row in the table in
-/// reduce_plan.cpp.
+/// worlds use this list, so a new algorithm needs only a row in the table in reduce_plan.cpp.
 std::span<const ReduceAlgorithm> reduce_algorithms();
 
 /// The algorithm's name in configs.

@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// One action of a rank, in the list of its steps. A step processes its elements from the front on,
-/// each as soon as all earlier steps of the list that touch it have processed it.
+/// One action in a rank's list of steps. A step processes its elements from the front on, each as
+/// soon as all earlier steps in the list that touch the element have processed it.
 struct ReduceStep {
   enum class Kind {
     send,  ///< Send the current values of `range` to `peer`.
@@ -34,11 +34,11 @@ std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks
                                     std::size_t elements);
 
 /// The steps of `rank` in an all-gather: part i travels round the ring from rank i, so that every
-/// rank gets it unchanged. The same rules hold, but nothing is added.
+/// rank gets it unchanged. The rules of reduce_plan() hold, but nothing is added.
 std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank);
 
-/// The cost of an all-reduce of 4-byte values by the formulas of ReduceAlgorithm, which ignore that
-/// ranges are whole elements.
+/// The cost of an all-reduce of 4-byte values by the formulas of ReduceAlgorithm, which ignore
+/// rounding to whole elements.
 struct ReduceCost {
   double rounds = 0;          ///< In a round every rank sends and receives at most one message.
   double phases = 0;          ///< Messages of one phase do not wait for each other.
@@ -67,44 +67,44 @@ inline constexpr LinkCost memory_link{.latency_s = 5e-6, .seconds_per_byte = 0.0
 
 /// The hosts and links on which a sum is computed.
 struct ReduceSite {
-  LinkCost link = network_link;  ///< Of any link that was not measured.
-  /// On the fullest host; 0: so few that a sum never waits for processors.
+  LinkCost link = network_link;  ///< Cost of any link that was not measured.
+  /// Peers on the fullest host for each processor; 0: so few that a sum never waits for processors.
   double peers_per_processor = 0;
   bool is_one_host = false;    ///< All peers are on one host and stay awake while they wait.
   bool shares_memory = false;  ///< All peers read each other's blocks in place, without a copy.
 };
 
-/// The cost of a byte on a link relative to the ring and the tree. It is larger where pieces arrive
-/// before the step that awaits them, because they are kept and copied. (docs/performance.md has the
-/// measurements, also for the figures below.)
+/// The cost of a byte on a link relative to the ring and the tree. It is larger if pieces arrive
+/// before the step that awaits them, because such pieces are kept and copied. (docs/performance.md
+/// has the measurements for this and for the figures below.)
 double byte_factor(ReduceAlgorithm algorithm);
 
 /// The work of both ends on a message of any length: 25 us if they sleep between messages and have
 /// to be woken up, 6 us if they stay awake. It is also the time of a message that is sent without
-/// waiting for the one before, because a rank handles messages that arrive together one by one.
+/// waiting for the previous one, because a rank handles messages that arrive together one by one.
 double message_work_s(const ReduceSite& site);
 
-/// The time that the processors of the fullest host work, where peers share them: message_work_s
-/// for each message, and for each byte 0.27 to 0.38 ns through sockets or 0.10 to 0.20 ns through
-/// shared memory. 0 where each peer has a host of its own: then the links alone set the time.
+/// The time that the processors of the fullest host work, if peers share them: message_work_s for
+/// each message, and for each byte 0.27 to 0.38 ns through sockets or 0.10 to 0.20 ns through
+/// shared memory. 0 if each peer has its own host, because then only the links determine the time.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 
 /// The sum of a latency for every phase, the work for each further message of the phase, and the
-/// time of the critical bytes on the wire; or the processors' work where that takes longer. (It is
-/// in fact quicker, because pieces of a message are passed on before the message is complete.)
+/// time of the critical bytes on the wire; or the processors' work if that takes longer. (The real
+/// time is shorter, because pieces of a message are passed on before the message is complete.)
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 
-/// With more ranks `direct` is not chosen: each peer would need a connection with every other, and
-/// peers hold only a limited number of them.
+/// With more ranks `direct` is not chosen, because each peer would need a connection with every
+/// other, and peers hold only a limited number of connections.
 inline constexpr std::size_t direct_ranks_max = 32;
 
 /// True if an algorithm suits this number of ranks.
 bool fits(ReduceAlgorithm algorithm, std::size_t ranks);
 
-/// The algorithm with the least predicted time where all links are alike; of equals the first in
-/// the order of the enum.
+/// The algorithm with the shortest predicted time if all links are equal. On ties the first in the
+/// order of the enum.
 ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site);
 
 }  // namespace gv

@@ -53,8 +53,8 @@ struct Codec {
   double fraction = 0.01;  ///< top_k, random_k: the fraction of values kept, in (0, 1].
   unsigned levels = 127;   ///< qsgd: 1 to 127 levels. 3, 7, 15, ... use all their bits.
   /// Unbiased codecs write a smaller scale, so that they are contractive in expectation. Decoders
-  /// need not know. Used where a memory sends later what a message lost: there an unbiased codec
-  /// with omega of 1 or more would lose more in each message than it sends.
+  /// need not know. Used with a memory, which sends later what a message lost: without damping, an
+  /// unbiased codec with omega of 1 or more would lose more in each message than it sends.
   bool damped = false;
 
   friend bool operator==(const Codec&, const Codec&) = default;
@@ -90,7 +90,7 @@ inline constexpr std::span<const NamedCodec> fixed_width_codecs() {
   return std::span(summable_codecs).first(3);
 }
 
-/// The codecs of pair exchanges. Those after the ones of fixed width need a memory of the pair.
+/// The codecs of pair exchanges. Those after the codecs of fixed width need a memory of the pair.
 inline constexpr std::array exchange_codecs = {
     NamedCodec{"identity", Codec::identity}, NamedCodec{"fp16", Codec::fp16},
     NamedCodec{"bf16", Codec::bf16}, NamedCodec{"qsgd8", Codec::qsgd8},
@@ -127,9 +127,9 @@ struct CodecTraits {
 };
 CodecTraits traits_of(const Codec& codec, std::size_t elements);
 
-/// The part of the squares of normally distributed values that a codec keeps when it is damped:
-/// 1 - E ||C(x) - x||^2 / ||x||^2. The bounds in CodecTraits are for the worst values, which models
-/// rarely have: 0.38 here for terngrad, which keeps 0.08 at worst.
+/// The part of the squared norm of normally distributed values that a codec keeps when it is
+/// damped: 1 - E ||C(x) - x||^2 / ||x||^2. The bounds in CodecTraits are for the worst values,
+/// which models rarely have: terngrad keeps 0.38 here, and 0.08 at worst.
 double usual_delta(const Codec& codec, std::size_t elements);
 
 /// True if all values are finite and remain finite when the codec writes them.

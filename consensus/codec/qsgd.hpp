@@ -28,8 +28,8 @@ std::size_t qsgd_size(unsigned levels, std::size_t count);
 
 /// Writes `values` into `out`, which must have their qsgd_size. Draws from `rng` once for each
 /// value. If a value is not finite, `decode_qsgd` will refuse the bytes. If `damped`, levels are
-/// drawn as ever, but the scale written for a bucket is m sum x_i^2 / E sum C(x)_i^2, with which
-/// the expected squared error is smallest: (1 - delta) sum x_i^2 with delta = sum x_i^2 / E sum
+/// drawn as usual, but the scale written for a bucket is m sum x_i^2 / E sum C(x)_i^2, which
+/// minimises the expected squared error: (1 - delta) sum x_i^2 with delta = sum x_i^2 / E sum
 /// C(x)_i^2.
 void encode_qsgd(unsigned levels, bool damped, std::span<const float> values, Rng& rng,
                  std::span<std::byte> out);

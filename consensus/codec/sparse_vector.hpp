@@ -14,7 +14,7 @@ namespace gv {
 
 /// How the values of a vector are written.
 struct WireFormat {
-  Codec codec;          ///< Must be one of summable_codecs.
+  Codec codec;          ///< Must be in summable_codecs.
   bool sparse = false;  ///< True: zeros are left out if that takes fewer bytes.
 
   bool is_plain() const { return codec == Codec::identity && !sparse; }
@@ -63,8 +63,8 @@ class SparseVector {
 /// more bytes for each value and 4 for each block of 65536.
 std::size_t encoded_size(const SparseVector& stream, const Codec& codec);
 
-/// Encoded bytes of a vector that does not exist yet, with `size` elements and `values` stored
-/// values. A dense vector stores `size` values.
+/// Bytes of the encoded vector, for a vector that does not exist yet, with `size` elements and
+/// `values` stored values. A dense vector stores `size` values.
 std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
                                 const Codec& codec);
 

@@ -15,7 +15,7 @@ struct CompressorOptions {
   std::size_t top_k_per_512 = 0;
   /// Momentum that is applied to gradients before values are chosen. It replaces the optimiser's.
   double momentum = 0;
-  /// Steps during which the fraction that is sent falls to `top_k_per_512`.
+  /// Steps during which the sent fraction falls to `top_k_per_512`.
   std::uint64_t warm_up_steps = 0;
   /// Matrices of a gradient are sent as factors of this rank; 0 means whole.
   std::size_t rank = 0;

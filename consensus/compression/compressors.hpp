@@ -16,7 +16,7 @@
 
 namespace gv {
 
-/// Where a gradient holds matrices.
+/// The places of matrices in a gradient.
 struct GradientPlaces {
   std::vector<MatrixPlace> matrices;  ///< All matrices, ascending and disjoint.
   std::vector<DensePlace> dense;      ///< The dense layers whose gradients have sufficient factors.
@@ -35,9 +35,11 @@ struct CompressorKind {
   bool (*is_chosen)(const CompressorOptions&);
   std::unique_ptr<GradientCompressor> (*make)(const CompressorOptions&, std::size_t elements,
                                               const GradientPlaces&);
-  std::string_view model_has;  ///< What a model must have to use it. Empty if every model will do.
+  std::string_view model_has;  ///< What a model must have to use it. Empty if it works with every
+                               ///< model.
   bool takes_codec = true;     ///< True if its values may be sent in any codec.
-  /// Clash with a compressor above it in the table, or with a codec that it does not support.
+  /// Why it cannot be combined with a compressor above it in the table, or with a codec that it
+  /// does not support.
   CompressorClash with_another;
   CompressorClash with_local_steps;
 };

@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// The errors of one replica's gradients. What a gradient lost counts only once its sum has
-/// arrived, so that the gradient can be encoded again until then.
+/// The errors of one replica's gradients. A gradient's error counts only once its sum has arrived,
+/// so that the gradient can be encoded again until then.
 class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::size_t elements) : elements_(elements) {}
@@ -21,14 +21,14 @@ class ErrorFeedback {
   void add_to(std::span<float> gradient) const {
     for (std::size_t i = 0; i < waiting_.size(); ++i) gradient[i] += waiting_[i];
   }
-  /// A place for the errors of the newest gradient, which is valid until the next call. It holds
+  /// Memory for the errors of the newest gradient, valid until the next call. It initially holds
   /// the values of `gradient`.
   std::span<float> begin(std::span<const float> gradient) {
     is_encoded_ = true;
     errors_.assign(gradient.begin(), gradient.end());
     return errors_;
   }
-  /// The sum with the newest gradient has arrived: its errors wait now, and no others.
+  /// Call when the sum with the newest gradient has arrived. Its errors replace the waiting ones.
   void confirm() {
     if (std::exchange(is_encoded_, false)) std::swap(waiting_, errors_);
   }
@@ -37,7 +37,7 @@ class ErrorFeedback {
     is_encoded_ = false;
   }
 
-  /// The errors as a checkpoint holds them. The name is the same as for top-k, because both keep
+  /// The errors in the form of a checkpoint. The name is the same as for top-k, because both keep
   /// the same kind of values.
   GradientCompressor::Named kept() const {
     if (waiting_.empty()) return {};
@@ -54,7 +54,7 @@ class ErrorFeedback {
   std::size_t elements_;
   std::vector<float> waiting_;  ///< The errors of all confirmed gradients. Empty if there are none.
   std::vector<float> errors_;   ///< The value of `waiting_` once the newest gradient is confirmed.
-  bool is_encoded_ = false;     ///< True while the sum with the newest gradient has not arrived.
+  bool is_encoded_ = false;     ///< True until the sum with the newest gradient has arrived.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// What compressors share whose codes cannot be summed: all peers receive the codes of all.
+// The common part of compressors whose codes cannot be summed: each peer receives the codes of all.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace gv {
 
 /// Every peer receives the codes of all peers, and sums them itself in the order of ranks. So all
 /// get the same bits, a sum has no error of its own, and no aggregator can be lost. The price is
-/// that a peer passes on what all others sent. Gradients are sent whole if the codes of all peers
-/// would be longer than a gradient, and by a single peer.
+/// that each peer passes on the codes of all others. Gradients are sent whole if the codes of all
+/// peers together would be longer than a gradient, or if there is only one peer.
 class GatheredCompressor : public GradientCompressor {
  public:
   /// A gradient of `elements` values is written as `code` floats.

@@ -43,9 +43,9 @@ struct CompressionPlan {
 };
 
 /// A way to send less than a whole gradient. A mode asks one instance what is sent in each sum. A
-/// replica has an instance of its own, because encode() and decode() keep what was not sent and add
-/// it to the next gradient (error feedback). An instance allocates nothing before the first
-/// encode(). Pure.
+/// replica has its own instance, because encode() and decode() keep the values that were not sent
+/// and add them to the next gradient (error feedback). An instance allocates nothing before the
+/// first encode(). Pure.
 class GradientCompressor {
  public:
   /// Vectors and their names.
@@ -60,7 +60,7 @@ class GradientCompressor {
   virtual WireFormat wire() const = 0;
   /// Number of values in the longest possible sum.
   virtual std::size_t longest() const = 0;
-  /// True if a gradient encoded in one generation is useless in the next.
+  /// True if an encoded gradient is useless in the next generation.
   virtual bool depends_on_generation() const { return false; }
   /// What is sent in the given sum.
   virtual CompressionPlan plan(const GradientSum& sum) const = 0;
@@ -68,22 +68,23 @@ class GradientCompressor {
   /// Encodes a gradient, or the changes of local steps. If the plan is in place, the result
   /// replaces `gradient`, and `out` is not used. Otherwise the result is written to `out`, which
   /// has the plan's size, and `gradient` is then unspecified. If the plan is piecewise, `gradient`
-  /// may be only a part. A gradient may be encoded again before its sum has arrived, as if it had
-  /// never been encoded. Values beyond `largest_gradient` are brought back to it. Returns false
-  /// if a value is not finite, or not finite in its codec.
+  /// may be only a part. Until its sum has arrived, a gradient may be encoded again, as if for the
+  /// first time. Values beyond `largest_gradient` are clamped. Returns false if a value is not
+  /// finite, or not finite in its codec.
   bool encode(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
               Rng draws);
 
-  /// The mean gradient that a sum stands for; valid until the next call. It may have any values,
+  /// The mean gradient that a sum represents; valid until the next call. It may have any values,
   /// because parts of it may be gathered from hostile peers. The sum may be longer than planned.
-  /// This confirms the newest encode() of that plan: what was not sent is now kept for good.
+  /// This confirms the newest encode() of that plan: the values that were not sent are now kept for
+  /// good.
   virtual std::span<const float> decode(const CompressionPlan& plan,
                                         std::span<const float> sum) = 0;
 
   /// Drops all kept values, because the model was replaced and they do not belong to the new one.
   virtual void clear() {}
 
-  /// The vectors that a checkpoint must hold, by name. None if they come from local steps.
+  /// The named vectors for a checkpoint. None if they come from local steps.
   Named lasting() const { return local_ ? Named() : kept(); }
   /// Restores one of these vectors before the first encode(). Ignores unknown names and vectors of
   /// another size.
@@ -98,7 +99,7 @@ class GradientCompressor {
   bool local_ = false;
 };
 
-/// Brings values beyond `largest_gradient` back to it. Leaves those that are not finite.
+/// Clamps values to `largest_gradient`. Leaves those that are not finite.
 void bound_gradient(std::span<float> values);
 
 }  // namespace gv

@@ -53,8 +53,8 @@ class OuterStep {
   /// The momentum: empty, or as long as the model. It belongs to the state that is equal at all
   /// peers.
   std::span<const float> momentum() const { return momentum_; }
-  /// False if no mean changes can have led to such a momentum: a mean is at most four times as
-  /// large as the largest_gradient that each peer may add to it.
+  /// False if no mean changes can have led to such a momentum: a mean is at most four times the
+  /// largest_gradient that each peer may contribute.
   bool is_possible(std::span<const float> momentum) const;
   /// Takes over another peer's momentum(), which must have the same size.
   void adopt(std::span<const float> momentum);

@@ -17,7 +17,7 @@ struct MatrixPlace {
   std::size_t cols = 1;
 };
 
-/// Which parts of a gradient are sent as factors, and with which rank.
+/// Which parts of a gradient are sent as factors, and their rank.
 struct FactorShape {
   std::size_t elements = 0;  ///< Number of elements of the gradient.
   std::size_t rank = 0;      ///< At most the rows and columns of each matrix; 0 means no factors.
@@ -64,8 +64,8 @@ class PowerSgd {
   /// replaces the earlier call. Within a generation turns follow each other without gaps.
   void encode(std::span<const float> gradient, Turn turn, std::span<float> out);
 
-  /// Computes the gradient that the mean of all parts stands for. Keeps what our part left out of
-  /// our gradient.
+  /// Computes the gradient that the mean of all parts represents. Keeps the part of our gradient
+  /// that was not sent.
   void decode(std::span<const float> mean, std::span<float> gradient);
 
   /// Our part as last encoded.

@@ -1,4 +1,4 @@
-// Sufficient factors: a dense layer's gradient is sent as the two matrices whose product it is.
+// Sufficient factors: a dense layer's gradient is sent as two matrices and not as their product.
 #pragma once
 
 #include <cstddef>

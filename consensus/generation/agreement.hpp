@@ -1,4 +1,4 @@
-// Agreement on generations: which peers work together, from which model on, without a leader.
+// Agreement without a leader on generations: which peers work together, and from which model on.
 #pragma once
 
 #include <algorithm>
@@ -35,16 +35,16 @@ ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
 class Agreement {
  public:
   struct Options {
-    Duration patience = std::chrono::milliseconds(300);  ///< The least time given to answers.
+    Duration patience = std::chrono::milliseconds(300);  ///< The shortest time allowed for answers.
     Duration patience_max = std::chrono::seconds(5);
-    /// Ballots of ours have larger numbers. A peer that takes part in two agreements tells their
-    /// messages apart by that.
+    /// Our ballots have larger numbers. A peer that takes part in two agreements distinguishes
+    /// their messages by this.
     std::uint64_t first_ballot = 0;
   };
-  /// A sound peer never misses this many ballots of the others.
+  /// A sound peer never misses this many of the others' ballots.
   static constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
 
-  /// `session` differs from that of every earlier process of this peer, so that their ballots
+  /// `session` must differ from that of every earlier process of this peer, so that their ballots
   /// cannot be confused. `signer` has the key of `self` and must outlive this object.
   Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer);
 
@@ -58,15 +58,15 @@ class Agreement {
   /// Sets the pipeline stages whose state we have, at most `stage_holdings_max`.
   void set_holdings(std::vector<StageHolding> holdings) { own_.holdings = std::move(holdings); }
   const std::vector<StageHolding>& holdings() const { return own_.holdings; }
-  /// Sets the key of our host, where peers of one host are neighbours.
+  /// Sets the key of our host, if peers on one host are to be neighbours.
   void set_host(std::uint64_t key) { own_.host = key; }
-  /// In a pipeline: from now on we take no part and hand over the stages that we hold.
+  /// In a pipeline: from now on we take no part, and hand over our stages.
   void set_leaving() { own_.leaves = true; }
-  /// Says whether the time of the run is over by our clock, so that training should end with the
+  /// Sets whether the time of the run is over by our clock, so that training should end with the
   /// version of the next generation.
   void set_ends(bool ends) { own_.ends = ends; }
-  /// The generation that began without us because we leave, in which assignments may name us as a
-  /// source, or because we refuse one of its peers. Null before it is decided.
+  /// The generation that began without us, either because we are leaving (its assignments may name
+  /// us as a source) or because we refuse one of its peers. Null before it is decided.
   const Generation* last_generation() const {
     return last_generation_ ? &*last_generation_ : nullptr;
   }
@@ -74,30 +74,30 @@ class Agreement {
   void set_revision(SettingsRevision revision) {
     own_.revision = std::max(own_.revision, std::move(revision));
   }
-  /// The newest revision we have heard of. The running generation may use an older one.
+  /// The newest revision that we know. The running generation may use an older one.
   const SettingsRevision& revision() const { return own_.revision; }
 
-  /// Sets the peers that could take part now, ourselves included, sorted. All of them except
-  /// excluded peers become candidates.
+  /// Sets the peers that could take part now, including us, sorted. All of them except excluded
+  /// peers become candidates.
   void set_candidates(Time now, std::vector<PeerId> present);
   const std::vector<PeerId>& candidates() const { return candidates_; }
 
-  /// Says whether the peers of a generation wait for each other (the default). If not, a peer that
-  /// refuses another one alone goes on beside it.
+  /// Sets whether the peers of a generation wait for each other (the default). If not, a peer that
+  /// alone refuses another takes part beside it.
   void set_in_step(bool in_step) { exclusion_.set_in_step(in_step); }
   /// Refuses to work with `peer` for a while and tells all candidates. If the running generation is
   /// then spoilt, the caller must end it. Returns true if the refusal is new.
   bool refuse(Time now, PeerId peer, Effects& out);
-  /// True if we refuse the peer. Where peers do not wait for each other, a generation may contain
-  /// it all the same.
+  /// True if we refuse the peer. If peers do not wait for each other, a generation may contain it
+  /// all the same.
   bool refuses(PeerId peer) const { return exclusion_.refuses(self_, peer); }
   /// How long a refusal lasts.
   Duration refusal() const { return exclusion_.lasts(); }
-  /// True if more than a third of all peers refuse the peer, or we do and work in step.
+  /// True if more than a third of all peers refuse the peer, or if we do and are in lockstep.
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
   /// True if we know a proof that the peer has signed two decisions of one ballot.
   bool is_convicted(PeerId peer) const { return watch_.is_convicted(peer); }
-  /// True if a generation of the running one's peers and `peer` would leave out `peer`.
+  /// True if a generation of the running one's peers plus `peer` would leave out `peer`.
   bool is_left_out(PeerId peer) const;
   /// True if the running generation has to end because one of its peers is excluded.
   bool is_spoilt() const;
@@ -107,7 +107,7 @@ class Agreement {
   /// runs, only new blame is passed on.
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
-  /// Notes a sign of life: the peer is no longer blamed.
+  /// Notes a sign of life, which ends blame of the peer.
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
@@ -115,8 +115,8 @@ class Agreement {
   static bool handles(const Message& message);
   /// Handles Propose, Promise, Preempted, Install, Decided, Equivocation, EndGeneration and
   /// Refusals. An unsound message is reported as UnsoundMessage and counts against its sender. A
-  /// sound one that asks for too much is only ignored: a ballot far above all that peers report,
-  /// more interruptions than the sender's budget, or a settings revision far above ours.
+  /// sound message that asks for too much is only ignored: a ballot far above all that peers
+  /// report, more interruptions than the sender's budget, or a settings revision far above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
@@ -175,33 +175,35 @@ class Agreement {
   PeerId self_;
   std::uint32_t session_;
   Options options_;
-  Answer own_;                   ///< Our answer to a ballot now.
+  Answer own_;                   ///< Our present answer to a ballot.
   std::vector<PeerId> present_;  ///< The peers that could take part, including excluded ones.
   std::vector<PeerId> candidates_;
   Exclusion exclusion_;
   EquivocationWatch watch_;
   std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
   GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
-  std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot we took part in or believe in.
+  std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot that we took part in or believe
+                                   ///< in.
   std::map<PeerId, std::uint64_t> reported_;  ///< Largest ballot number in each peer's messages.
   BallotBudget budget_;
-  bool interrupted_ = false;  ///< The ballot we promised ended a running generation.
+  bool interrupted_ = false;  ///< True if the ballot that we promised ended a running generation.
   std::optional<Generation> generation_;
-  Time began_at_{};          ///< When the newest generation we were in began.
-  ModelVersion began_from_;  ///< Our version when that generation began.
-  bool in_vain_ = false;     ///< The last generation ended without a change of our version.
+  Time began_at_{};          ///< When the newest generation that included us began.
+  ModelVersion began_from_;  ///< Our version at the beginning of that generation.
+  bool in_vain_ = false;     ///< True if the last generation ended without a change of our version.
   std::optional<Generation> last_generation_;
   std::optional<Install> decided_;  ///< Our own last decision, for peers that ask again.
   std::set<PeerId> too_late_;       ///< Peers that answered that ballot after it was decided.
-  std::optional<Generation> last_;  ///< The newest generation we were in.
+  std::optional<Generation> last_;  ///< The newest generation that included us.
   Answers answers_;                 ///< Answers to our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
-  bool answered_ = false;  ///< We wait for another peer's decision or for its ballot to be void.
+  bool answered_ = false;  ///< True if we are waiting for another peer's decision, or for its
+                           ///< ballot to become void.
   std::optional<Time> still_since_;  ///< When our waiting time began; empty before the first.
   Time proposed_at_{};
   Time ask_again_at_ = never;
-  double answer_seconds_ = 0;  ///< How long answers take, smoothed.
+  double answer_seconds_ = 0;  ///< Usual duration of answers, smoothed.
   std::uint64_t ballots_ = 0;
 };
 

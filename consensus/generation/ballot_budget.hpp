@@ -13,15 +13,15 @@
 namespace gv {
 
 /// A ballot makes all its peers stand still, so no key may call ballots without limit. Each may
-/// interrupt us `burst` times at once, and once more in every `interval` after that. Faults make
-/// sound peers call many ballots, but these end in generations and are then given back. A peer over
-/// its budget is not punished, only answered later. Pure.
+/// interrupt us `burst` times at once, and once more after every `interval`. Faults make sound
+/// peers call many ballots, but these end in generations and are then refunded. A peer over its
+/// budget is not punished, only answered later. Pure.
 class BallotBudget {
  public:
   static constexpr int burst = 8;
   static constexpr Duration interval = std::chrono::seconds(1);
 
-  /// Spends one interruption from the budget of `peer`. False if none is left.
+  /// Spends one interruption from the budget of `peer`. Returns false if none is left.
   bool take(Time now, PeerId peer) {
     Time& full_at = full_at_.try_emplace(peer, now).first->second;
     full_at = std::max(full_at, now);
@@ -29,7 +29,7 @@ class BallotBudget {
     full_at += interval;
     return true;
   }
-  /// Gives `peer` back its newest interruption, which was useful.
+  /// Refunds the newest interruption of `peer`, because it was useful.
   void give_back(PeerId peer) {
     const auto found = full_at_.find(peer);
     if (found != full_at_.end()) found->second -= interval;

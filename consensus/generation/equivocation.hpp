@@ -13,10 +13,10 @@
 
 namespace gv {
 
-/// The decision of a ballot that `signer` is the proposer of.
+/// The decision of a ballot whose proposer is `signer`.
 Install signed_install(Generation generation, const Signer& signer);
 
-/// The part of an Install by which anybody can compare it with another.
+/// The part of an Install that lets every peer compare it with another.
 Decision decision_in(const Install& install, const Signer& signer);
 
 /// True if the proposer of the decision's ballot has signed it.
@@ -25,34 +25,34 @@ bool is_signed(const Decision& decision, const Signer& signer);
 /// True if the two are different decisions of one ballot and its proposer has signed both.
 bool is_proof(const Equivocation& claim, const Signer& signer);
 
-/// Compares the decisions that proposers send us with those that they send others. Every peer shows
-/// each decision that it accepts to the floor(n/3) + 1 peers after it, in the cycle of all n live
-/// peers by id. If two sound peers have different decisions of a ballot, there is a place in the
-/// cycle where a sound peer with one decision is followed by a sound peer with the other, and only
-/// hostile peers or peers without a decision are between them. So the difference is found at once
-/// if those are at most a third. Both signatures together are a proof, which every peer checks for
-/// itself and passes on to all. Pure.
+/// Compares the decisions that proposers send to us and to others. Every peer shows each decision
+/// that it accepts to the floor(n/3) + 1 peers after it, in the cycle of all n live peers by id. If
+/// two sound peers have different decisions of a ballot, then somewhere in the cycle a sound peer
+/// with one decision is followed by a sound peer with the other, with only hostile peers or peers
+/// without a decision between them. So the difference is found at once if at most a third of the
+/// peers are such. Both signatures together are a proof, which every peer checks for itself and
+/// passes on to all. Pure.
 class EquivocationWatch {
  public:
   /// `signer` must outlive this object.
   EquivocationWatch(PeerId self, const Signer& signer) : self_(self), signer_(&signer) {}
 
-  /// What a comparison has brought to light.
+  /// The result of a comparison.
   struct Finding {
     std::vector<PeerId> forgers;        ///< Peers that showed a decision without its signature.
-    std::optional<Equivocation> proof;  ///< Of a proposer that is not convicted yet.
+    std::optional<Equivocation> proof;  ///< Against a proposer that is not convicted yet.
   };
 
-  /// Compares a decision that our proposer has sent us, and which we have checked the signature of,
-  /// and shows it to others of `present`, which are sorted and contain us.
+  /// Compares a decision that our proposer has sent us, whose signature we have checked, and shows
+  /// it to others in `present`, which is sorted and contains us.
   Finding accept(const Decision& decision, const std::vector<PeerId>& present, Effects& out);
-  /// Compares a decision that `holder` shows us. Signatures are checked only where two differ.
+  /// Compares a decision that `holder` shows us. Checks signatures only if two decisions differ.
   Finding hear(PeerId holder, const Decision& decision);
 
-  /// Keeps a proof, which is shown at once. The peer that it convicts must not be convicted yet.
+  /// Keeps a proof, which is shown at once. The convicted peer must not be convicted yet.
   void convict(const Equivocation& proof);
   bool is_convicted(PeerId peer) const { return proofs_.contains(peer); }
-  /// Shows all proofs to `present` when it is time to. They are shown again every ten seconds, as a
+  /// Shows all proofs to `present` when that is due. They are shown again every ten seconds, as a
   /// peer may have restarted. Forgets the decisions of others.
   void show_proofs(Time now, const std::vector<PeerId>& present, Effects& out);
   Time deadline() const { return proofs_.empty() ? never : shows_at_; }
@@ -68,9 +68,10 @@ class EquivocationWatch {
  private:
   PeerId self_;
   const Signer* signer_;
-  std::map<PeerId, std::vector<Decision>> held_;  ///< The newest few of each peer, oldest first.
-  std::map<PeerId, Equivocation> proofs_;         ///< By convicted peer.
-  Time shows_at_{};                               ///< When the proofs are shown next.
+  std::map<PeerId, std::vector<Decision>> held_;  ///< The newest decisions of each peer, oldest
+                                                  ///< first.
+  std::map<PeerId, Equivocation> proofs_;         ///< Proofs by convicted peer.
+  Time shows_at_{};                               ///< When the proofs are next shown.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Measures the links from one peer to the others with a few blocks that are acknowledged.
+// Measures the links from one peer to the others with a few acknowledged blocks.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace gv {
 
-/// Measures the links from one peer to every other in its generation. A ring uses few links, so it
-/// cannot show the speed of the others. In each of a generation's first collectives every peer
-/// therefore sends one other a small block and, once that was answered, a large one. Each sends to
-/// the peer the same number of ranks after it, so no peer gets two. Half of the small block's time
-/// is the latency; the additional time of the large one is that of its bytes. The fastest of the
-/// newest four measurements counts, because disturbances only make them slower. Pure.
+/// Measures the links from one peer to every other in its generation. A ring uses few links, so its
+/// traffic cannot show the speed of the others. In each of a generation's first collectives every
+/// peer therefore sends another one a small block and, once that is acknowledged, a large one. All
+/// send to the peer at the same distance in ranks, so no peer gets two. Half of the small block's
+/// time is the latency; the additional time of the large block is due to its bytes. The fastest of
+/// the newest four measurements is used, because disturbances only make them slower. Pure.
 class LinkSurvey {
  public:
-  /// Measurements of each link in a generation.
+  /// Number of measurements of each link in a generation.
   static constexpr std::size_t rounds = 4;
   /// The longest that a collective waits for an unanswered probe. It also waits no longer than a
   /// collective usually takes.
@@ -38,7 +38,7 @@ class LinkSurvey {
   void begin(const std::vector<PeerId>& order, std::uint64_t generation_key);
   void end();
 
-  /// Sends the probe of this collective, if it has one and the probe before it is over. The
+  /// Sends the probe of this collective, if it has one and the previous probe is over. The
   /// generation's first collective, 0, has none, because models may still be on their way. `usual`
   /// is the recent time of a collective; 0 if unknown.
   void operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out);
@@ -51,8 +51,8 @@ class LinkSurvey {
   /// No lane to the peer can be opened. It is reported as a link with 0 bytes a second.
   void lane_refused(PeerId peer);
 
-  /// Other blocks should wait until this time so that they do not disturb the probe under way. With
-  /// no probe under way this is in the past.
+  /// Other blocks should wait until this time so that they do not disturb the probe under way. In
+  /// the past if no probe is under way.
   Time quiet_until() const { return probe_ ? probe_->quiet_until : Time::min(); }
 
   /// The number of collectives, after a generation's first, that measure the links of `peers`
@@ -69,7 +69,7 @@ class LinkSurvey {
   friend bool operator==(const LinkSurvey& a, const LinkSurvey& b) { return equal_states(a, b); }
 
  private:
-  /// The newest measurements of one kind, in seconds. Unused places hold infinity.
+  /// The newest measurements of one kind, in seconds. Unused entries hold infinity.
   struct Samples {
     std::array<double, rounds> seconds = none();
     std::size_t next = 0;
@@ -96,7 +96,7 @@ class LinkSurvey {
 
   PeerId self_;
   std::shared_ptr<const std::vector<std::byte>> bytes_;
-  std::vector<PeerId> order_;  ///< Empty while no links are measured.
+  std::vector<PeerId> order_;  ///< Empty if no links are measured.
   std::size_t rank_ = 0;
   std::uint64_t generation_key_ = 0;
   std::optional<Probe> probe_;

@@ -12,11 +12,12 @@
 
 namespace gv {
 
-/// Equal versions should mean equal bits, but memory may fail, and a peer that forwards pieces of a
-/// sum may change them. At regular steps each peer sends all others the fingerprint of its
-/// parameters. A peer whose fingerprint differs from the majority's is odd; of equally large groups
-/// the one with the lowest rank counts as the majority. This does not show which peer caused the
-/// difference. Pure. Costs a message to each peer and a pass over the parameters per `every` steps.
+/// Equal versions should mean equal bits, but memory may fail, and a peer may change the pieces of
+/// a sum that it forwards. At regular steps each peer sends all others the fingerprint of its
+/// parameters. A peer whose fingerprint differs from the majority's is odd; among groups of equal
+/// size the one with the lowest rank counts as the majority. The audit does not show which peer
+/// caused the difference. Pure. Costs a message to each peer and a pass over the parameters every
+/// `every` steps.
 class ModelAudit {
  public:
   static constexpr std::uint64_t every = 64;  ///< Steps between two audits.
@@ -26,11 +27,11 @@ class ModelAudit {
     return before / every != after / every;
   }
 
-  /// Begins a generation and forgets the fingerprints of the one before.
+  /// Begins a generation and forgets the previous one's fingerprints.
   void begin(const std::vector<PeerId>& order);
   void end() { begin({}); }
 
-  /// Notes the fingerprint of the parameters that `from` (maybe ourselves) had before that
+  /// Notes the fingerprint of the parameters that `from` (possibly this peer) had before that
   /// collective. Returns the odd peers, by rank, once the fingerprints of all peers are known, and
   /// nullopt before. Ignores peers outside the generation.
   std::optional<std::vector<PeerId>> tell(PeerId from, std::uint64_t operation,

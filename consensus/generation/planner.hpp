@@ -15,8 +15,8 @@ namespace gv {
 using Answers = std::map<PeerId, Answer>;
 
 /// True if the answers say that training ends with `version`: more than a third of the peers that
-/// have it, or a stage of it, see the end. Newcomers know little of the time, and a single hostile
-/// peer must not end the run.
+/// have it, or a stage of it, report the end. Newcomers know little of the time, and a single
+/// hostile peer must not end the run.
 bool is_end_agreed(const Answers& answers, const ModelVersion& version);
 
 /// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The
@@ -27,26 +27,26 @@ class GenerationPlanner {
   virtual ~GenerationPlanner() = default;
 
   /// Plans which peers take part, from which model on, and how: everything except the id and the
-  /// settings. `last` is the newest generation that this peer was in, or null. Returns nullopt if
-  /// no peer could go on.
+  /// settings. `last` is the newest generation that included this peer, or null. Returns nullopt if
+  /// no peer could continue.
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
   /// The most samples that all peers together can contribute to one optimiser step.
   virtual std::uint64_t samples_max() const = 0;
-  /// Why no sound peer of this run would install `generation`: a sentence without a full stop,
-  /// empty if it is sound. The caller has checked that its peers are all different and that each
-  /// has a share and a source among them.
+  /// Returns why no sound peer of this run would install `generation`: a sentence without a full
+  /// stop, empty if it is sound. The caller has checked that its peers are all different and that
+  /// each has a share and one of the peers as its source.
   virtual std::string problem(const Generation& generation) const = 0;
-  /// Why no sound peer would give this answer, in the same form.
+  /// Returns why no sound peer would give this answer, in the same form.
   virtual std::string problem(const Answer& answer) const = 0;
-  /// Why no sound peer would switch to these settings, in the same form. The default is for modes
-  /// that cannot switch.
+  /// Returns why no sound peer would switch to these settings, in the same form. The default is for
+  /// modes that cannot switch.
   virtual std::string problem(const SettingsRevision& revision) const {
     return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
   }
 
-  /// True if `self`, which is in `start.order` and answered `own` in the ballot, has the state that
-  /// the sound generation `start` expects from it.
+  /// True if `self`, which is in `start.order` and gave the answer `own`, has the state that the
+  /// sound generation `start` expects from it.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
 };
 

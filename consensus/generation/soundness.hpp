@@ -10,7 +10,7 @@ namespace gv {
 
 /// Checks a Propose, Promise, Install, EndGeneration or Refusals from `from` by the rules for all
 /// ballots and by the run's own settings, which `planner` knows. Returns a sentence without a full
-/// stop, empty if the message is sound or of another type. A sound peer never sends an unsound
+/// stop; empty if the message is sound or of another type. A sound peer never sends an unsound
 /// message, so an unsound one counts against its sender.
 std::string unsoundness(PeerId from, const Message& message, const GenerationPlanner& planner);
 

@@ -30,31 +30,33 @@ class PairExchange {
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
-    /// One of exchange_codecs. Those that are not of fixed width need a memory: see PairMemories.
+    /// One of exchange_codecs. A codec without a fixed width needs a memory: see PairMemories.
     Codec codec;
     float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0: off.
     float norm_cap = 10;     ///< Refuse a model whose norm is above this many times ours; 0: off.
-    /// From Offer to Accept or Refuse. An unanswered offer gives way to another exchange sooner:
-    /// after twice the time that the partner's last answer took, or an eighth of this at first.
+    /// Time from Offer to Accept or Refuse. An unanswered offer yields to another exchange sooner:
+    /// after twice the time of the partner's last answer, or at first after an eighth of this.
     Duration answer_deadline = std::chrono::seconds(2);
-    /// Between two blocks, and for Commit. After that Commit is asked for, each time for as long as
-    /// an
-    /// offer waits for its answer.
+    /// Time between two blocks, and until Commit. After that the responder asks for Commit, each
+    /// time for as long as an offer waits for its answer.
     Duration progress_deadline = std::chrono::seconds(5);
-    std::size_t block_least = block_bytes_usual;  ///< Bytes of any block but a transfer's last.
+    std::size_t block_least = block_bytes_usual;  ///< Smallest size of a block other than a
+                                                  ///< transfer's last.
     Duration quarantine = std::chrono::minutes(5);
     int offences_max = 3;  ///< Unsound models before a peer is quarantined.
   };
 
-  /// Totals since the start; `initiated` = ended as initiator + (1 if one is in flight as such).
+  /// Totals since the start; `initiated` = ended as initiator + (1 if one is under way as
+  /// initiator).
   struct Counts {
     std::uint64_t initiated = 0;
     std::uint64_t committed = 0;  ///< As initiator or responder.
     std::uint64_t refused = 0;    ///< Our offers that the partner refused.
     std::uint64_t refusals = 0;   ///< Offers of others that we refused.
     std::uint64_t aborted = 0;    ///< As initiator or responder, without effect on either side.
-    std::uint64_t undecided = 0;  ///< Dropped as responder without Commit: maybe half applied.
+    std::uint64_t undecided = 0;  ///< Dropped as responder without Commit, so possibly half
+                                  ///< applied.
   };
 
   /// `session` as in exchange_id().
@@ -67,34 +69,35 @@ class PairExchange {
   bool operator==(const PairExchange& other) const;
   void add_to(StateHash& hash) const;
 
-  /// Sets the snapshot that this peer offers and answers with, and the coefficient it accepts.
+  /// Sets the snapshot that this peer offers and answers with, and the coefficient that it accepts.
   /// `since` are forces that the snapshot does not contain yet. These and later forces are added
   /// before the snapshot is used again, so no difference counts twice. With a null snapshot every
   /// offer is refused as not ready.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
-  /// The present snapshot: the one that was set, maybe with later forces added. May be null.
+  /// The present snapshot: the one that was set, possibly with later forces added. May be null.
   const SnapshotPtr& snapshot() const;
 
-  /// Memory for the next snapshot, with old contents. It is used again once it has no other holder.
+  /// Memory for the next snapshot, with old contents. It is reused once it has no other holder.
   std::shared_ptr<Snapshot> blank_snapshot();
 
   /// True if `partner` has had its share of our time for now (see PartnerTimes).
   bool is_resting(Time now, PeerId partner) const;
 
-  /// Offers the current snapshot to `partner`. Returns false (and starts nothing) when an exchange
-  /// is in flight, there is no snapshot, or the partner is quarantined or rests.
+  /// Offers the current snapshot to `partner`. Returns false (and starts nothing) if an exchange is
+  /// under way, there is no snapshot, or the partner is quarantined or resting.
   bool start(Time now, PeerId partner, std::uint64_t round, Effects& out);
 
   /// Handles Offer, Accept, Refuse, Ready, Commit, Query, Abort and Resume; ignores the rest.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
 
-  /// The bulk lane to `peer` broke: asks again for the missing blocks, or gives the exchange up.
+  /// Call when the bulk lane to `peer` broke: asks again for the missing blocks, or gives up the
+  /// exchange.
   void lane_lost(Time now, PeerId peer, Effects& out);
-  /// No lane to `peer` can be opened: gives up the exchange with it.
+  /// Call when no lane to `peer` can be opened: gives up the exchange with it.
   void lane_refused(Time now, PeerId peer, Effects& out);
-  /// `peer` is dead or has left: ends the exchange with it.
+  /// Call when `peer` is dead or has left: ends the exchange with it.
   void peer_gone(Time now, PeerId peer, Effects& out);
 
   void tick(Time now, Effects& out);
@@ -102,23 +105,24 @@ class PairExchange {
 
   /// Forces of exchanges that were committed since the last call, for the live model.
   std::vector<Force> take_forces();
-  /// The first peer since the last call whose offer we refused because we were busy.
+  /// The first peer since the last call whose offer we refused as busy.
   std::optional<PeerId> take_turned_away();
 
-  /// Counts an unsound model of `peer`, as after an exchange. `offences_max` of them begin a
-  /// quarantine.
+  /// Counts an unsound model of `peer`, as after an exchange. After `offences_max` of them a
+  /// quarantine begins.
   void blame(Time now, PeerId peer, Reason reason, Effects& out);
-  /// True if we exchange nothing with the peer now because of its unsound models.
+  /// True if we currently exchange nothing with the peer because of its unsound models.
   bool is_quarantined(Time now, PeerId peer) const;
   /// The largest Euclidean distance between the two models of a recent exchange, before the forces;
-  /// 0 before the first exchange. A single distance may be that of an exchange right after another.
+  /// 0 before the first exchange. A single distance would not do, because an exchange may directly
+  /// follow another.
   double widest_recent_distance() const;
 
   bool in_flight() const;
   const Counts& counts() const;
 
   /// Number of entries kept about other peers and past exchanges: at most 6 for each peer ever met,
-  /// and 30. Forces that no snapshot contains yet are not counted.
+  /// plus 30. Forces that no snapshot contains yet are not counted.
   std::size_t held() const;
 
  private:

@@ -1,4 +1,4 @@
-// The state of a peer's pair exchanges; only the sources of the pair exchange include this.
+// The state of a peer's pair exchanges. Included only by the sources of the pair exchange.
 #pragma once
 
 #include <algorithm>
@@ -23,15 +23,15 @@ namespace gv {
 
 struct PairExchange::State {
   // Numbers of buffers kept for reuse; more are needed only when a newcomer is served at the same
-  // time. A snapshot may be current, in flight, being filled or being freshened. A difference may
-  // be being filled, in a job, or not in a snapshot yet.
+  // time. A snapshot may be current, under way, being filled or being updated. A difference may be
+  // being filled, in a job, or not in a snapshot yet.
   static constexpr std::size_t snapshots_kept = 4;
   static constexpr std::size_t differences_kept = 3;
 
   enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
-  /// dec(partner) - dec(own) for the values received so far. The memory after them holds old values
-  /// and is no part of the state.
+  /// dec(partner) - dec(own) for the values received so far. The memory behind these holds old
+  /// values and is not part of the state.
   struct Difference {
     OwnCopy<std::vector<float>> values;  ///< Null before the first block.
     std::size_t come = 0;
@@ -59,12 +59,13 @@ struct PairExchange::State {
     float clip_radius = 0;  ///< Our clip radius, later the smaller of the two.
     ConservationChecksum partner_checksum{};
     std::uint64_t partner_step = 0;
-    Reassembly blocks;  ///< Of the partner's snapshot, which is consumed as a stream.
+    Reassembly blocks;  ///< Blocks of the partner's snapshot, which is consumed as a stream.
     Difference difference;
-    Comparison comparison;        ///< Of the partner's model with ours, as far as received.
-    std::vector<std::byte> code;  ///< Of the partner's model, where a memory is needed.
-    std::optional<std::uint64_t> their_key;  ///< Of the partner's memory, once its code begins.
-    std::vector<float> middle;  ///< The mean of both models as both decode them, once whole.
+    Comparison comparison;  ///< Comparison of the received part of the partner's model with ours.
+    std::vector<std::byte> code;  ///< Code of the partner's model, if a memory is needed.
+    std::optional<std::uint64_t> their_key;  ///< Key of the partner's memory, once its code begins.
+    std::vector<float> middle;  ///< The mean of both models as both peers decode them, once
+                                ///< complete.
     bool accepted = false;
     bool ready = false;  ///< Initiator: the responder sent Ready.
     /// The offset at which the partner last asked us to resume.
@@ -72,7 +73,7 @@ struct PairExchange::State {
     int resumes = 0;
     int queries = 0;
     Time began{};
-    Time asked_at{};  ///< When we accepted or last asked for blocks that did not come.
+    Time asked_at{};  ///< When we accepted, or last asked for missing blocks.
     Time deadline = never;
   };
 
@@ -96,22 +97,24 @@ struct PairExchange::State {
   SnapshotPtr snapshot;
   std::vector<Force> since;  ///< Forces committed since the snapshot was taken.
   float alpha = 0;
-  std::vector<Force> forces;          ///< Committed, and not taken yet.
-  std::optional<PeerId> turned_away;  ///< The first peer refused as busy, and not taken yet.
+  std::vector<Force> forces;          ///< Committed forces that are not taken yet.
+  std::optional<PeerId> turned_away;  ///< The first peer refused as busy, if not taken yet.
   std::optional<Flight> flight;
-  std::map<PeerId, TransferId> committed;  ///< The last commit with each partner as initiator.
+  std::map<PeerId, TransferId> committed;  ///< The last commit with each partner, as initiator.
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
-  std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may go unanswered.
+  std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may stay unanswered.
   PartnerTimes times;
-  PairMemories memories;  ///< Empty where codes need none.
+  PairMemories memories;  ///< Empty if codes need no memory.
   std::deque<double> distances;
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};
 
-  /// True if values do not travel one by one, but as a code of the difference to what both know.
+  /// True if values are not sent one by one, but as a code of the difference from the pair's
+  /// memory.
   bool needs_memory() const { return bytes_per_element(options.codec) == 0; }
-  /// The most bytes of a model. Of few values, or of most of many, a code is longer than these.
+  /// The most bytes of a model. For few values, or for most of many, a code is longer than the
+  /// plain values.
   std::uint64_t payload_bytes() const {
     if (!needs_memory()) return options.elements * bytes_per_element(options.codec);
     return std::max(PairMemories::code_bytes(options.codec, 0, options.elements),

@@ -12,10 +12,10 @@
 namespace gv {
 
 /// A peer is in one exchange at a time, so a partner behind a slow link keeps it from exchanges
-/// with others. A partner whose exchange took `slow_factor` times the median of the other partners
-/// then rests, so that it gets at most `share` of our time. It rests no longer than `rest_max`, as
-/// its link may be good again. A peer that is slow itself finds all partners alike and lets none
-/// rest.
+/// with others. If an exchange with a partner took `slow_factor` times the median of the other
+/// partners, this partner then rests, so that it gets at most `share` of our time. It rests no
+/// longer than `rest_max`, as its link may recover. To a peer that is slow itself all partners look
+/// equally slow, so it lets none rest.
 class PartnerTimes {
  public:
   static constexpr double slow_factor = 4;
@@ -27,13 +27,13 @@ class PartnerTimes {
   /// An exchange with `partner` that began at `began` ended now.
   void note(Time now, PeerId partner, Time began);
 
-  /// The partner left an exchange that began at `began` hanging until we gave up. The partner then
+  /// The partner let an exchange that began at `began` hang until we gave up. The partner then
   /// rests, however few partners we know.
   void note_hanging(Time now, PeerId partner, Time began);
 
   bool is_resting(Time now, PeerId partner) const;
 
-  /// Number of entries kept: at most one for each peer ever met, and 15.
+  /// Number of entries kept: at most one for each peer ever met, plus 15.
   std::size_t held() const { return recent_.size() + resting_until_.size(); }
 
   friend class Fields;

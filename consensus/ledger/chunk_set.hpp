@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Takes memory for each gap and not for each chunk.
+/// Needs memory for each gap and not for each chunk.
 class ChunkSet {
  public:
   /// Adds the chunks from `begin` to before `end`.
@@ -18,10 +18,10 @@ class ChunkSet {
   void remove(std::uint64_t begin, std::uint64_t end);
 
   bool contains(std::uint64_t chunk) const;
-  /// The first chunk at or after `from` that is not in the set, or that is.
+  /// The first chunk at or after `from` that is missing from the set, or that is in it.
   std::uint64_t first_missing(std::uint64_t from) const;
   std::uint64_t first_present(std::uint64_t from, std::uint64_t otherwise) const;
-  /// Number of chunks in it from `begin` to before `end`.
+  /// Number of chunks in the set from `begin` to before `end`.
   std::uint64_t count(std::uint64_t begin, std::uint64_t end) const;
 
   /// Number of ranges.
@@ -33,7 +33,8 @@ class ChunkSet {
   friend bool operator==(const ChunkSet&, const ChunkSet&) = default;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ends_;  ///< By begin; ranges neither overlap nor touch.
+  std::map<std::uint64_t, std::uint64_t> ends_;  ///< End of each range by its begin. Ranges neither
+                                                 ///< overlap nor touch.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The ledger of leased data: which chunks are done, who has taken which, and what to train on next.
+// The ledger of leased data: which chunks are done or taken, by whom, and which to train on next.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace gv {
 
-/// What we know of another peer.
+/// What we know about another peer.
 struct LedgerReport {
   PeerId peer{};
   const LedgerEntry* entry = nullptr;  ///< What it tells; not null.
@@ -35,24 +35,23 @@ struct LedgerWork {
 
 /// One peer's view of which chunks of the swarm's data are trained, and its own part in them.
 ///
-/// All passes over the data are one sequence of chunks, of some steps each. Each peer takes
+/// All passes over the data are one sequence of chunks, each of several steps. Each peer takes
 /// *leases* on the next few chunks that no peer has done or taken, as many as it trains in some
 /// seconds, and tells the others before it needs them. So the work follows each peer's pace,
-/// without a dealer. It leaves room for what peers with smaller ids may take at the same moment. If
-/// two take the same chunk all the same, the one with the smaller id keeps it. A chunk is *done*
-/// once its peer has exchanged models since, so that it is not lost with the peer. A dead peer's
-/// leases are free.
+/// without a dealer. A peer leaves room for chunks that peers with smaller ids may take at the same
+/// moment. If two take the same chunk all the same, the one with the smaller id keeps it. A chunk
+/// is *done* once its peer has exchanged models since, so that it is not lost with the peer. A dead
+/// peer's leases are free.
 ///
-/// Rules that keep it from standing still or from repeating work:
-/// 1. A peer's word that it has done a chunk is believed as fast as four times the highest pace
-///    measured at other peers. So a lie is limited. What it says of others' work counts only by
-///    rule 2.
-/// 2. "All chunks below n are done" is a fact of its own: the largest n that more than a third of
-///    the live peers tell. A peer tells what it has done until they know it.
-/// 3. A peer that has nothing to do helps the one that needs longest: it takes chunks from the end
-///    of its leases, if that peer needs a second and two chunks' time of ours longer.
-/// 4. A peer that has found nothing to do for three seconds and two chunks' time takes any chunk
-///    that it does not know to be done. So nothing waits for ever, whatever was believed.
+/// These rules keep a peer from standing still and from repeating work:
+/// 1. A peer's claim of done chunks is believed up to four times the highest pace measured at other
+///    peers. So a lie is limited. Its claims about others' work count only by rule 2.
+/// 2. "All chunks below n are done" is a separate fact: the largest n that more than a third of the
+///    live peers report. A peer reports its own done chunks until the others know of them.
+/// 3. A peer that has nothing to do helps the slowest one: it takes chunks from the end of that
+///    peer's leases, if the peer would need longer by a second plus our time for two chunks.
+/// 4. A peer that has found nothing to do for three seconds plus the time of two chunks takes any
+///    chunk that it does not know to be done. So no chunk waits for ever, whatever was believed.
 ///
 /// Every chunk is trained at least once. It may be trained again after a death, a partition or a
 /// race. Pure.
@@ -60,33 +59,33 @@ class Ledger {
  public:
   struct Options {
     PeerId self{};
-    std::uint64_t chunks = 0;      ///< In all passes together.
-    std::uint64_t steps = 1;       ///< Of a chunk.
-    std::uint64_t last_steps = 1;  ///< Of the last chunk.
+    std::uint64_t chunks = 0;      ///< Chunks in all passes together.
+    std::uint64_t steps = 1;       ///< Steps of a chunk.
+    std::uint64_t last_steps = 1;  ///< Steps of the last chunk.
   };
-  /// Most chunks that a peer has taken or not exchanged yet.
+  /// The most chunks that a peer has taken or not exchanged yet.
   static constexpr std::uint64_t held_max = leased_chunks_max - 1;
 
   explicit Ledger(const Options& options) : options_(options) {}
-  /// Goes on from what our checkpoint says that we had done.
+  /// Resumes from our checkpoint's entry.
   void restore(const LedgerEntry& entry);
 
-  /// Takes over what the others tell. `pace`: our own chunks a second; 0: not known.
+  /// Takes over the others' reports. `pace`: our own chunks a second; 0: not known.
   void hear(Time now, std::span<const LedgerReport> reports, double pace);
 
   // ---- Our own work ----
 
-  /// What to train on now. nullopt: nothing, for now. `pace`: our chunks a second; 0: not known.
+  /// The work to train on now; nullopt: none at present. `pace`: our chunks a second; 0: not known.
   std::optional<LedgerWork> next(Time now, double pace);
-  /// What next() named last and is not over; nullopt: nothing.
+  /// The last work of next() that is not over; nullopt: none.
   std::optional<LedgerWork> under_way() const;
-  /// We have made this many steps of the work that next() named. `step` is that of our model.
+  /// Call after this many steps of the work named by next(). `step` is that of our model.
   void made(Time now, std::uint64_t steps, std::uint64_t step);
-  /// Another peer has our model as of that step, or there is no other that could have it.
+  /// Call when another peer has our model as of that step, or when there is no other peer.
   void kept(std::uint64_t step);
-  /// Our model was replaced: what no other peer had is lost.
+  /// Call when our model was replaced: chunks that only we had are lost.
   void lose();
-  /// We were away: the others have taken over what we had taken.
+  /// Call when we were away, so the others have taken over our leases.
   void give_up_leases();
 
   /// True if all chunks are done.
@@ -95,25 +94,26 @@ class Ledger {
   bool is_idle() const { return idle_since_.has_value(); }
   /// True if we have done chunks that no other peer has yet.
   bool has_unkept() const { return !trained_.empty(); }
-  /// When next() may find something that it has not found now.
+  /// When next() may find work that it has not found now.
   Time deadline() const { return idle_since_ ? looks_again_at_ : never; }
-  /// True if the others should hear at once what entry() says.
+  /// True if the others should be told at once of changes in entry().
   bool is_news() { return std::exchange(is_news_, false); }
 
-  /// What we tell.
+  /// Our own report.
   LedgerEntry entry() const;
-  /// All chunks below are done.
+  /// All chunks below this number are done.
   std::uint64_t whole() const { return whole_; }
-  /// Chunks known to be done, and an estimate that counts in what is under way everywhere.
+  /// Chunks known to be done, and an estimate that includes work under way at all peers.
   std::uint64_t done() const { return whole_ + done_.count(whole_, options_.chunks); }
   double estimate(Time now) const;
 
   struct Counts {
     std::uint64_t trained = 0;   ///< Chunks that we have trained.
-    std::uint64_t repeated = 0;  ///< Those that turned out to be done already.
-    std::uint64_t lost = 0;      ///< Those lost with our model.
-    std::uint64_t helped = 0;    ///< Those taken over from others.
-    std::uint64_t freed = 0;     ///< Chunks of others, free again because their peer died or left.
+    std::uint64_t repeated = 0;  ///< Chunks that turned out to be done already.
+    std::uint64_t lost = 0;      ///< Chunks lost with our model.
+    std::uint64_t helped = 0;    ///< Chunks taken over from others.
+    std::uint64_t freed = 0;     ///< Chunks of others that became free because their peer died or
+                                 ///< left.
   };
   const Counts& counts() const { return counts_; }
   /// One peer's part in the work, as far as we know.
@@ -123,20 +123,20 @@ class Ledger {
     std::uint64_t freed = 0;   ///< Such chunks that were free again because it died.
   };
   Part own_part() const;
-  /// The part of another peer; nothing if we have not heard it.
+  /// The part of another peer; zeros if we have not heard from it.
   Part part_of(PeerId peer) const;
   /// Chunks that live peers have taken, begun or trained, and that are not known to be done.
   std::uint64_t leased() const;
-  /// Chunks that we have taken and not begun.
+  /// Chunks that we have taken but not begun.
   std::uint64_t ahead() const;
   const Options& options() const { return options_; }
 
  private:
   struct Other {
     LedgerEntry entry;
-    Time told_at{};        ///< When its entry changed last.
-    Time heard_at{};       ///< When we looked at it last.
-    double allowance = 0;  ///< Chunks that we may still believe that it has done.
+    Time told_at{};        ///< When its entry last changed.
+    Time heard_at{};       ///< When we last looked at it.
+    double allowance = 0;  ///< Chunks that we may still believe it has done.
     double pace = 0;
     bool lives = false;
     bool lived = false;          ///< It lived when we last looked.
@@ -148,12 +148,12 @@ class Ledger {
   };
   struct Trained {
     std::uint64_t chunk = 0;
-    std::uint64_t step = 0;  ///< Of our model when the chunk was over.
+    std::uint64_t step = 0;  ///< Step of our model when the chunk was over.
     Time at{};
   };
   struct Current {
     std::uint64_t chunk = 0;
-    std::uint64_t made = 0;  ///< Steps.
+    std::uint64_t made = 0;  ///< Steps made.
     bool helps = false;
   };
 
@@ -180,15 +180,16 @@ class Ledger {
 
   Options options_;
   std::map<PeerId, Other> others_;
-  std::uint64_t whole_ = 0;    ///< All chunks below are done.
-  std::uint64_t vouched_ = 0;  ///< More than a third of the live peers say the same of these.
+  std::uint64_t whole_ = 0;    ///< All chunks below this number are done.
+  std::uint64_t vouched_ = 0;  ///< More than a third of the live peers report the chunks below this
+                               ///< number as done.
   ChunkSet done_;              ///< Done chunks from `whole_` on.
-  ChunkSet mine_;              ///< Those that we have done, from `vouched_` on.
-  std::deque<Lease> ahead_;    ///< What we have taken and not begun.
+  ChunkSet mine_;              ///< Chunks that we have done, from `vouched_` on.
+  std::deque<Lease> ahead_;    ///< Leases that we have taken but not begun.
   std::optional<Current> current_;
-  std::deque<Trained> trained_;  ///< In our model alone.
+  std::deque<Trained> trained_;  ///< Chunks that only our model contains.
   std::optional<Time> idle_since_;
-  bool takes_any_ = false;  ///< By rule 4, until there is other work again.
+  bool takes_any_ = false;  ///< True if rule 4 applies, until there is other work again.
   Time looks_again_at_ = never;
   bool is_news_ = false;
   Counts counts_;

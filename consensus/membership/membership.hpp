@@ -17,16 +17,17 @@ namespace gv {
 
 class Signer;
 
-/// One peer's table of members. Only peers in the allow-list ever enter it.
+/// One peer's table of members. Only peers on the allow-list ever enter it.
 class Membership {
  public:
   struct Options {
     Duration probe_period = std::chrono::seconds(1);
     Duration probe_timeout = std::chrono::milliseconds(500);
     int indirect_probes = 3;
-    /// For two peers; grows with log10(n).
+    /// The shortest suspicion for two peers; grows with log10(n).
     Duration suspicion_min = std::chrono::milliseconds(3500);
-    /// Times `suspicion_min` without confirmations (Lifeguard, section 4).
+    /// The longest suspicion, without confirmations, as a multiple of `suspicion_min` (Lifeguard,
+    /// section 4).
     double suspicion_max_factor = 6;
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);
@@ -45,8 +46,9 @@ class Membership {
   bool operator==(const Membership& other) const;
   void add_to(StateHash& hash) const;
 
-  /// A control link to `peer` exists (we dialled it or it dialled us): exchanges full state with
-  /// it, or only introduces us if we know it already or the state is too long for one message.
+  /// Call when a control link to `peer` exists, whichever side dialled. Exchanges the full state
+  /// with the peer, or only introduces us if we know the peer already or the state is too long for
+  /// one message.
   void contact(Time now, PeerId peer, Effects& out);
 
   /// Handles Ping, PingRequest, Ack, Nack and PushPull.
@@ -56,7 +58,7 @@ class Membership {
   Time deadline() const;
 
   /// Sends our own entry to every live member at once, because a change of phase should not wait
-  /// for the next probe. One message for each member.
+  /// for the next probe. Costs one message for each member.
   void announce(Effects& out);
 
   /// Announces that we leave, so that others mark us as left and not as dead. Later messages are
@@ -71,7 +73,7 @@ class Membership {
 
   const Member& self() const;
 
-  /// Alive and suspected members, self included.
+  /// Alive and suspected members, including us.
   const View& view() const;
 
   /// All known members, including ourselves and those that are dead or have left, sorted by id.
@@ -83,13 +85,13 @@ class Membership {
   /// The member, or null if unknown. Valid until the next call that is not const.
   const Member* find(PeerId peer) const;
 
-  /// Calls `look` with every other known member, those that are dead or have left included.
+  /// Calls `look` with every other known member, including those that are dead or have left.
   void for_each_other(const std::function<void(const Member&)>& look) const;
 
   /// Lifeguard's local health: 0 is healthy; each point slows our own probes.
   int local_health() const;
 
-  /// Number of entries in all tables: at most 9 for each other authorised peer, and 64.
+  /// Number of entries in all tables: at most 9 for each other authorised peer, plus 64.
   std::size_t held() const;
 
  private:

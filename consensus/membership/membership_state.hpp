@@ -1,4 +1,4 @@
-// The private state of Membership; only the sources of the membership include this.
+// The private state of Membership. Included only by the sources of the membership.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,19 @@ namespace gv {
 
 struct Membership::State {
   static constexpr int health_max = 8;         ///< Lifeguard's upper bound of the local health.
-  static constexpr int confirmations_max = 3;  ///< Independent suspicions that count (Lifeguard).
+  static constexpr int confirmations_max = 3;  ///< Number of independent suspicions that are
+                                               ///< counted (Lifeguard).
 
-  /// A member with our private notes about it.
+  /// A member, with our private notes about it.
   struct Entry {
-    Member member;      ///< Its progress is the newest, which a peer sends us itself, unsigned.
+    Member member;      ///< Its progress is the newest that the peer sent us itself, unsigned.
     Progress stated{};  ///< The progress that its signature covers.
-    std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
+    std::set<PeerId> suspected_by;  ///< Independent accusers, possibly including us.
     Time suspected_at{};
     Time gone_at{};              ///< When it died or left.
     Time checked_at{};           ///< When we last probed it while it was suspected.
     Time reminded_at{};          ///< When we last told it that we believe it gone.
-    int transmissions_left = 0;  ///< How often its newest change is still to be sent.
+    int transmissions_left = 0;  ///< How often its newest change has still to be sent.
   };
 
   /// Our own probe under way.
@@ -42,7 +43,7 @@ struct Membership::State {
     Member known;  ///< The target's entry when others were asked.
   };
 
-  /// A peer that we have a link to but have not heard of yet.
+  /// A peer with a link to us that we have not heard of yet.
   struct Unheard {
     Time again_at{};
     int tries = 0;
@@ -63,10 +64,10 @@ struct Membership::State {
   Time stated_at{};  ///< When we last renewed our statement.
   Rng rng;
   std::map<PeerId, Entry> others;
-  /// The last statements of peers that were gone for long, as incarnation and version.
+  /// The last statements of peers that have been gone for long, as incarnation and version.
   std::map<PeerId, std::pair<std::uint64_t, std::uint64_t>> forgotten;
   std::set<PeerId> unwell;  ///< The others that are not alive; usually few.
-  /// The others whose newest change is still to be sent, with the least sent first.
+  /// The others whose newest change has still to be sent, with the least sent first.
   std::set<std::pair<int, PeerId>> news;
   View view;
   std::vector<PeerId> probe_order;
@@ -76,7 +77,8 @@ struct Membership::State {
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
-  /// deadline() after the last call. A call much later than that means that this process stalled.
+  /// The deadline() after the last call. A call much later than this means that this process
+  /// stalled.
   Time due = never;
   int health = 0;
 

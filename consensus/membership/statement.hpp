@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// The signed fields of a Member, in the domain `statement_domain`. A change of the fields needs
-/// another version of both the domain and the wire.
+/// The signed fields of a Member, in the domain `statement_domain`. A change of the fields needs a
+/// new version of both the domain and the wire.
 struct Statement {
   PeerId id{};
   std::string address;

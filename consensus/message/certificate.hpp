@@ -1,4 +1,4 @@
-// What keys of a swarm say about other keys: which belong to it, and which do not any more.
+// What keys of a swarm say about other keys: which belong to the swarm, and which no longer do.
 #pragma once
 
 #include <array>
@@ -15,15 +15,16 @@ namespace gv {
 /// 1 to 64 bytes of [A-Za-z0-9._-].
 bool is_peer_name(std::string_view text);
 
-/// One key says that another belongs to a swarm.
+/// One key's statement that another belongs to a swarm.
 struct Certificate {
   PeerKey swarm{};   ///< The swarm's public key, which is also its name.
-  PeerKey issuer{};  ///< Whose signature this is: the swarm's key, or a peer that may invite.
-  PeerKey key{};     ///< The peer.
+  PeerKey issuer{};  ///< The signing key: the swarm's key, or a peer that may invite.
+  PeerKey key{};     ///< The certified peer's key.
   std::string name;
-  std::uint32_t number = 0;  ///< Which shard of the data the peer trains on, modulo their number.
+  std::uint32_t number = 0;  ///< The shard of the data that the peer trains on, modulo the number
+                             ///< of shards.
   bool may_invite = false;
-  std::uint64_t expires_s = 0;  ///< In seconds since 1970.
+  std::uint64_t expires_s = 0;  ///< Expiry in seconds since 1970.
   Signature signature{};
 
   std::string problem() const;
@@ -34,8 +35,8 @@ struct Certificate {
 /// invite.
 inline constexpr std::size_t chain_max = 4;
 
-/// One key says that another belongs to a swarm no longer, whatever certificates it has. It brings
-/// the proof of its issuer's right along, so any peer can check it by the swarm's key alone.
+/// One key's statement that another no longer belongs to a swarm, whatever certificates it has. It
+/// carries the proof of its issuer's right, so any peer can check it by the swarm's key alone.
 struct Revocation {
   PeerKey swarm{};
   PeerKey issuer{};
@@ -55,14 +56,14 @@ inline constexpr std::size_t revocations_in_message_max = 24;
 
 /// Certificates and revocations that the sender passes on.
 struct Certificates {
-  Digest held{};  ///< Of all that the sender holds, so that the receiver sees whether they differ.
+  Digest held{};  ///< Digest of all that the sender holds, so that the receiver sees differences.
   std::vector<Certificate> certificates;
   std::vector<Revocation> revocations;
 
   std::string problem() const;
 };
 
-/// Cuts what is too long for one message into messages that may be sent; at least one.
+/// Splits what is too long for one message into several messages; at least one.
 std::vector<Certificates> in_parts(const Certificates& whole);
 
 /// The bytes that an issuer signs.

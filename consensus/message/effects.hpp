@@ -1,4 +1,4 @@
-// The effects that a protocol asks for: it appends them here and touches nothing else.
+// The effects that a protocol asks for; it changes nothing else.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Outgoing {
   Message message;
 };
 
-/// A message as it arrives. `from` is authenticated: it is the key of the link it came on.
+/// An arriving message. `from` is authenticated: it is the key of the message's link.
 struct Envelope {
   PeerId from{};
   Message message;
@@ -33,8 +33,9 @@ struct Transfer {
   TransferId id;
   Payload payload;
   std::uint64_t offset = 0;
-  /// The next such transfer to the same peer makes this one useless. While several wait to begin, a
-  /// lane keeps only the newest. One that has begun is finished, so something always arrives.
+  /// True if the next such transfer to the same peer makes this one useless. While several wait to
+  /// begin, a lane keeps only the newest. One that has begun is finished, so something always
+  /// arrives.
   bool superseded_by_next = false;
 };
 
@@ -46,7 +47,7 @@ inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
 
 /// The size of a block in a long stream. Within a host TCP cuts streams into segments of 65,464
 /// bytes (IPv6; somewhat more with IPv4). Four segments hold a block of this size and its header; a
-/// few bytes more would need a fifth, and each segment costs both ends some 5 us. The size is a
+/// few bytes more would need a fifth, and each segment costs both ends about 5 us. The size is a
 /// whole number of groups of 512 floats, which value codecs scale together.
 inline constexpr std::size_t block_bytes_usual = 127 * 512 * sizeof(float);
 
@@ -59,9 +60,9 @@ constexpr std::size_t next_block_bytes(std::size_t left) {
   return left <= block_bytes_max ? left : block_bytes_usual;
 }
 
-/// One piece of a transfer as it arrives. Without a `hold` the bytes are valid only during the
-/// call. With one they are valid as long as it is kept; meanwhile the sender cannot reuse that
-/// memory.
+/// One piece of a transfer, as it arrives. Without a `hold` the bytes are valid only during the
+/// call. With a hold they stay valid until the hold is released; meanwhile the sender cannot reuse
+/// that memory.
 struct Block {
   TransferId id;
   std::uint64_t offset = 0;

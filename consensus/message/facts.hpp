@@ -13,7 +13,7 @@
 
 namespace gv {
 
-// Fields are named after what they hold; units are part of a name. `peer` is the other peer. The
+// Fields are named after their content, and names include units. `peer` is the other peer. The
 // name, sentence, meaning and remedy of each fact are in peer/node/facts.cpp.
 
 // ---- Membership ----
@@ -21,7 +21,7 @@ namespace gv {
 struct MemberJoined {
   PeerId peer{};
   std::string address;
-  std::size_t view = 0;  ///< Live peers in our view, ourselves included.
+  std::size_t view = 0;  ///< Live peers in our view, including us.
 };
 struct MemberSuspected {
   PeerId peer{};
@@ -46,7 +46,7 @@ struct MemberRemoved {
   PeerId peer{};
 };
 struct SelfRefuted {
-  MemberState held_for = MemberState::suspect;  ///< What others thought of us.
+  MemberState held_for = MemberState::suspect;  ///< The state that others believed us to be in.
   std::uint64_t incarnation = 0;
 };
 struct MessageRefused {
@@ -79,7 +79,7 @@ struct ExchangeResumed {
 };
 struct ExchangeCommitted {
   PeerId peer{};
-  double distance = 0;  ///< Between the two models.
+  double distance = 0;  ///< Distance between the two models.
   double clip = 1;      ///< Factor by which clipping shortened the force.
   double steps_apart = 0;
   double seconds = 0;
@@ -102,7 +102,7 @@ struct FetchAsked {
 };
 struct FetchResumed {
   PeerId peer{};
-  std::uint64_t bytes_received = 0;  ///< From earlier sources; only the rest is sent.
+  std::uint64_t bytes_received = 0;  ///< Bytes from earlier sources; only the rest is sent.
 };
 struct ModelFetched {
   PeerId peer{};
@@ -134,21 +134,21 @@ struct BudgetDone {
   std::uint64_t step = 0;
 };
 struct TargetMeasured {
-  double value = 0;  ///< Accuracy, or R2 of data with targets.
+  double value = 0;  ///< Accuracy, or R2 for data with targets.
   bool reached = false;
   std::uint64_t step = 0;
 };
 struct TargetReached {
-  std::size_t votes = 0;  ///< Peers that have measured the target.
+  std::size_t votes = 0;  ///< Peers that have reached the target.
   std::size_t peers = 0;  ///< Peers that have a vote.
 };
 struct FinaleBegan {
   std::uint64_t step = 0;
-  std::uint64_t samples = 0;  ///< By all peers, as far as we know.
+  std::uint64_t samples = 0;  ///< Samples of all peers, as far as we know.
 };
 struct FinaleDone {
   std::uint64_t step = 0;
-  std::uint64_t samples = 0;  ///< By this peer.
+  std::uint64_t samples = 0;  ///< Samples of this peer.
 };
 struct FinaleMissed {};
 struct CatchingUp {
@@ -181,10 +181,10 @@ struct GenerationBegan {
   std::uint64_t step = 0;
 };
 struct GenerationEnded {
-  std::optional<PeerId> peer;  ///< The first peer blamed, if any is.
+  std::optional<PeerId> peer;  ///< The first blamed peer, if any.
 };
 struct CollectiveResumed {
-  std::optional<PeerId> peer;  ///< The first peer lost, if any was.
+  std::optional<PeerId> peer;  ///< The first lost peer, if any.
   double seconds_lost = 0;
   std::size_t lost = 0;
   std::size_t peers = 0;
@@ -206,14 +206,14 @@ struct ModelHeld {
 };
 struct ArraysDiffer {
   PeerId peer{};
-  std::uint64_t call = 0;    ///< From 1.
-  std::uint64_t theirs = 0;  ///< Floats of the peer's array.
+  std::uint64_t call = 0;    ///< Number of the call, from 1.
+  std::uint64_t theirs = 0;  ///< Floats in the peer's array.
   std::uint64_t ours = 0;
 };
 struct GradientNotFinite {
   std::uint64_t step = 0;
   std::string why;     ///< The values concerned, and the codec in which they are sent.
-  std::string remedy;  ///< With the settings in use.
+  std::string remedy;  ///< The remedy, with the settings in use.
 };
 struct AlgorithmSwitched {
   std::string settings;
@@ -225,8 +225,8 @@ struct StageAdopted {
   std::uint64_t step = 0;
 };
 struct RolledBack {
-  std::uint64_t from = 0;  ///< Step before.
-  std::uint64_t to = 0;    ///< Step now.
+  std::uint64_t from = 0;  ///< The step before.
+  std::uint64_t to = 0;    ///< The step now.
 };
 struct StageLost {};
 
@@ -234,7 +234,7 @@ struct StageLost {};
 
 struct LaneOpened {
   PeerId peer{};
-  std::string kind;  ///< unix, tls or plain.
+  std::string kind;  ///< Kind of the lane: unix, tls or plain.
 };
 struct LaneClosed {
   PeerId peer{};
@@ -319,7 +319,7 @@ struct SwitchRefused {
 // ---- Certificates ----
 
 struct TicketRedeemed {
-  std::string name;  ///< Of the peer that has joined.
+  std::string name;  ///< Name of the peer that has joined.
 };
 struct TicketRefused {
   std::string why;
@@ -328,7 +328,7 @@ struct CertificateRevoked {
   std::string name;
 };
 
-/// All facts. Code that acts on a fact asks for its type; its name is for people and logs.
+/// All facts. Code that reacts to a fact asks for its type; its name is for people and logs.
 using FactVariant = std::variant<
     MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
@@ -344,7 +344,7 @@ using FactVariant = std::variant<
     SaveFailed, TrainingFailed, SettingsRevisionNotWritten, SwitchRefused, TicketRedeemed,
     TicketRefused, CertificateRevoked>;
 
-/// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
+/// Any fact. Only facts.cpp compiles its copying, moving and destruction, as for Message.
 struct Fact : FactVariant {
   Fact();
   template <class F>

@@ -16,13 +16,12 @@ using PeerKey = std::array<std::uint8_t, 32>;
 /// The signature of one peer's key over some bytes.
 using Signature = std::array<std::uint8_t, 64>;
 
-/// A digest: nobody can find two inputs that have the same one.
+/// A digest: no two inputs with the same digest can be found.
 using Digest = std::array<std::uint8_t, 32>;
 
 /// Signs as this peer, and verifies signatures of all peers on the allow-list. Callers sign the
-/// canonical_bytes() of a struct in a domain of its own, so that a signature for one purpose is
-/// useless for another. The owner of the node owns the signer too, and the signer must outlive the
-/// node.
+/// canonical_bytes() of a struct in a separate domain, so that a signature for one purpose is
+/// useless for another. The owner of the node also owns the signer, which must outlive the node.
 class Signer {
  public:
   virtual ~Signer() = default;

@@ -1,4 +1,4 @@
-// Names of transfers: what they carry, which peer asked for them or sends them, and their number.
+// Names of transfers: their content, the peer that asked for them or sends them, and their number.
 #pragma once
 
 #include <compare>
@@ -11,10 +11,10 @@
 
 namespace gv {
 
-/// What the blocks of a transfer carry, and so which part of a peer receives them.
+/// The content of a transfer's blocks, which decides which part of a peer receives them.
 enum class TransferKind : std::uint8_t {
   exchange,  ///< A snapshot, in a pair exchange.
-  state,     ///< A state that its receiver has asked for: of a whole model, or of a stage.
+  state,     ///< A state that its receiver has requested: of a whole model, or of a stage.
   copy,      ///< A copy of a stage's state, which its receiver keeps.
   piece,     ///< A piece of a sum.
   probe,     ///< Bytes that measure a link.
@@ -28,11 +28,11 @@ constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 /// Names one bulk transfer, or an exchange of two. Made by the functions below, which say what the
 /// fields mean for each kind.
 struct TransferId {
-  PeerId owner{};             ///< The peer that asked, if one did; otherwise the sender.
-  std::uint64_t session = 0;  ///< Of the owner's process, or the key of a generation.
+  PeerId owner{};             ///< The peer that requested it, if any; otherwise the sender.
+  std::uint64_t session = 0;  ///< Session of the owner's process, or the key of a generation.
   std::uint64_t number = 0;
   TransferKind kind = TransferKind::exchange;
-  /// In a pipeline; of a piece of an averaged array, that array's length; otherwise 0.
+  /// The stage in a pipeline; for a piece of an averaged array, the array's length; otherwise 0.
   std::uint32_t stage = 0;
 
   friend auto operator<=>(const TransferId&, const TransferId&) = default;
@@ -42,7 +42,7 @@ struct TransferId {
 std::string to_string(const TransferId& id);
 
 /// The names of blocks hold the number of their collective or run modulo this, which is far more
-/// than can be under way at once.
+/// than can be under way at the same time.
 inline constexpr std::uint64_t operations_named = std::uint64_t{1} << 24;
 
 /// Names a piece of an all-reduce.
@@ -74,7 +74,7 @@ struct PassName {
 /// An exchange that `owner` starts. `session` is drawn at random when the owner's process starts,
 /// so ids of an earlier process never match; `number` counts up from 1 within the session.
 TransferId exchange_id(PeerId owner, std::uint64_t session, std::uint64_t number);
-/// The state that `owner` asks for. Numbers tell its requests of a session or generation apart.
+/// The state that `owner` asks for. `number` distinguishes its requests in a session or generation.
 TransferId state_id(PeerId owner, std::uint64_t session, std::uint64_t number,
                     std::uint32_t stage = 0);
 /// The state of a stage after that run, for the peer that keeps a copy.

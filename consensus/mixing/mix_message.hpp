@@ -39,7 +39,7 @@ struct MixHeader {
 };
 static_assert(sizeof(MixHeader) == 16);
 
-/// Fingerprints that follow the header where neighbours keep copies, see NeighbourMemory.
+/// Fingerprints that follow the header if neighbours keep copies, see NeighbourMemory.
 struct MixKnowledge {
   std::uint64_t sender = 0;  ///< Fingerprint of the sender's reference after this message.
   /// In a hello: fingerprint of the sender's copy of the receiver's reference.
@@ -50,8 +50,8 @@ static_assert(sizeof(MixKnowledge) == 16);
 /// Offset and length of the piece of the model that this round mixes.
 std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round);
-/// Offset and length of the given piece, for rules where each peer chooses its own. The last piece
-/// may overlap the one before.
+/// Offset and length of the given piece, for rules in which each peer chooses its own. The last
+/// piece may overlap the previous one.
 std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_t elements,
                                                  std::size_t piece);
 

@@ -60,13 +60,12 @@ struct MixPeer {
   std::shared_ptr<std::vector<std::byte>> written(std::uint64_t round, std::uint64_t salt,
                                                   std::span<const std::span<const Real>> words,
                                                   const MixHeader& header) const;
-  /// One message for all peers that hear us. Stores in `message` the values that
-  /// they will decode.
+  /// One message for all out-neighbours. Stores in `message` the values that they will decode.
   std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
                                  std::uint32_t count);
 
-  /// Decodes the messages that arrived, in the order of the senders' ranks. For rules where a newer
-  /// message replaces an older one, only the newest of each sender is used. Adds the number of
+  /// Decodes the messages that arrived, in the order of the senders' ranks. If a newer message
+  /// replaces an older one under the rule, uses only the newest of each sender. Adds the number of
   /// unusable messages to `refused`.
   std::vector<HeardModel<Real>> heard(std::uint64_t round, std::span<const MixMessage> arrived,
                                       std::size_t& refused) const;

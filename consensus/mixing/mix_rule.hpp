@@ -25,17 +25,18 @@ enum class MixKind : std::uint8_t {
   relay_sum,  ///< Sums travel along the edges of a tree. RelaySum (Vogels 2021).
   companion,  ///< A second vector and the model pull each other together. A2CiD2 (Nabli 2023).
   noloco,     ///< Momentum on the mean change of a group, and a pull together. NoLoCo (2025).
-  /// Changes go to rank 0, maybe through a tree, and its sum comes back. DOWNPOUR (Dean 2012).
+  /// Changes go to rank 0, possibly through a tree, and its sum comes back. DOWNPOUR (Dean 2012).
   downpour,
 };
 
-/// What a peer remembers of earlier messages, so that a lossy codec does no lasting harm.
+/// A peer's memory of earlier messages, so that a lossy codec does no lasting harm.
 enum class MixMemory : std::uint8_t {
   none,
   difference,  ///< Messages are differences to the sender's reference. CHOCO (Koloskova 2019).
   /// Like `difference`, with the model itself as reference. DCD (Tang 2018).
   replicated_difference,
-  error_feedback,  ///< The part that a message lost is added to the next. DeepSqueeze (Tang 2019).
+  error_feedback,  ///< The compression error of a message is added to the next one. DeepSqueeze
+                   ///< (Tang 2019).
 };
 
 /// The correction for peers whose data differ.
@@ -47,16 +48,18 @@ enum class MixCorrection : std::uint8_t {
   d2,  ///< Each round repeats the change that mixing made. D2 (Tang 2018), exact diffusion.
 };
 
-/// When in a round a message is made: after the local steps, or before them, so that it travels
+/// When a message is made in a round: after the local steps, or before them, so that it travels
 /// while the steps run.
 enum class MixOrder : std::uint8_t { adapt_then_combine, combine_then_adapt };
 
-/// With which of its neighbours in the topology a peer mixes in a round.
+/// The neighbours in the topology with which a peer mixes in a round.
 enum class Partners : std::uint8_t {
   neighbours,  ///< All neighbours of the topology.
-  pull,        ///< Each peer draws one neighbour and hears it. Gossiping SGD (Jin 2016).
-  push,  ///< Each peer draws one neighbour to send to, and averages its model with all it receives.
-  both,  ///< Each peer draws one neighbour, and both hear each other. Elastic Gossip (Pramod 2018).
+  pull,        ///< Each peer draws one neighbour and receives from it. Gossiping SGD (Jin 2016).
+  push,   ///< Each peer draws one neighbour to send to, and averages its model with all that it
+          ///< receives.
+  both,   ///< Each peer draws one neighbour, and both receive from each other. Elastic Gossip
+          ///< (Pramod 2018).
   pairs,  ///< One neighbour, given by a matching of the graph; each takes half. See PairPlan.
 };
 
@@ -71,7 +74,7 @@ enum class FragmentOrder : std::uint8_t {
   in_turn,  ///< All peers mix the same piece. Streaming DiLoCo (Douillard 2025).
   /// Each peer sends the piece that changed most since it was last sent: block scheduling.
   largest,
-  own,  ///< Each peer trains and sends one piece, and takes the others as they come: slicing.
+  own,  ///< Each peer trains and sends one piece, and uses the others' newest pieces: slicing.
 };
 
 std::string_view to_string(MixKind kind);
@@ -134,13 +137,13 @@ struct MixRule {
   friend bool operator==(const MixRule&, const MixRule&) = default;
 };
 
-/// True if peers wait for messages of each other.
+/// True if peers wait for each other's messages.
 inline bool is_in_step(const MixRule& rule) { return rule.staleness != unbounded_staleness; }
 
 /// Properties that follow from a rule's choices. Tests derive their laws from them.
 struct MixTraits {
   bool conserves_mean = false;  ///< Mixing alone leaves the mean of all models unchanged.
-  bool keeps_equal = false;     ///< Models that are equal stay equal to the bit.
+  bool keeps_equal = false;     ///< Equal models stay equal bit for bit.
   /// Messages are parts of sums, so none may be lost or replaced by a newer one.
   bool adds_up = false;
   bool directs = false;         ///< The rule changes each gradient before its local step.
@@ -165,8 +168,8 @@ MixTraits traits_of(const MixRule& rule);
 const MixTraits& traits_of(MixKind kind);
 const MixTraits& traits_of(MixCorrection correction);
 
-/// Lists everything that is wrong with a combination, and what to use instead. `peers` is the
-/// number of peers that the run is meant for.
+/// Lists everything that is wrong with a combination, with a remedy for each. `peers` is the number
+/// of peers in the run.
 Problems problems_of(const MixRule& rule, std::size_t peers);
 
 }  // namespace gv

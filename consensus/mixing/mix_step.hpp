@@ -1,5 +1,4 @@
-// The interface of the steps that a mixing rule consists of, and the row that each has in the
-// table.
+// The interface of the steps that make up a mixing rule, and the row of each in the table.
 #pragma once
 
 #include <array>
@@ -35,14 +34,14 @@ struct MixInbox {
   std::uint64_t round = 0;
   std::span<const MixMessage> arrived = {};
   std::vector<HeardModel<Real>> others =
-      {};                        ///< Decoded. Empty if the rule keeps copies of references.
+      {};  ///< The decoded messages. Empty if the rule keeps copies of references.
   std::vector<Real> moves = {};  ///< What averaging added to the model.
   std::size_t refused = 0;       ///< Number of unusable messages.
 };
 
 /// One step of a rule, with the vectors that it keeps. Mixer calls it at each point of a round, in
-/// the order of the rule's parts. x is the live model. A step overrides only the functions it
-/// needs, and says how many fields it has (see Fielded).
+/// the order of the rule's parts. x is the live model. A step overrides only the functions that it
+/// needs, and declares the number of its fields (see Fielded).
 template <class Real>
 class MixStep {
  public:
@@ -62,8 +61,8 @@ class MixStep {
   virtual KeptVectors kept() { return {}; }
 
   virtual void begin_generation(Peer&, std::span<const Real>) {}
-  /// Called when our model is replaced and all that other peers know of us is void. The kept
-  /// vectors have already been cleared.
+  /// Called when our model is replaced and everything that other peers know about us is void. The
+  /// kept vectors have already been cleared.
   virtual void forget() {}
   /// See Mixer::close_generation().
   virtual void close_generation(Peer&, std::span<const MixMessage>, bool) {}
@@ -106,7 +105,7 @@ class MixStepValue final : public Step {
   void hash_into(StateHash& hash) const override { hash.add(static_cast<const Step&>(*this)); }
 };
 
-/// Makes a new step. floats is for models, doubles for tests.
+/// Makes a new step. The version for floats is for models, that for doubles for tests.
 struct MixStepMaker {
   template <class Real>
   using Make = std::unique_ptr<MixStep<Real>> (*)();
@@ -122,8 +121,8 @@ std::unique_ptr<MixStep<Real>> make_step() {
 template <template <class> class Step>
 constexpr MixStepMaker maker_of{make_step<Step<float>, float>, make_step<Step<double>, double>};
 
-/// One choice in a rule: its name, its properties, the combinations it excludes, and its step. Each
-/// is defined in a file in rules/; the table of all is in mix_rule.cpp.
+/// One choice in a rule: its name, its properties, the combinations that it excludes, and its step.
+/// Each is defined in a file in rules/; the table of all is in mix_rule.cpp.
 struct MixPart {
   std::string_view name;
   MixTraits traits = {};

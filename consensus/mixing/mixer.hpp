@@ -22,15 +22,15 @@ namespace gv {
 ///
 ///   begin_round(r, x)
 ///   combine_then_adapt: messages(r, x)
-///   local steps on x; where `directs()`, each gradient passes through direct() before its step
+///   local steps on x; if `directs()`, each gradient passes through direct() before its step
 ///   end_steps(x, learning rate, steps)
 ///   adapt_then_combine: messages(r, x)
 ///   mix(r, x, messages that arrived)
 ///
-/// At each of these points every step of the rule gets its call, see MixStep.
-/// Mixing is written as x + sum_j w_ij (m_j - m_i), so that equal models stay equal to the bit
-/// where traits_of(rule).keeps_equal says so. Pure, and a value; `Real` is float or double (for
-/// closed forms). With any codec but identity, doubles are rounded to floats in messages.
+/// At each of these points every step of the rule gets its call, see MixStep. Mixing is written as
+/// x + sum_j w_ij (m_j - m_i), so that equal models stay equal bit for bit if
+/// traits_of(rule).keeps_equal says so. Pure, and a value; `Real` is float or double (for closed
+/// forms). With any codec except identity, doubles are rounded to floats in messages.
 template <class Real>
 class Mixer {
  public:
@@ -53,7 +53,7 @@ class Mixer {
   void forget();
 
   /// Must be called before a generation ends. `arrived` holds messages of a round that will not be
-  /// mixed; where neighbours keep copies of references, these messages still update our copies.
+  /// mixed; if neighbours keep copies of references, these messages still update our copies.
   /// `unsent` means that our own last messages reached no peer.
   void close_generation(std::span<const MixMessage> arrived, bool unsent);
 
@@ -89,7 +89,7 @@ class Mixer {
   void restore(std::string_view name, std::span<const Real> values);
 
  private:
-  MixTraits traits_;  ///< Those of the rule.
+  MixTraits traits_;  ///< The rule's traits.
   MixPeer<Real> peer_;
   std::vector<std::unique_ptr<MixStep<Real>>> steps_;
 };

@@ -30,7 +30,7 @@ class NeighbourMemory {
  public:
   using Vector = std::vector<Real>;
 
-  /// Ranks follow this order from now on, and only copies of `neighbours` are kept. Copies of the
+  /// Ranks follow this order from now on, and only copies of `neighbours` are kept. Copies from the
   /// last generation are kept if their peer is still a neighbour.
   void begin_generation(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
   /// Drops our reference and all copies, because another peer's model replaced ours.
@@ -44,7 +44,7 @@ class NeighbourMemory {
   /// Undoes the last add(), because the message reached no peer.
   void take_back();
 
-  /// What precedes the values in a message.
+  /// The part of a message before its values.
   struct Head {
     std::vector<std::size_t> to;
     MixHeader header;
@@ -62,7 +62,7 @@ class NeighbourMemory {
   void end_round();
 
   /// Our copy of a neighbour's reference. Null if the edge does not count, because one side lacks
-  /// its copy of the other.
+  /// its copy of the other's reference.
   const Vector* shared(std::size_t neighbour) const;
 
   friend class Fields;

@@ -75,7 +75,7 @@ struct GuardOptions {
 };
 
 /// A received model and its weight in our row of the mixing matrix. Weights are finite, at least 0,
-/// and add up to at most 1. We choose the weight, never the neighbour.
+/// and add up to at most 1. We choose the weight, and the neighbour cannot affect it.
 struct NeighbourModel {
   std::span<const float> values;
   double weight = 0;
@@ -95,13 +95,13 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 /// Writes the aggregate minus our model into `change`, so own + change is the aggregate. All spans
 /// have the size of `own`, which is finite; `change` overlaps none of them.
 ///
-/// With every kind, a neighbour with a value that is not finite is left out with its weight, and
-/// counts as one of the f. If fewer inputs than fewest_inputs() are left, the change is zero. Equal
-/// models give exactly zero. The order of `others` affects only the rounding of sums; the rules by
-/// coordinate and Krum give the same bits in any order.
+/// With every kind, a neighbour with a value that is not finite is left out together with its
+/// weight, and counts as one of the f. If fewer inputs than fewest_inputs() are left, the change is
+/// zero. Equal models give exactly zero. The order of `others` affects only the rounding of sums;
+/// the coordinate-wise rules and Krum give the same bits in any order.
 ///
 /// Returns, in ascending order, the indices in `others` of models that counted less than without a
-/// guard, or not at all. The rules by coordinate and the geometric median use a little of every
+/// guard, or not at all. The coordinate-wise rules and the geometric median use a little of every
 /// model, so they report only models that are not finite.
 std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
                                         std::span<const NeighbourModel> others,

@@ -15,12 +15,12 @@ namespace gv {
 
 /// One peer's part in a round.
 struct RoundTurn {
-  std::vector<Share> in;         ///< The peers that this peer hears, with their weights, by rank.
-  std::vector<std::size_t> out;  ///< The peers that hear this peer, by rank.
+  std::vector<Share> in;         ///< The in-neighbours of this peer with their weights, by rank.
+  std::vector<std::size_t> out;  ///< The out-neighbours of this peer, by rank.
 };
 
 /// The rounds of a rule as a function of (rule, peers, seed, hosts, round). If the topology does
-/// not fit the number of peers, the complete one replaces it.
+/// not fit the number of peers, the complete topology replaces it.
 class RoundPlan {
  public:
   /// `hosts` has the number of each rank's host; empty if it is not known. See mixing_of().
@@ -49,7 +49,7 @@ class RoundPlan {
   std::size_t peers_;
   std::uint64_t seed_;
   std::vector<std::size_t> hosts_;
-  std::optional<PairPlan> pairs_;  ///< Follows from the fields above.
+  std::optional<PairPlan> pairs_;  ///< A function of the fields above.
   mutable std::map<std::uint64_t, Mixing> recent_;
 };
 

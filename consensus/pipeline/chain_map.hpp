@@ -21,15 +21,15 @@ struct StageCarrier {
 /// stage has a carrier. `carriers` must be sorted by id and not be empty; `stage_seconds` is the
 /// time of a micro-batch in each stage at speed 1.
 ///
-/// A peer that carries a stage keeps it, so that no state is sent without need. A stage that has
-/// lost all carriers goes to a newcomer; or to a peer that its own stage can spare; or, if there
-/// are fewer peers than stages, to a peer that also carries another stage. A peer with a copy comes
-/// before one that carries a neighbouring stage. A newcomer takes a stage from a peer with several;
-/// otherwise it joins the slowest stage, judged by work divided by the speeds of all its carriers.
-/// Finally one peer may move to the slowest stage, or one of its peers may swap with a peer of
-/// another stage, if this lowers the slowest stage's time by more than `worth_changing`. So peers
-/// move only for a real gain, one change at a time, and nothing moves to and fro while speeds stay
-/// the same.
+/// A peer that carries a stage keeps it, so that no state is sent unnecessarily. A stage that has
+/// lost all carriers goes to a newcomer, or to a peer that its own stage can spare, or, if there
+/// are fewer peers than stages, to a peer that also carries another stage. A peer with a copy is
+/// preferred to one that carries a neighbouring stage. A newcomer takes a stage from a peer with
+/// several; otherwise it joins the slowest stage, judged by work divided by the speeds of all its
+/// carriers. Finally one peer may move to the slowest stage, or one of its peers may swap with a
+/// peer of another stage, if this lowers the slowest stage's time by more than `worth_changing`. So
+/// peers move only for a real gain, one change at a time, and none moves back and forth while
+/// speeds stay the same.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds);
 

@@ -1,4 +1,4 @@
-// Forms groups of peers that carry stages together, by pure functions, so that all form the same.
+// Forms groups of peers that carry stages together, by pure functions, so all peers agree on them.
 #pragma once
 
 #include <algorithm>
@@ -14,29 +14,31 @@ namespace gv {
 /// Each group is one worker of a schedule.
 struct PeerGroups {
   std::vector<std::vector<std::uint32_t>> members;  ///< Ranks in each group, ascending.
-  std::vector<std::uint32_t> group_of;              ///< By rank.
+  std::vector<std::uint32_t> group_of;              ///< The group of each rank.
 };
 
-/// How many peers make a group.
+/// Bounds on the number of peers in a group.
 struct GroupSize {
-  std::size_t least = 1;  ///< So that what a member holds fits its memory; at most `most`.
-  std::size_t most = 1;   ///< Unless fewer groups are needed for each to have `least`.
+  std::size_t least = 1;  ///< The least for which a member's part fits into its memory; at most
+                          ///< `most`.
+  std::size_t most = 1;   ///< Exceeded only if groups of this size would have fewer than `least`
+                          ///< peers.
 
-  /// The most members that a group can come to have.
+  /// The most members that a group can have.
   std::size_t limit() const { return std::max(most, 2 * least - 1); }
 };
 
-/// stages[r] are the stages that rank r carries, sorted, and sizes[r] is that of its group, which
-/// depends on these stages alone. Only peers that carry the same stages are in one group; they form
-/// as few groups as possible, whose sizes differ by one at most, of `most` peers each. If such
-/// groups had fewer than `least` they form fewer and larger ones. All are one group, too small, if
-/// they are fewer than `least`. Groups are numbered by their first ranks, so groups of one peer
-/// each have the numbers of the ranks.
+/// stages[r] are the stages that rank r carries, sorted, and sizes[r] gives the bounds for the
+/// group of rank r, which depend only on these stages. Only peers that carry the same stages share
+/// a group. They form as few groups as possible of at most `most` peers each, whose sizes differ by
+/// at most one. If such groups had fewer than `least` peers, they form fewer and larger ones. If
+/// there are fewer than `least` peers in all, they are one group that is too small. Groups are
+/// numbered by their first ranks, so groups of one peer each have the numbers of the ranks.
 PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
                        std::span<const GroupSize> sizes);
 
-/// The slices of each member of a group: all of them, in its order, in proportion to speeds, at
-/// least one and at most `most` for each.
+/// The slices of each member of a group: together all slices, in the order of members, in
+/// proportion to speeds, at least one and at most `most` for each.
 std::vector<Range> member_slices(std::span<const double> speeds, std::size_t slices,
                                  std::size_t most);
 

@@ -52,8 +52,8 @@ struct PipelineTiming {
 };
 
 /// Simulates a schedule from make_schedule(). Each worker follows its list in order and begins an
-/// instruction as soon as the one before it is done and its input is there. Links carry results one
-/// after another, in the order in which they are made, while workers compute.
+/// instruction as soon as the previous one is done and its input has arrived. Links carry results
+/// one after another, in the order in which they are made, while workers compute.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs);
 
 /// Simulates a schedule with measured times: seconds[w][i] for instruction i of worker w. Only the

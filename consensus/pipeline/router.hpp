@@ -25,15 +25,15 @@ constexpr std::string_view to_string(RouterKind kind) { return router_names[kind
 /// Routes micro-batches through the stages. replicas[s] are the workers of stage s, never empty;
 /// `speeds` are those of all workers by number, 0 if unknown. `draws` must be the same at all peers
 /// that compute the routes, and differ between runs. Random routes also mix the replicas of a
-/// stage, because each one's gradients come from many replicas of the next stage (NoLoCo, 2025).
+/// stage, because the gradients of each come from many replicas of the next stage (NoLoCo, 2025).
 /// Routes by throughput keep slow peers from holding up fast ones (SWARM, Ryabinin 2023).
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
                    std::size_t micro_batches, std::span<const double> speeds, Rng draws);
 
 /// Routes in the form that this kind of schedule needs. pipedream and 2bw need whole chains, so
-/// extra replicas of some stages are idle. With chimera every other micro-batch takes the workers
-/// in opposite order; of the workers that carry a stage and its mirror image, one half serves each
-/// direction.
+/// extra replicas of some stages are idle. With chimera every other micro-batch passes the workers
+/// in the opposite order; of the workers that carry a stage and its mirror image, one half serves
+/// each direction.
 Routes make_routes(PipelineKind schedule, RouterKind kind,
                    std::span<const std::vector<std::uint32_t>> replicas, std::size_t micro_batches,
                    std::span<const double> speeds, Rng draws);

@@ -13,9 +13,9 @@
 namespace gv {
 
 enum class PipelineAction : std::uint8_t {
-  forward,          ///< Take a micro-batch forward through one stage.
-  backward,         ///< Do both parts below at once.
-  backward_input,   ///< Compute the gradient of the inputs, which the stage before waits for.
+  forward,         ///< Take a micro-batch forward through one stage.
+  backward,        ///< Do both parts below at once.
+  backward_input,  ///< Compute the gradient of the inputs, for which the previous stage is waiting.
   backward_weight,  ///< Compute the gradient of the stage's parameters.
   update,           ///< Make an optimiser step with the gradients since the last update.
 };
@@ -30,7 +30,7 @@ struct PipelineInstruction {
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;  ///< For an update: the number of updates before it.
   std::uint32_t version = 0;      ///< Number of updates that the parameters it uses contain.
-  /// Of a test (see test_instructions): forward learns nothing, and backward is the answer.
+  /// True in a test (see test_instructions): forward learns nothing, and backward is the answer.
   bool tests = false;
 
   friend bool operator==(const PipelineInstruction&, const PipelineInstruction&) = default;
@@ -61,7 +61,8 @@ struct PipelineSchedule {
 /// | gpipe       | (p-1)(F+B)     | m            | 0                                         |
 /// | 1f1b        | (p-1)(F+B)     | min(p-s, m)  | 0                                         |
 /// | zero-bubble | (p-1)(F+I-W)   | min(p, m)    | 0                                         |
-/// | chimera     | (p-2)(F+B)/2   | at most p+1  | 0; every worker holds two stages          |
+/// True if gradients are applied to the parameters with which they were computed: one update at the
+/// end.
 /// | pipedream   | none but ends  | min(p-s, m)  | p-1-s; as many versions and one more      |
 /// | 2bw         | none but ends  | min(p-s, m)  | 1; two versions                           |
 ///
@@ -129,11 +130,12 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
                                std::size_t accumulate = 0, std::size_t ahead = 0);
 
 /// The instructions of one worker in a test of the model, which comes before a run's first update.
-/// Micro-batches of test samples, numbered from `first` on, go forward over these routes, one or
-/// more of them. An answer without values goes back from the last stage. A worker takes its next
-/// micro-batch forward only when all answers to those `window` places earlier are there, so that
-/// results do not pile up before a slow stage. The last `window` have none. No worker waits for
-/// another in a circle, because all lists keep the order of one list.
+/// One or more micro-batches of test samples, numbered from `first` on, go forward over these
+/// routes, and an answer without values goes back from the last stage. A worker takes its next
+/// micro-batch forward only after the answers to all micro-batches `window` or more places earlier,
+/// so that results do not pile up before a slow stage. The last `window` micro-batches have no
+/// answers. Workers never wait for each other in a circle, because all lists keep the order of one
+/// common list.
 std::vector<PipelineInstruction> test_instructions(const Routes& routes, std::uint32_t worker,
                                                    std::uint32_t first, std::size_t window);
 

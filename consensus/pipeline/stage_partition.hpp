@@ -49,7 +49,7 @@ struct PlannedStage {
   std::size_t end_peer = 0;
   /// Seconds that forward and backward of a micro-batch take, shared by all its peers.
   double compute_s = 0;
-  /// Seconds that one direction of the boundary behind it takes, shared by all its links.
+  /// Seconds of one direction of the boundary after this stage, shared by all its links.
   double transfer_s = 0;
   double memory_bytes = 0;  ///< Memory needed at each of its peers.
 
@@ -58,7 +58,7 @@ struct PlannedStage {
 
 struct StagePartition {
   std::vector<PlannedStage> stages;
-  double seconds = 0;  ///< Time for each micro-batch: that of the slowest stage or boundary.
+  double seconds = 0;  ///< Time for each micro-batch: the time of the slowest stage or boundary.
 };
 
 /// The partition with the smallest `seconds` for peers in the given order, with every layer and

@@ -11,13 +11,13 @@
 
 namespace gv {
 
-/// The first parts are the stages. Such a part is all of a stage or, where members of a group share
-/// it, what all of them have. Behind these come the slices of each stage that groups share. A slice
-/// is the same for groups of any size, and each member has some that follow each other.
+/// The first parts are the stages. Such a part is all of a stage or, if members of a group share
+/// the stage, what all of them have. After these come the slices of each stage that groups share. A
+/// slice is the same for groups of any size, and each member has some consecutive slices.
 class StageParts {
  public:
   StageParts() = default;
-  /// By stage: how many slices it has.
+  /// The number of slices of each stage.
   explicit StageParts(const std::vector<std::size_t>& slices);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(stage_of_.size()); }
@@ -29,16 +29,16 @@ class StageParts {
   const Range& slices_of(std::uint32_t stage) const { return slices_[stage]; }
   bool has_slices(std::uint32_t stage) const { return !slices_[stage].empty(); }
 
-  /// Messages name a run of slices that are held alike as one. `packed` joins such runs, and
+  /// Messages write a run of equally held slices as one holding. `packed` joins such runs, and
   /// `unpacked` is the inverse, without parts that do not exist.
   std::vector<StageHolding> packed(std::vector<StageHolding> holdings) const;
   std::vector<StageHolding> unpacked(const std::vector<StageHolding>& holdings) const;
-  /// True if a holding in a message is of parts that exist.
+  /// True if a holding in a message names existing parts.
   bool names(const StageHolding& holding) const;
 
  private:
-  std::vector<std::uint32_t> stage_of_;  ///< By part.
-  std::vector<Range> slices_;            ///< By stage.
+  std::vector<std::uint32_t> stage_of_;  ///< The stage of each part.
+  std::vector<Range> slices_;            ///< The slices of each stage.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Predicts what a layer costs when a group of peers shares its work in one of several ways.
+// Predicts the cost of a layer when a group of peers shares its work in one of several ways.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ struct SplitLayer {
   double halo = 0;              ///< Floats that neighbouring strips send each other.
   double halo_messages = 0;     ///< Exchanges of them in a forward pass.
   bool may_begin_stage = true;  ///< False if a pipeline may not be cut before it.
-  /// Index of an earlier layer whose table it uses, if any: both must be shared alike.
+  /// Index of an earlier layer whose table it uses, if any; both must be shared in the same way.
   std::optional<std::size_t> tied_to;
 
   /// What the members of a group share, if no other layer is beside it.
@@ -129,9 +129,9 @@ std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& gro
 SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const SplitGroup& group,
                      const SplitBatch& batch, GatherRounds rounds);
 
-/// The cost of bringing the activations between two layers from the first one's state to the
-/// second one's, and their gradient back. Before a layer that is shared by model, inputs are
-/// gathered and their gradients summed, which together takes as much as a sum of both.
+/// The cost of bringing the activations between two layers from the first one's state to the second
+/// one's, and their gradient back. Before a layer that is shared by model, inputs are gathered and
+/// their gradients summed, which together takes as long as a sum of both.
 SplitCost edge_cost(double floats, const SplitState& from, const SplitGroup& from_group,
                     const SplitState& to, const SplitGroup& to_group, const SplitGroup& both,
                     const SplitBatch& batch, GatherRounds rounds);

@@ -1,4 +1,4 @@
-// Searches for the fastest way in which unlike peers can share the work of all layers.
+// Searches for the fastest way to share the work of all layers among peers of different speeds.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace gv {
 
 /// Which plans may be chosen.
 struct SplitChoice {
-  bool may_split_layers = true;  ///< `model` and `rows` are allowed.
+  bool may_split_layers = true;  ///< True if `model` and `rows` are allowed.
   bool may_use_factors = true;
   bool one_group = false;  ///< All layers of a stage are shared by the same peers.
   /// Above 0: a pipeline as it runs with `pipeline.group` of this number. All layers of a stage are
@@ -37,8 +37,8 @@ struct SplitQuestion {
 
 /// How a layer is shared in a plan.
 struct PlannedLayer {
-  SplitState state;                ///< `group` counts in SplitPlan::groups.
-  SplitCost cost;                  ///< With the exchange that brings its inputs.
+  SplitState state;                ///< `group` is an index in SplitPlan::groups.
+  SplitCost cost;                  ///< Includes the exchange that brings its inputs.
   std::vector<SplitShare> shares;  ///< One for each peer of the group.
 };
 
@@ -54,14 +54,14 @@ struct SplitStage {
 };
 
 struct SplitPlan {
-  double seconds = 0;    ///< Of a step.
-  double waiting_s = 0;  ///< The part of it in which the busiest stage waits for the others.
+  double seconds = 0;    ///< Seconds of a step.
+  double waiting_s = 0;  ///< The part of the step in which the busiest stage waits for the others.
   std::size_t micro_batches = 1;
   std::size_t group = 0;  ///< As in SplitChoice.
   std::vector<SplitGroup> groups;
   std::vector<PlannedLayer> layers;
   std::vector<SplitStage> stages;
-  std::vector<double> memory_bytes;  ///< Of each peer of the site.
+  std::vector<double> memory_bytes;  ///< Memory of each peer of the site.
 
   /// The sum over the busiest stage's layers; the other stages work at the same time.
   SplitCost cost() const;
@@ -79,7 +79,7 @@ struct SplitPlan {
 /// slows the others is left out, since its group is not chosen.
 ///
 /// A stage's busy time b is the sum of its layers' costs in a step. With m micro-batches a step
-/// takes the longest b, or transfer if that is longer, and 1/m of each of the others, which wait
+/// takes the longest b, or transfer if that is longer, plus 1/m of each of the others, which wait
 /// for it at both ends.
 std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice);
 

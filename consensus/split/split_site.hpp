@@ -10,7 +10,7 @@ namespace gv {
 
 /// A link between two peers, the same in both directions.
 struct SplitLink {
-  double latency_s = 0;    ///< One way.
+  double latency_s = 0;    ///< Latency one way.
   double bytes_per_s = 0;  ///< In each direction; 0 means that sending takes no time.
 
   /// Seconds until a message of that size has arrived.
@@ -21,11 +21,11 @@ struct SplitLink {
 
 struct SplitPeer {
   std::string name;
-  double operations_per_s = 0;  ///< Multiplications and additions; above 0.
+  double operations_per_s = 0;  ///< Multiplications and additions in a second; above 0.
   double memory_bytes = 0;      ///< Limit for this peer; 0 means none.
 };
 
-/// The messages that the gather of q parts takes one after the other.
+/// The number of consecutive messages in a gather of q parts.
 enum class GatherRounds {
   ring,     ///< q - 1: each member passes on what it has received.
   doubling  ///< The logarithm of q, rounded up: members exchange all they have.
@@ -42,12 +42,12 @@ struct SplitSite {
 struct SplitGroup {
   std::vector<std::size_t> peers;  ///< Indices in the site.
   std::vector<double> speeds;      ///< Operations a second of each.
-  /// The worst latency and bandwidth inside blocks of 1, 2, 3, ... peers that follow each other,
-  /// as far as these numbers divide the size.
+  /// The worst latency and bandwidth inside blocks of 1, 2, 3, ... consecutive peers, for numbers
+  /// that divide the size.
   std::vector<SplitLink> in_blocks;
 
   std::size_t size() const { return peers.size(); }
-  /// The worst inside blocks of that many peers, a divisor of the size.
+  /// The worst link inside blocks of that many peers, which must divide the size.
   const SplitLink& link(std::size_t block) const { return in_blocks[block - 1]; }
   const SplitLink& link() const { return in_blocks.back(); }
 };
@@ -59,13 +59,13 @@ SplitGroup group_of(const SplitSite& site, std::vector<std::size_t> peers);
 bool contains(const SplitGroup& outer, const SplitGroup& inner);
 
 /// Divides peers into clusters by single linkage: the latencies of the cheapest tree that connects
-/// them are sorted, and its links are cut from the first one that is more than three times as slow
-/// as the one before. Clusters and their peers come in the order of falling speed.
+/// them are sorted, and all links are cut from the first one that is more than three times as slow
+/// as the previous. Clusters and their peers are in the order of falling speed.
 std::vector<std::vector<std::size_t>> clusters_of(const SplitSite& site,
                                                   std::span<const std::size_t> peers);
 
-/// The groups worth trying among these peers: the fastest one, two, three, ... of all of them and
-/// of each cluster. Each comes once.
+/// The groups worth trying among these peers: the fastest one, two, three, ... of all peers and of
+/// each cluster. Each occurs once.
 std::vector<SplitGroup> candidate_groups(const SplitSite& site, std::span<const std::size_t> peers);
 
 /// Divides `grains` equal pieces in proportion to `weights` by largest remainders; ties go to the

@@ -13,7 +13,7 @@ namespace gv {
 /// States for the layers of a stage.
 struct StateChain {
   double seconds = 0;
-  std::vector<double> memory_bytes;  ///< Of each peer of the site.
+  std::vector<double> memory_bytes;  ///< Memory of each peer of the site.
   std::vector<SplitState> states;
 };
 
@@ -52,7 +52,7 @@ class StateSearch {
     double seconds = 0;
     std::vector<double> memory_bytes;  ///< Empty if no peer has a limit.
     SplitState state;
-    std::size_t before = 0;  ///< Index in the labels of the layer before.
+    std::size_t before = 0;  ///< Index in the previous layer's labels.
   };
   using States = std::vector<std::vector<SplitState>>;
 
@@ -72,7 +72,7 @@ class StateSearch {
 
   const SplitQuestion* question_;
   std::vector<SplitGroup> groups_;
-  std::vector<SplitGroup> unions_;  ///< Of each group with each other.
+  std::vector<SplitGroup> unions_;  ///< The union of each group with each other group.
   SplitBatch batch_;
   bool is_limited_ = false;  ///< True if the memory of some peer has a limit.
 };

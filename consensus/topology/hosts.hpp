@@ -1,4 +1,4 @@
-// The two levels of topology `hosts`: all peers of a host average, and pairs of hosts now and then.
+// The two levels of topology `hosts`: all peers of a host average, and sometimes pairs of hosts do.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@ std::uint64_t host_key(std::string_view address);
 /// are on one host if their keys are equal. A peer with key 0 counts as a host of its own.
 std::vector<std::size_t> host_numbers(std::span<const std::uint64_t> keys);
 
-/// The hosts of n peers of which nothing is known: one for each half of the ranks.
+/// The assumed hosts of n peers without information: one for each half of the ranks.
 std::vector<std::size_t> even_hosts(std::size_t n);
 
-/// One round, where rank i is on host `hosts[i]`. In most rounds each host takes the mean of its
+/// One round, in which rank i is on host `hosts[i]`. In most rounds each host takes the mean of its
 /// peers. Once in `every` (at least 3) rounds the hosts are paired by a matching drawn from the
 /// seed. Two hosts of a and b peers, a >= b, then have a links between them, from each peer of the
-/// larger host to a peer of the smaller one in turn, each of weight b / (a + b). So the mean of
-/// both hosts becomes that of all a + b peers, if the peers of each were equal, as they are after
-/// a round inside; and the next round, which is inside again, gives it to all of them. All rounds
-/// are symmetric and doubly stochastic.
+/// larger host to the peers of the smaller one in turn, each of weight b / (a + b). If the peers of
+/// each host are equal, as they are after a round within hosts, the mean of both hosts becomes that
+/// of all a + b peers, and the next round within hosts gives it to all of them. All rounds are
+/// symmetric and doubly stochastic.
 Mixing hosts_round(std::span<const std::size_t> hosts, std::size_t every, std::uint64_t seed,
                    std::uint64_t round);
 

@@ -45,7 +45,7 @@ class PairPlan {
   std::vector<RankPair> round(std::uint64_t round) const;
 
   /// Number of rounds after which the pairs repeat; 0 if every round is drawn. one_peer_exponential
-  /// repeats only up to the random rank that it counts from.
+  /// repeats only up to its random starting rank.
   std::size_t period() const;
 
  private:

@@ -47,7 +47,7 @@ enum class TopologyKind : std::uint8_t {
   one_peer_exponential,  ///< Rank i takes the model of i - 2^(t mod ceil(lg n)) (Assran 2019).
   base_k,                ///< The Base-(k+1) graph (Takezawa 2023).
   moshpit,  ///< A grid in which all lines along one axis average in a round (Ryabinin 2021).
-  hosts,    ///< All peers of a host average, and pairs of hosts now and then. See hosts_round().
+  hosts,    ///< All peers of a host average, and sometimes pairs of hosts do. See hosts_round().
 };
 
 /// The names used in configs.
@@ -84,7 +84,7 @@ std::optional<Problem> problem_of(const Topology& topology, std::size_t n);
 
 /// The weight that one peer gives another's model in a round.
 struct Share {
-  std::size_t from = 0;  ///< A rank, 0 to n - 1.
+  std::size_t from = 0;  ///< Rank of the other peer, 0 to n - 1.
   double weight = 0;
 
   friend bool operator==(const Share&, const Share&) = default;
@@ -98,13 +98,13 @@ using Mixing = std::vector<std::vector<Share>>;
 /// The weight that a rank gives its own model.
 double own_share(const Mixing& round, std::size_t rank);
 
-/// Number of rounds after which the sequence repeats: 1 if all are alike, 0 for never (matching).
-/// For `hosts` that is true of even_hosts().
+/// Number of rounds after which the sequence repeats: 1 if all are equal, 0 for never (matching).
+/// For `hosts` this holds for even_hosts().
 std::size_t period_of(const Topology& topology, std::size_t n);
 
 /// The weights of round `round` for n peers. Only matching, random_regular and hosts use the seed.
 /// The topology must fit n (see problem_of). Peers are ranked by their ids. `hosts` has the number
-/// of each rank's host, as of host_numbers(); empty means even_hosts().
+/// of each rank's host, from host_numbers(); empty means even_hosts().
 Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round,
                  std::span<const std::size_t> hosts = {});
 

@@ -1,4 +1,4 @@
-// Puts one byte vector together from the blocks of its transfer, in order.
+// Assembles one byte vector from the blocks of its transfer, in order.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace gv {
 
-/// How a block fits the vector that is being put together.
+/// How a block fits the vector that is being assembled.
 enum class BlockFit {
   next,       ///< It begins where the last one ended, and was taken.
   misplaced,  ///< Repeated, overlapping, ahead of a missing one, or empty: ignored.
-  /// It goes on after the end, ends within an element or is too short: its sender is at fault.
+  /// It extends beyond the end, ends within an element or is too short: its sender is at fault.
   bad_length,
 };
 
@@ -24,17 +24,17 @@ enum class BlockFit {
 /// lengths of blocks are checked only here. Pure, and a value.
 class Reassembly {
  public:
-  /// An empty vector, of which nothing is missing.
+  /// An empty vector, which is complete.
   Reassembly() = default;
   /// A vector of `total` bytes, or of at most `total` until end_at() is called. Each block must end
   /// at the end of an element of `element` bytes, which must divide the total. A block that does
-  /// not complete the vector must have `block_least` bytes: a sender of crumbs could be slow for
-  /// ever although each block came in time.
+  /// not complete the vector must have `block_least` bytes; otherwise a sender of tiny blocks could
+  /// take for ever although each block came in time.
   explicit Reassembly(std::uint64_t total, std::size_t element = 1, std::size_t block_least = 1);
 
-  /// Judges a block and counts it if it is the next. The caller consumes its bytes as a stream.
+  /// Checks a block, and counts it if it is the next. The caller consumes its bytes as a stream.
   BlockFit take(const Block& block);
-  /// The same, and copies the bytes to their place in `memory`, which has total() bytes, unless
+  /// Like take(), but also copies the bytes into place in `memory`, which has total() bytes, unless
   /// they are already there.
   BlockFit take(const Block& block, std::span<std::byte> memory);
   /// Where in `memory` a block under way can be received without a copy; empty if it will not fit.

@@ -1,4 +1,4 @@
-// Downloads a state that several peers have, and believes none of them alone.
+// Downloads a state that several peers have, without trusting any single one.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_
 
 /// Downloads the state of one peer, and asks others that have it how far theirs is (ModelReview).
 /// If they find it wrong, another of them becomes the source, until each was tried once. A state
-/// that only its source has is believed. A refused source is not accused, because those that judged
-/// its state may have lied. Pure; the caller owns the memory of the state and passes it in.
+/// that only its source has is believed. A refused source is not accused, because its judges may
+/// have lied. Pure; the caller owns the memory of the state and passes it in.
 class ReviewedDownload {
  public:
   struct Options {
@@ -30,20 +30,20 @@ class ReviewedDownload {
     std::size_t compared = 0;  ///< Floats at the beginning of the state that are compared.
   };
 
-  /// What is to be downloaded.
+  /// A requested download.
   struct Wanted {
     std::uint64_t session = 0;  ///< Key of the generation.
     ModelVersion version;
-    bool is_common = false;       ///< All peers that have the state have the same bits.
+    bool is_common = false;       ///< True if all peers that have the state have the same bits.
     PeerId source{};              ///< The first peer to download from.
     std::vector<PeerId> holders;  ///< Other peers that have the state.
   };
 
   ReviewedDownload(PeerId self, const Options& options, const Rng& draws);
 
-  /// Starts a download. Goes on with bytes of the same version that arrived before.
+  /// Starts a download. Reuses bytes of the same version that arrived before.
   void want(Time now, Wanted wanted, Effects& out);
-  /// Gives it up without a message, because its session is over.
+  /// Gives up the download without a message, because its session is over.
   void stop();
 
   /// Handles messages about the download and its review; ignores the rest. `memory` as in
@@ -57,11 +57,12 @@ class ReviewedDownload {
 
   /// True between want() and the end of the review.
   bool is_under_way() const { return is_wanted_; }
-  /// The peer that sends the state, or whose state is reviewed.
+  /// The peer that is sending the state, or whose state is under review.
   std::optional<PeerId> source() const;
   /// The source of a sound state, once the review is over; returned once.
   std::optional<PeerId> take() { return std::exchange(confirmed_, std::nullopt); }
-  /// True if another peer has said that its own state is that of take(), or near enough.
+  /// True if another peer has confirmed that the state of take() equals its own, or is close
+  /// enough.
   bool has_witness() const { return has_witness_; }
   /// True if no source had a state that others confirm; cleared by want().
   bool failed() const { return failed_; }
@@ -80,7 +81,7 @@ class ReviewedDownload {
   TransferNumbers reviews_;
   Wanted wanted_;
   bool is_wanted_ = false;
-  std::vector<PeerId> untried_;  ///< Holders that we have not downloaded from.
+  std::vector<PeerId> untried_;  ///< Holders from which we have not downloaded.
   PeerId source_{};
   std::optional<PeerId> confirmed_;
   bool has_witness_ = false;

@@ -1,4 +1,4 @@
-// Answers peers that review a download: how does our state look in the directions that they drew?
+// Answers peers that review a download with sketches of our state in the directions that they drew.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ class SketchServer {
 
   /// Notes or refuses the request. The caller checks whether the peer may ask at all.
   void ask(PeerId from, const SketchRequest& request, Effects& out);
-  /// True if a peer waits for a sketch of that stage.
+  /// True if a peer is waiting for a sketch of that stage.
   bool is_waited_for(std::uint32_t stage = 0) const;
-  /// Sends all peers that wait for it a sketch of the stage's state, which is at `step`.
+  /// Sends a sketch of the stage's state, which is at `step`, to all peers that are waiting for it.
   void answer(std::uint32_t stage, std::span<const float> values, std::uint64_t step, Effects& out);
   /// Forgets all requests because their generation is over.
   void clear() { asked_.clear(); }
@@ -37,7 +37,7 @@ class SketchServer {
  private:
   struct Asked {
     SketchRequest request;
-    bool is_open = false;  ///< It waits for an answer.
+    bool is_open = false;  ///< True if it is waiting for an answer.
     std::size_t answers = 0;
   };
 

@@ -20,8 +20,8 @@ namespace gv {
 ModelVersion version_of_own(const ModelVersion& version, PeerId source, std::uint64_t session);
 
 /// The requesting side of the download of a state (StateServer is the other). It tries its sources
-/// in turn: one that refuses, stalls, breaks off too often or dies is replaced by the next. The
-/// bytes received by then are kept, together with their version. If the next source holds the same
+/// in turn: a source that refuses, stalls, breaks off too often or dies is replaced by the next.
+/// The received bytes are kept, together with their version. If the next source holds the same
 /// version, the download resumes at the first missing byte; otherwise it starts again, so that two
 /// models are never mixed. This also holds from one want() to the next. Cost: one state one way and
 /// three small messages. Pure; the caller owns the memory of the state and passes it in.
@@ -31,14 +31,16 @@ class StateDownload {
     std::uint64_t layout_hash = 0;
     std::size_t elements = 0;  ///< Floats of the state.
     std::uint32_t stage = 0;   ///< In a pipeline: the stage whose state it is.
-    /// From the request to its acceptance.
+    /// Time from the request to its acceptance.
     Duration answer_deadline = std::chrono::seconds(2);
-    /// Asks a source that has not answered again instead of giving it up, because it has to make a
-    /// copy first.
+    /// True if a source that has not answered is asked again instead of given up, because it has to
+    /// make a copy first.
     bool waits_for_answer = false;
-    Duration progress_deadline = std::chrono::seconds(5);  ///< Between two blocks.
-    std::size_t block_least = block_bytes_usual;  ///< Bytes of any block but a transfer's last.
-    int resumes_max = 3;  ///< Broken lanes and pauses that a download from one source survives.
+    Duration progress_deadline = std::chrono::seconds(5);  ///< Time between two blocks.
+    std::size_t block_least = block_bytes_usual;  ///< Smallest size of a block other than a
+                                                  ///< transfer's last.
+    int resumes_max = 3;  ///< Number of broken lanes and pauses that a download from one source
+                          ///< survives.
     int rounds_max = 5;   ///< How often the list of sources is tried.
     Duration retry_after = std::chrono::seconds(1);  ///< Pause between two rounds.
   };
@@ -58,8 +60,9 @@ class StateDownload {
     if (session != numbers_.session) numbers_ = {.session = session};
   }
 
-  /// Starts a download from the first of `sources` that accepts. With `version`, only that version
-  /// counts, and bytes of it that arrived before are used. Ignored while a download is under way.
+  /// Starts a download from the first of `sources` that accepts. If `version` is given, only that
+  /// version is accepted, and bytes of it that arrived before are used. Ignored while a download is
+  /// under way.
   void want(Time now, std::vector<PeerId> sources, const std::optional<ModelVersion>& version,
             Effects& out);
   /// Gives up the download without a message because its session is over. Keeps the bytes of a
@@ -107,7 +110,7 @@ class StateDownload {
     std::optional<PeerId> source;  ///< Empty: pausing before the next round.
     TransferId id;
     bool accepted = false;
-    bool begun = false;  ///< A block of this source has arrived.
+    bool begun = false;  ///< True once a block of this source has arrived.
     int resumes = 0;
     Time deadline = never;
   };
@@ -126,9 +129,9 @@ class StateDownload {
   TransferNumbers numbers_;
   Options options_;
   std::optional<Wanted> wanted_;
-  std::optional<ModelVersion> expected_;  ///< The only version that counts, if there is one.
+  std::optional<ModelVersion> expected_;  ///< The only version that is accepted, if set.
   Reassembly blocks_;
-  std::optional<ModelVersion> version_;  ///< Of the bytes in `blocks_`; empty: unknown yet.
+  std::optional<ModelVersion> version_;  ///< Version of the bytes in `blocks_`; empty: unknown yet.
   std::optional<Arrival> arrival_;
   bool failed_ = false;
 };

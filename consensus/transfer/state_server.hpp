@@ -21,25 +21,25 @@ class StateServer {
   struct Options {
     std::uint64_t layout_hash = 0;
     std::size_t served_max = 4;  ///< Downloads served at a time; further peers are refused as busy.
-    /// If true, a request for a state that is not there waits until it is provided; otherwise it is
+    /// If true, a request for a missing state waits until the state is provided; otherwise it is
     /// refused as not ready.
     bool waits = false;
-    Duration serve_deadline = std::chrono::minutes(10);  ///< After it a download is dropped.
+    Duration serve_deadline = std::chrono::minutes(10);  ///< After this time a download is dropped.
   };
 
-  /// A state as it can be sent.
+  /// A state in the form in which it can be sent.
   struct State {
     ModelVersion version;
-    Payload payload;  ///< Floats. Held only as long as downloads of it last.
+    Payload payload;  ///< Its floats. Held only as long as downloads of it last.
   };
 
   explicit StateServer(const Options& options) : options_(options) {}
 
   /// Accepts or refuses a request. Checks that the peer asks for itself and has the same layout;
-  /// the caller checks whether it may ask at all. True if the request now waits for provide(),
-  /// which the caller may call at once if the state `is_there`.
+  /// the caller checks whether it may ask at all. Returns true if the request now waits for
+  /// provide(), which the caller may call at once if the state `is_there`.
   bool ask(Time now, PeerId from, const StateRequest& request, bool is_there, Effects& out);
-  /// Sends the state of the stage to all peers that wait for it. Returns their number.
+  /// Sends the state of the stage to all peers that are waiting for it. Returns their number.
   std::size_t provide(std::uint32_t stage, const State& state, Effects& out);
   /// Handles Resume, Ready and Abort about a state; ignores the rest.
   void receive(PeerId from, const Message& message, Effects& out);
@@ -51,7 +51,7 @@ class StateServer {
   void tick(Time now);
   Time deadline() const;
 
-  /// True if any peer waits for a state that has not been provided yet.
+  /// True if any peer is waiting for a state that has not been provided yet.
   bool is_waited_for() const;
   bool waits(PeerId peer) const;
   /// Number of downloads served.
@@ -65,7 +65,7 @@ class StateServer {
   /// A download of another peer.
   struct Served {
     StateRequest request;
-    std::optional<State> state;          ///< Empty: the peer waits for it.
+    std::optional<State> state;          ///< Empty: the peer is waiting for the state.
     std::optional<std::uint64_t> asked;  ///< The offset that it last asked us to resume at.
     Time until{};
   };

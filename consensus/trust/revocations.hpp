@@ -19,34 +19,34 @@ inline constexpr std::uint64_t clock_slack_s = 24 * 3600;
 /// A revocation is kept until all older certificates of its key have expired.
 inline constexpr std::uint64_t revocation_lifetime_s = certificate_lifetime_s + 2 * clock_slack_s;
 
-/// The most keys of which a peer keeps revocations.
+/// The largest number of keys whose revocations a peer keeps.
 inline constexpr std::size_t revoked_max = 1024;
 
-/// The most revocations of one key that a peer keeps: from different issuers, at most two of those
-/// whose chains begin with the same peer.
+/// The most revocations of one key that a peer keeps. They are from different issuers, and at most
+/// two of them have chains that begin with the same peer.
 inline constexpr std::size_t issuers_max = 4;
 
 /// True if the revocation shows that its issuer may revoke: its chain leads from the swarm's key to
-/// the issuer, whose own certificate was valid when it signed, and passes by the revoked key.
-/// Checks no signatures.
+/// the issuer, whose own certificate was valid at the time of signing, and does not contain the
+/// revoked key. Checks no signatures.
 bool has_sound_chain(const Revocation& revocation);
 
-/// Proved revocations, and those among them that count.
+/// Proved revocations, and which of them count.
 ///
-/// A revocation does not count if a key in its chain is revoked by one that counts. The only
-/// exception: a key has no say in its own revocation, so one whose chain holds the key that the
-/// other revokes takes nothing from that other. Where revocations take the force from each other in
-/// a circle, all of the circle count. So what counts follows from the set of revocations alone, in
-/// whatever order they came.
+/// A revocation does not count if a key in its chain is revoked by another that counts. There is
+/// one exception: a key has no say in its own revocation, so a revocation whose chain contains the
+/// key that another one revokes does not weaken that other one. If revocations weaken each other in
+/// a circle, all of the circle count. So what counts depends only on the set of revocations, and
+/// not on the order in which they came.
 class Revocations {
  public:
-  /// Takes a revocation that has been checked. Returns false if it is held or if better ones fill
-  /// its places. Call judge() before asking again what counts.
+  /// Adds a checked revocation. Returns false if it is held already or if better ones fill its
+  /// places. Call judge() before asking again which revocations count.
   bool add(const Revocation& revocation);
 
   /// Drops the revocations of a key, to make room.
   void drop(const PeerKey& key) { held_.erase(key); }
-  /// Drops revocations that are over. Returns the keys of which none is left.
+  /// Drops expired revocations. Returns the keys that have none left.
   std::vector<PeerKey> drop_expired(std::uint64_t wall_s);
 
   /// Works out which revocations count. Linear in their number.
@@ -55,9 +55,9 @@ class Revocations {
   bool is_revoked(const PeerKey& key) const { return counting_.contains(key); }
   /// The revocations of the key that count; null if none does.
   const std::vector<Revocation>* counting(const PeerKey& key) const;
-  /// All keys with a revocation that counts, with these.
+  /// All keys with revocations that count, and these revocations.
   const std::map<PeerKey, std::vector<Revocation>>& counting() const { return counting_; }
-  /// All revocations that are held, by key, whether they count or not.
+  /// All held revocations by key, whether they count or not.
   const std::map<PeerKey, std::vector<Revocation>>& held() const { return held_; }
   std::vector<Revocation> all() const;
   std::size_t size() const;

@@ -20,29 +20,29 @@
 
 namespace gv {
 
-/// The most keys of which a peer keeps certificates.
+/// The largest number of keys whose certificates a peer keeps.
 inline constexpr std::size_t certified_max = 1024;
 
-/// A peer takes this many certificates of one key at once, and one more in each interval. A hostile
-/// peer that may invite could sign new ones without end, and each is checked and passed on by all.
-/// Peers compare what they hold, so what comes too soon is offered again.
+/// A peer accepts this many certificates of one key at once, and one more in each interval. A
+/// hostile peer that may invite could sign new ones without end, and each is checked and passed on
+/// by all. Peers compare what they hold, so certificates that come too soon are offered again.
 inline constexpr int replacements = 16;
 inline constexpr Duration replacing_every = std::chrono::seconds(5);
 
-/// A peer whose inviter is revoked, or whose certificate is over, waits so long for another
+/// A peer whose inviter is revoked, or whose certificate has expired, waits this long for another
 /// certificate before it leaves. After a partition the other side may have certified it already.
 inline constexpr Duration patience_of_the_uncertified = std::chrono::seconds(20);
 
 /// One peer's certificates and revocations of its swarm.
 ///
-/// A key may invite if the swarm's key, or another key that may, has certified that it does. A key
+/// A key may invite if the swarm's key, or another key that may invite, has certified this. A key
 /// belongs to the swarm while it has such a certificate that has not expired. The right to invite
 /// does not expire with it, so the certificates that a dead peer has signed stay valid; but a new
-/// one is believed only if its issuer belongs to the swarm now, so an old stolen key is worthless.
-/// A revocation brings its issuer's certificates along, and Revocations says which count. A peer
+/// one is accepted only if its issuer belongs to the swarm now, so an old stolen key is worthless.
+/// A revocation carries its issuer's certificates, and Revocations decides which ones count. A peer
 /// that may invite and has believed a revocation for a while signs it too, so it holds even if its
-/// first issuer is revoked. What a revoked key signs later finds no second issuer, and counts
-/// against no one but the only issuer of its own revocation.
+/// first issuer is revoked. Later revocations by a revoked key find no second issuer, and can only
+/// count against the single issuer of that key's own revocation.
 class Trust {
  public:
   struct Options {
@@ -50,45 +50,45 @@ class Trust {
     PeerKey self{};
     std::uint64_t wall_s = 0;                   ///< Seconds since 1970 at the beginning of the run.
     Duration period = std::chrono::seconds(2);  ///< Pause between comparisons with another peer.
-    /// Signs with the swarm's key, where a peer has it. It outlives this object.
+    /// Signs with the swarm's key, if this peer has it. Must outlive this object.
     const Signer* swarm_signer = nullptr;
   };
 
   /// `signer` signs as `options.self`, and outlives this object.
   Trust(Options options, const Signer& signer, Rng rng);
 
-  /// Takes what this peer itself has kept on its disk, or what the peer that has invited it says.
-  /// Ignores what is not signed or not of this swarm.
+  /// Takes certificates that this peer has kept on its disk, or that its inviter has sent. Ignores
+  /// those that are unsigned or not of this swarm.
   void restore(Time now, const std::vector<Certificate>& certificates,
                const std::vector<Revocation>& revocations);
 
-  /// Takes what another peer passes on, and answers if it does not hold the same.
+  /// Takes what another peer passes on, and answers if the other peer holds something else.
   void receive(Time now, PeerId from, const Certificates& message, const View& live, Effects& out);
 
   /// Takes the certificates that a peer without a link shows, if together they prove that one more
   /// key belongs to the swarm. Does not answer.
   void show(Time now, const Certificates& shown, const View& live, Effects& out);
 
-  /// A link with the peer is up: both compare what they hold.
+  /// Call when a link with the peer is up: both compare what they hold.
   void contact(PeerId peer, Effects& out) const;
 
-  /// Compares with another live peer now and then, renews the certificates of live peers, and
-  /// forgets what has expired.
+  /// At intervals compares with another live peer, renews the certificates of live peers, and
+  /// forgets expired ones.
   void tick(Time now, const View& live, Effects& out);
   Time deadline() const { return next_; }
 
-  /// Certifies a peer. Returns nullopt if this peer may not invite, if its certificates are as many
-  /// as it can hold, or if the key is revoked.
+  /// Certifies a peer. Returns nullopt if this peer may not invite, if it already holds as many
+  /// certificates as it can, or if the key is revoked.
   std::optional<Certificate> certify(Time now, const PeerKey& key, const std::string& name,
                                      bool may_invite, const View& live, Effects& out);
 
-  /// Revokes the certificates of the peer with this name or id. Refused if several have the name: a
-  /// hostile peer can give any. Peers whose places rest on its certificates keep them through
-  /// certificates of this peer, unless they are to go with it.
+  /// Revokes the certificates of the peer with this name or id. Refused if several peers have the
+  /// name, because a hostile peer can give any name. Peers whose places depend on its certificates
+  /// keep them through certificates of this peer, unless they are to be removed with it.
   Problems revoke(Time now, std::string_view name, bool with_invited, const View& live,
                   Effects& out);
 
-  /// A name that no other peer has: the wanted one, or that with a number at its end.
+  /// A name that no other peer has: the wanted one, or that name with a number at its end.
   std::string free_name(const std::string& wanted, const PeerKey& key) const;
 
   /// True if this peer may sign certificates and revocations.
@@ -99,33 +99,35 @@ class Trust {
   /// The certificate of the key if it belongs to the swarm now; null otherwise.
   const Certificate* accepted(const PeerKey& key) const;
   bool is_revoked(const PeerKey& key) const { return revocations_.is_revoked(key); }
-  /// True if this peer is revoked, or has belonged to the swarm no more for a while.
+  /// True if this peer is revoked, or has not belonged to the swarm for a while.
   bool must_leave(Time now) const;
-  /// Rises with each change of accepted().
+  /// Increases with each change of accepted().
   std::uint64_t version() const { return version_; }
-  /// Rises with each change of what is held.
+  /// Increases with each change of the held certificates.
   std::uint64_t changes() const { return changes_; }
 
-  /// The certificates by which this peer proves to another one that it belongs to the swarm: its
-  /// own, after those of the peers between it and the swarm's key.
+  /// The certificates by which this peer proves to another one that it belongs to the swarm: those
+  /// of the peers between it and the swarm's key, followed by its own.
   std::vector<Certificate> own_chain() const;
 
-  /// All that is held, sorted by key.
+  /// All held certificates, sorted by key.
   std::vector<Certificate> certificates() const;
   std::vector<Revocation> revocations() const { return revocations_.all(); }
 
   const Options& options() const { return options_; }
   /// Seconds since 1970.
   std::uint64_t wall(Time now) const;
-  /// Goes by another reading of the clock from now on: it may be set, and the machine may sleep.
+  /// Uses another reading of the clock from now on, because the clock may be set and the machine
+  /// may sleep.
   void set_wall(Time now, std::uint64_t wall_s) { options_.wall_s += wall_s - wall(now); }
 
  private:
   /// The certificates of one key.
   struct Entry {
-    std::optional<Certificate> newest;  ///< The one that expires last, if possible one that counts.
-    std::optional<Certificate> right;   ///< The one by which it may invite most directly.
-    Time rested_at{};                   ///< When as many as at first can be replaced at once.
+    std::optional<Certificate> newest;  ///< The certificate that expires last, if possible one that
+                                        ///< counts.
+    std::optional<Certificate> right;   ///< The certificate by which it may invite most directly.
+    Time rested_at{};                   ///< When the full number can be replaced at once again.
   };
   enum class Source { own_record, other_peer };
   enum class Outcome { unchanged, taken, forged };
@@ -133,7 +135,7 @@ class Trust {
   Outcome take(Time now, const Certificate& certificate, Source source);
   Outcome take(Time now, const Revocation& revocation);
   /// Takes certificates until none is new, because one may depend on a later one, and then
-  /// revocations. What is taken also goes to `fresh_`. Returns false if a signature is forged.
+  /// revocations. Accepted ones are also added to `fresh_`. Returns false if a signature is forged.
   bool take_all(Time now, const Certificates& message, Source source);
   bool is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& bytes,
                     const Signature& signature) const;
@@ -144,14 +146,14 @@ class Trust {
   bool is_entitled(const PeerKey& key, std::size_t left, const PeerKey& without = {}) const;
   /// True if the issuer may sign for others.
   bool counts(const Certificate& certificate) const;
-  /// The certificate that counts and expires last; null if none counts.
+  /// Of the certificates that count, the one that expires last; null if none counts.
   const Certificate* latest(const Entry& entry) const;
   /// The number of certificates from the swarm's key to this one, at most `left`.
   std::size_t distance(const PeerKey& key, std::size_t left) const;
   bool is_better_right(const Certificate& a, const Certificate& b) const;
   void make_room(std::uint64_t wall_s);
-  /// True if the certificate was signed while that of its issuer was valid, as far as this peer
-  /// knows. So a key whose certificate is long over cannot sign one for an earlier time.
+  /// True if the certificate was signed while its issuer's own was valid, as far as this peer
+  /// knows. So a key whose certificate has long expired cannot sign one with an earlier date.
   bool is_timely(const Certificate& certificate) const;
   bool are_timely(const std::vector<Certificate>& chain) const;
   bool is_proved(const Revocation& revocation) const;
@@ -189,18 +191,18 @@ class Trust {
   PeerId self_;
   std::map<PeerKey, Entry> entries_;
   Revocations revocations_;
-  std::map<PeerKey, Time> revoked_since_;  ///< Since when this peer has believed it.
-  std::vector<PeerKey> newly_revoked_;     ///< Not reported yet.
+  std::map<PeerKey, Time> revoked_since_;  ///< Since when this peer has believed each revocation.
+  std::vector<PeerKey> newly_revoked_;     ///< Revoked keys that are not reported yet.
   std::vector<Certificate> accepted_;
-  std::uint64_t next_expiry_s_ = 0;  ///< Of an accepted certificate.
+  std::uint64_t next_expiry_s_ = 0;  ///< The next expiry of an accepted certificate.
   std::uint64_t version_ = 0;
   std::uint64_t changes_ = 0;
   Digest held_{};
   Time next_{};
-  Time belonged_{};     ///< When this peer last belonged to the swarm, as of the ticks.
-  Certificates fresh_;  ///< Taken, and not passed on yet.
+  Time belonged_{};     ///< When this peer last belonged to the swarm, according to the ticks.
+  Certificates fresh_;  ///< Accepted, and not passed on yet.
   /// What both sides held when we last sent a peer everything. While both still hold the same,
-  /// doing so again helps only if the messages were lost.
+  /// sending again helps only if the messages were lost.
   struct SentAll {
     Digest ours{}, theirs{};
     Time at{};

@@ -1,4 +1,4 @@
-// Published algorithms by name. Each is a set of settings that a config can build on.
+// Published algorithms by name. Each is a set of settings on which a config can build.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Settings that do not suit batch norms, whose statistics are those of one peer.
+// Settings that do not work with batch norms, because each peer has its own batch statistics.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace gv {
 
-/// Says which settings do not suit the batch norms among the layers, if there are any.
+/// Lists the settings that do not work with the batch norms among the layers. Empty if all do.
 Problems batch_norm_problems(const Config& config, const std::vector<LayerSpec>& layers);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Settings that do not suit a model with buffers, such as the statistics of a batch norm.
+// Settings that do not work with a model's buffers, such as the statistics of a batch norm.
 #pragma once
 
 #include "base/problems.hpp"
@@ -6,9 +6,9 @@
 
 namespace gv {
 
-/// Says which settings would treat a buffer as a gradient, which it is not: they measure it, send
-/// only a part of it, or add to it with a momentum or the changes of several peers at once, so that
-/// a variance may become negative.
+/// Lists the settings that would treat a buffer as a gradient. Such settings measure it, send only
+/// a part of it, or add it with a momentum or several peers' changes at once, so that a variance
+/// may become negative.
 Problems buffer_problems(const Config& config);
 
 }  // namespace gv

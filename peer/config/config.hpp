@@ -1,5 +1,5 @@
-// The config of a run: a TOML file read strictly into a plain struct. All problems are reported at
-// once.
+// The config of a run: a TOML file, checked strictly and read into a plain struct. All problems are
+// reported at once.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ namespace gv {
 
 struct BatchGrowth;
 
-/// Whose epochs or steps the budget counts: those of each peer, or those of all together.
+/// Whether each peer has its own budget of epochs or steps, or all peers share one.
 enum class BudgetKind { peer, swarm };
 inline constexpr auto budget_names = names_of<BudgetKind>({"peer", "swarm"});
 constexpr std::string_view to_string(BudgetKind kind) { return budget_names[kind]; }
@@ -46,9 +46,10 @@ struct RunConfig {
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
   BudgetKind budget = BudgetKind::swarm;  ///< See has_swarm_budget.
-  Duration wall{};    ///< Of the swarm: end after so long, if the budget lasts longer; 0: never.
-  double target = 0;  ///< Of the swarm: end at this accuracy or R2, if sooner; 0: never.
-  double target_every = 1;  ///< Passes over all data between two sittings of its judges.
+  Duration wall{};  ///< Ends the swarm's run after this time, if the budget lasts longer. 0: never.
+  double target = 0;        ///< Ends the swarm's run at this accuracy or R2, if reached earlier. 0:
+                            ///< never.
+  double target_every = 1;  ///< Passes over all data between two measurements of the target.
   /// The folder below which events, metrics and checkpoints are written.
   std::string folder = "runs";
   std::uint64_t events_mib = 256;  ///< The most disk space that a peer's event log may take.
@@ -74,9 +75,10 @@ struct GeneratedConfig {
   std::size_t test_samples = 4000;
   std::size_t features = 32;
   std::size_t classes = 10;
-  std::size_t blobs = 1;    ///< Of each class. With several, no planes divide the classes.
+  std::size_t blobs = 1;    ///< Number of blobs in each class. With several, no planes separate the
+                            ///< classes.
   std::size_t targets = 0;  ///< Numbers to predict instead of a label; 0 means labels.
-  /// Spread of a class around its centre, or of a target. More makes the task harder.
+  /// Spread of samples around the centre of their class, or of targets. More makes the task harder.
   double noise = 1.0;
 
   friend bool operator==(const GeneratedConfig&, const GeneratedConfig&) = default;
@@ -98,10 +100,10 @@ struct DataConfig {
   double mean = 0;            ///< Subtracted from inputs. Bytes are divided by 255 first.
   double deviation = 1;       ///< Inputs are divided by this after `mean` is subtracted.
   PartitionSpec partition;
-  /// clusters: the model file with the centres. The parser resolves a relative path as of `folder`.
+  /// clusters: the model file with the centres. The parser resolves it like `folder`.
   std::string centres;
   std::uint64_t chunk_samples = 0;  ///< leased: samples of a chunk; 0 = 16 batches.
-  bool in_memory = true;            ///< leased: false leaves the training data in their files.
+  bool in_memory = true;            ///< leased: if false, the training data stay in their files.
   GeneratedConfig generated;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
@@ -141,13 +143,13 @@ enum class LaneKind { automatic, tls, plain, unix_socket };
 inline constexpr auto lane_names = names_of<LaneKind>({"auto", "tls", "plain", "unix"});
 constexpr std::string_view to_string(LaneKind kind) { return lane_names[kind]; }
 
-/// [gossip]: pair exchanges, in which each peer has its own pace.
+/// [gossip]: pair exchanges of peers that each train at their own pace.
 struct GossipConfig {
   PairingKind pairing = PairingKind::matching;
   Topology topology;  ///< Partners are neighbours in this topology.
   std::uint64_t period_steps = 16;
   TriggerKind trigger = TriggerKind::steps;
-  /// TriggerKind::spread: the desired distance between two models that meet.
+  /// TriggerKind::spread: the desired distance between two models when they are exchanged.
   double target_spread = 0;
   double alpha = 0.5;
   bool alpha_with_learning_rate = false;
@@ -155,7 +157,7 @@ struct GossipConfig {
   bool centre_rests = false;   ///< The first peer of a star only answers exchanges.
   double weigh_max = 4;        ///< The largest factor on a peer's updates.
   Codec codec = Codec::identity;
-  double codec_fraction = 0.01;  ///< top_k: the part of the numbers that travels.
+  double codec_fraction = 0.01;  ///< top_k: the fraction of the numbers that is sent.
   double clip_radius = 0;        ///< 0 means that `clip_factor` determines the radius.
   double clip_factor = 10;
   double norm_cap = 10;
@@ -173,8 +175,8 @@ struct PopulationConfig {
   std::uint64_t every_steps = 0;  ///< Steps between two validations; 0 means no population.
   double held_out = 0.1;          ///< Fraction of a peer's own samples that is used for validation.
   double spread = 1;  ///< Initial hyperparameters differ from [train] by up to this factor.
-  Selection select = Selection::truncation;  ///< Which settings live on.
-  /// What peers differ in, beside learning rate and momentum.
+  Selection select = Selection::truncation;  ///< Which settings survive a validation.
+  /// Settings that differ between peers, besides learning rate and momentum.
   bool vary_weight_decay = false;
   bool vary_batch = false;
   bool vary_alpha = false;
@@ -186,9 +188,10 @@ struct PopulationConfig {
 
 /// [allreduce]: how all peers sum gradients or local steps.
 struct AllReduceConfig {
-  std::optional<ReduceAlgorithm> algorithm;  ///< Empty means the one predicted to be fastest.
+  std::optional<ReduceAlgorithm> algorithm;  ///< Empty means the algorithm that is predicted to be
+                                             ///< fastest.
   CompressorOptions compression;
-  /// A faster peer takes a larger part of each batch. Otherwise all parts are equal.
+  /// If true, a faster peer takes a larger part of each batch. Otherwise all parts are equal.
   bool shares_by_speed = true;
   std::size_t bucket_elements = 1 << 20;
   LocalSteps local;
@@ -226,7 +229,7 @@ struct PipelineConfig {
   std::uint32_t group = 1;       ///< The most peers that carry a stage together.
   std::uint64_t copy_every = 8;  ///< Number of runs between two copies; 0 means never.
 
-  /// Number of stages of either kind of cut.
+  /// The number of stages, from `ends` if given.
   std::size_t stage_count() const { return ends.empty() ? stages : ends.size(); }
   friend bool operator==(const PipelineConfig&, const PipelineConfig&) = default;
 };
@@ -246,8 +249,9 @@ struct MembershipConfig {
 
 /// [network]: how data is sent.
 struct NetworkConfig {
-  bool trusted = false;  ///< True if no stranger can listen in. Lanes may then be unencrypted.
-  /// Automatic means a Unix socket on one host, else plain if trusted, else TLS.
+  bool trusted = false;  ///< True if no stranger can listen on the network. Lanes may then be
+                         ///< unencrypted.
+  /// Automatic means a Unix socket on one host, otherwise plain if trusted, otherwise TLS.
   LaneKind lane = LaneKind::automatic;
   std::size_t budget_mib = 64;  ///< Memory for blocks in flight, for all lanes together.
   double idle_close_s = 60;     ///< Links and lanes without traffic are closed after this time.
@@ -294,14 +298,14 @@ struct Config {
 struct ParsedConfig {
   Config config;
   Problems problems = {};
-  ConfigPlaces places = {};  ///< For problems that show later.
+  ConfigPlaces places = {};  ///< Places of the settings, for problems that are found later.
 };
 
 /// Values that replace those of a config's text before it is checked.
 struct ConfigOverrides {
-  std::string data_folder;           ///< Empty: the folder that the text names.
-  std::optional<std::size_t> peers;  ///< The number of peers that take part; empty: run.peers.
-  bool has_own_data = false;         ///< A program brings the data, so files are not looked for.
+  std::string data_folder;  ///< Replaces the folder that the text names. Empty: keep that folder.
+  std::optional<std::size_t> peers;  ///< The number of participating peers. Empty: run.peers.
+  bool has_own_data = false;  ///< True if a program brings the data. Files are then not looked for.
 };
 
 /// Reads a file of at most 1 MiB. The data files it names must exist.
@@ -315,8 +319,8 @@ ParsedConfig parse_config_text(std::string_view text, std::string_view name,
 std::string_view default_config_text();
 Config default_config();
 
-/// The config as the text of a config file. Contains the settings that are in use and differ from
-/// the defaults, or from those of the named algorithm.
+/// Writes the config as the text of a config file. The text contains the settings that are in use
+/// and differ from their defaults, or from those of the named algorithm.
 std::string to_toml(const Config& config);
 
 /// The model with `outputs` outputs (classes, or targets). An explicit list of layers is returned
@@ -329,27 +333,27 @@ bool mixes_stages(const Config& config);
 /// The rule by which models (mode `mixing`) or stages mix; nullopt if nothing mixes.
 std::optional<MixRule> mixing_rule(const Config& config);
 
-/// True if all peers work off one budget together. In a pipeline they always make the same runs,
-/// and in a population each peer has a model of its own.
+/// True if all peers share one budget. In a pipeline all peers always make the same runs, and in a
+/// population each peer has its own model, so both return false.
 bool has_swarm_budget(const Config& config);
 
-/// True if all peers end together: with a common budget, or because they make the same runs of a
-/// pipeline.
+/// True if all peers end together: because of a common budget, or in a pipeline, where all make the
+/// same runs.
 bool has_common_end(const Config& config);
 
 /// True if the run may end because peers have measured a target accuracy.
 bool has_target(const Config& config);
-/// The values from which the members of a population begin; 0 where they do not differ.
+/// The first hyperparameters of a population's members. 0 where members do not differ.
 Hyperparameters config_hyperparameters(const Config& config);
 
 /// Local steps of a peer with `shard_samples` samples: `steps`, or the steps of `epochs`, rounded
 /// to the nearest number and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
-/// The most samples that one peer takes in a step of mode `allreduce`. Where shares follow speeds,
-/// a fast peer does the work of up to four.
+/// The most samples that one peer takes in a step of mode `allreduce`. If shares follow speeds, a
+/// fast peer takes up to four times the batch.
 std::size_t lockstep_batch_max(const Config& config);
-/// How the batch of each peer grows; not at all with another schedule.
+/// The growth of each peer's batch. Other schedules than `growing_batch` keep the batch constant.
 BatchGrowth batch_growth(const Config& config);
 
 /// Every setting that peers of a run must have in common, as (key, value), in a fixed order: the

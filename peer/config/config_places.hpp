@@ -1,4 +1,4 @@
-// Where a config's text gives its settings, for problems that show only after it was read.
+// The places of settings in a config's text, for problems that are found after reading.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 namespace gv {
 
 struct ConfigPlaces {
-  std::string name;                          ///< Name of the text. Empty: there is none.
-  std::map<std::string, std::size_t> lines;  ///< Of its keys ("run.mode"), sections and layers.
+  std::string name;                          ///< Name of the text. Empty: there is no text.
+  std::map<std::string, std::size_t> lines;  ///< Line numbers of keys, sections and layers.
 
-  /// The name, the line and `place`, if that is a setting, a layer or a section. The line is that
-  /// of the key, else of what it is in, else 1. Any other place, such as a data file, is returned
-  /// as it is.
+  /// Returns the name, the line and `place`, if `place` is a setting, a layer or a section. The
+  /// line is that of the key, otherwise of what contains it, otherwise 1. Any other place, such as
+  /// a data file, is returned unchanged.
   std::string place_of(const std::string& place) const;
 
-  /// The problems with place_of() their places.
+  /// Returns the problems, each with its place replaced by place_of().
   Problems placed(Problems problems) const;
 };
 

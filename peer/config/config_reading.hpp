@@ -1,4 +1,4 @@
-// The state while a config is read. Only the sources that read and check configs include this.
+// The state while a config is read. Included only by the sources that read and check configs.
 #pragma once
 
 #include <cstddef>
@@ -39,12 +39,12 @@ struct ConfigReading {
     parsed.problems.push_back({place(line, path), std::move(reason), std::move(remedy)});
   }
 
-  /// Reports a problem at the line that sets `path`, else at the start of its section.
+  /// Reports a problem at the line that sets `path`, or at the start of its section.
   void report(const std::string& path, std::string reason, std::string remedy) {
     report(line_of(path), path, std::move(reason), std::move(remedy));
   }
 
-  /// The line that sets `path`, else the line of its section, else 1.
+  /// The line that sets `path`, or the line of its section, or 1.
   std::size_t line_of(const std::string& path) const {
     const auto found = given.find(path);
     if (found != given.end()) return found->second.line;
@@ -54,7 +54,7 @@ struct ConfigReading {
 
   bool is_given(const std::string& path) const { return given.contains(path); }
 
-  /// False if the file sets it to something unreadable. No further check should then use it.
+  /// False if the file sets `path` to an unreadable value. Further checks must then skip it.
   bool is_sound(std::string_view path) const {
     const auto found = given.find(std::string(path));
     return found == given.end() || found->second.sound;

@@ -1,4 +1,4 @@
-// The one table of everything a config file can set. Parsing, printing and agreement all use it.
+// The one table of all settings of a config file. Parsing, printing and agreement all use it.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct BadValue {
 template <class Object>
 struct Condition {
   std::string key;    ///< The key that decides, for example "run.mode".
-  std::string words;  ///< The text after "only with" in messages.
+  std::string words;  ///< The text after "only with" in error messages.
   std::function<bool(const Object&)> holds;
 };
 
@@ -36,7 +36,7 @@ struct Setting {
   bool agrees = false;          ///< True if it must be equal on all peers of a run.
   Condition<Object> condition;  ///< If it has no function, the key always has an effect.
 
-  /// Sets the field, or leaves it unchanged and says why.
+  /// Sets the field. If the value is bad, leaves the field unchanged and returns the reason.
   std::function<std::optional<BadValue>(const TomlValue&, Object&)> read;
   /// Returns the field as a TOML value.
   std::function<std::string(const Object&)> show;
@@ -53,8 +53,8 @@ std::span<const Setting<Config>> config_settings();
 /// The keys of one [[model.layers]] table, except `layers`, which the reader of layer lists reads.
 std::span<const Setting<LayerSpec>> layer_settings();
 
-/// A layer's kind as configs write it, its units and what is inside: "conv2d 64", "residual
-/// (dense, relu)".
+/// A layer's kind in the notation of configs, with its units and inner layers: "conv2d 64",
+/// "residual (dense, relu)".
 std::string layer_name(const LayerSpec& layer);
 
 /// A layer as an inline table, with the keys that have an effect for its kind.

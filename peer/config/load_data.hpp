@@ -7,12 +7,12 @@
 
 namespace gv {
 
-/// Reads the training data or, with `test`, the test data into memory. With `choose`, images that
-/// are not chosen are never read into memory; other formats are read whole.
+/// Reads the training data or, with `test`, the test data into memory. If `choose` is given, images
+/// that it does not choose are never read into memory; other formats are read whole.
 LoadedDataSet load_data(const Config& config, bool test, const Choose& choose = {});
 
-/// Opens the training files, of which the samples are read while peers train. Leased data are not
-/// dealt out, so all peers have all samples.
+/// Opens the training files, whose samples are read while peers train. Leased data are not dealt
+/// out, so all peers have all samples.
 LoadedDataSet open_data(const DataConfig& data);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// What is wrong with a model for the data that it is to learn from.
+// Finds the problems of a model with the data that it is to learn from.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace gv {
 /// The number of outputs that a model of these data needs.
 std::size_t outputs_of(const ModelConfig& model, const DataSet& data);
 
-/// Checks that need both the model and the data. `model` is that of the config for these data.
+/// Checks that need both the model and the data. `model` must be the config's model for these data.
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data);
 
 }  // namespace gv

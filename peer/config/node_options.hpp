@@ -14,8 +14,8 @@
 
 namespace gv {
 
-/// What the options depend on in a model. With only a layout it describes a vector without an
-/// optimiser.
+/// The properties of a model that affect the options. With only a layout it describes a vector
+/// without an optimiser.
 struct ModelFacts {
   Layout layout;
   /// Number of floats that the optimiser keeps besides the parameters.
@@ -37,30 +37,31 @@ ModelFacts facts_of(Learner& learner, const OptimizerSpec& optimizer);
 /// Facts of a model that is trained in stages.
 ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer);
 
-/// What the options depend on in a peer and its machine. The fields `resumed...` are as in
-/// PipelineOptions.
+/// The properties of a peer and its machine that affect the options. The fields `resumed...` have
+/// the same meaning as in PipelineOptions.
 struct PeerFacts {
   /// The peer's budget of steps, or of a pipeline's runs. Not used if the budget is the swarm's.
   std::uint64_t steps = 1;
   std::uint64_t data = 0;       ///< Samples of the peer's shard.
   std::uint64_t all_data = 0;   ///< Samples of all shards; 0: not known.
   std::uint64_t test_data = 0;  ///< Samples on which the peer can measure its model.
-  SwarmNote swarm;              ///< What the checkpoint says about the swarm's work.
+  SwarmNote swarm;              ///< The checkpoint's note about the swarm's work.
   /// See CourseOptions.
   std::uint64_t first_model = 0;
-  /// Number of peers to wait for at the start. Counts if it is larger than the config's.
+  /// Number of peers to wait for at the start. Used only if larger than the config's.
   std::size_t wait_for = 1;
   /// Number of processors of the machine; 0 means that sums never wait for one.
   unsigned processors = 0;
-  SettingsRevision revision;  ///< Settings that the swarm had switched to before this peer resumed.
+  SettingsRevision revision;  ///< Settings to which the swarm had switched before this peer
+                              ///< resumed.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;
-  /// Memory for what sums and stages send. Not owned. Must outlive the node and its messages.
+  /// Memory for data that sums and stages send. Not owned. Must outlive the node and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 
-/// The budget of all peers in samples; 0 if each has its own. `all_data` as in PeerFacts.
+/// The swarm's budget in samples; 0 if each peer has its own. `all_data` as in PeerFacts.
 std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data);
 
 /// Makes the options of all parts of a node.

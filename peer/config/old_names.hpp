@@ -1,4 +1,4 @@
-// Names and values that earlier versions used in configs, and what to write now.
+// Names and values that earlier versions used in configs, and their replacements.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,11 @@
 namespace gv {
 
 /// The present name of a section ("[ring]"), a key ("allreduce.keep_per_block") or a value
-/// ("run.mode = ring"). Returns nullopt if no version had that name, or it is still in use.
+/// ("run.mode = ring"). Returns nullopt if no earlier version had that name, or if it is still in
+/// use.
 std::optional<std::string> renamed(std::string_view old_name);
 
-/// A value that earlier versions had, and what takes its place.
+/// A value of earlier versions, and its replacement.
 struct RemovedValue {
   std::string_view before;  ///< "mixing.guard = clip".
   std::string_view reason;

@@ -12,7 +12,7 @@ namespace gv {
 /// The largest number of peers in a file.
 constexpr std::size_t peers_in_file_max = 64;
 
-/// A site read from a file. It may be used only if nothing was wrong.
+/// A site read from a file. Valid only if there are no problems.
 struct ParsedPeers {
   SplitSite site;
   Problems problems;

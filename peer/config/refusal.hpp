@@ -1,4 +1,4 @@
-// Prints messages for people at a terminal, above all a command's problems.
+// Prints messages for people at a terminal, mostly a command's problems.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace gv {
 
-/// Prints and flushes a text. It is no error if the reader has gone away: the program continues
+/// Prints and flushes a text. If the reader of the output has gone away, the program continues
 /// without it, provided that it ignores SIGPIPE.
 void say(std::FILE* to, std::string_view text);
 

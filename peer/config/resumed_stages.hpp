@@ -1,4 +1,4 @@
-// Goes on from the checkpoints of stages.
+// Resumes from the checkpoints of stages.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace gv {
 
-/// Loads the stages of the newest version on disk, or the slices of them that were saved. Stages of
-/// older versions are kept as copies, because the swarm continues from the newest version for which
-/// every stage exists.
+/// Loads the stages of the newest version on disk, or their saved slices. Keeps stages of older
+/// versions as copies, because the swarm continues from the newest version for which every stage
+/// exists.
 StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
                              const std::filesystem::path& checkpoints);
 

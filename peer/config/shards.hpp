@@ -1,4 +1,4 @@
-// How the samples of all peers are dealt out.
+// Deals out samples to all peers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace gv {
 
-/// The numbers of each peer's samples.
+/// For each peer, the indices of its samples.
 using Shards = std::vector<std::vector<std::uint32_t>>;
 
 Problem too_few_samples(const Config& config, std::size_t samples);
@@ -23,10 +23,10 @@ class Dealer {
   /// Reads the centres of clusters, if samples are dealt out by them.
   explicit Dealer(const Config& config);
 
-  /// True if it must see the inputs of samples and not only their labels.
+  /// True if dealing needs the inputs of samples and not only their labels.
   bool needs_inputs() const { return config_.data.partition.kind == PartitionKind::clusters; }
 
-  /// Returns no shards if something is wrong, which is then among the problems.
+  /// Deals out the samples. On failure returns no shards and records the reason in the problems.
   Shards deal(const DataSet& all);
   const Problems& problems() const { return problems_; }
 

@@ -1,4 +1,4 @@
-// The layers of a model as the search for a way to share them sees them.
+// The layers of a model, as input of the search for a way to share them.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// Layers [first, end) of a model that are shared as one: a layer with parameters, and those behind
-/// it that have none. In front of the first parameters there may be layers without.
+/// Layers [first, end) of a model that are shared as one: a layer with parameters, and the
+/// following layers without. Layers before the first parameters may also be included.
 struct ModelPiece {
   std::size_t first = 0;
   std::size_t end = 0;

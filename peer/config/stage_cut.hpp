@@ -16,12 +16,12 @@ namespace gv {
 std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
                                     SampleShape shape);
 
-/// The most slices of a stage that a peer has memory for, where groups share stages of this cut. It
-/// is at least what a member of a full group has. 0: there is no limit.
+/// The most slices of a stage that fit into a peer's memory, if groups share the stages of this
+/// cut. At least as many as a member of a full group has. 0: no limit.
 std::size_t slices_most(const Config& config, const ModelSpec& model, SampleShape shape,
                         const std::vector<std::size_t>& ends);
 
-/// Says why stage_ends() is empty, and what would help.
+/// Explains why stage_ends() is empty, and gives a remedy.
 Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape);
 
 }  // namespace gv

@@ -11,7 +11,7 @@ namespace gv {
 /// A config after a switch.
 struct SwitchedConfig {
   Config config;      ///< In the new mode; the rest is as before.
-  Problems problems;  ///< If there are any, the swarm cannot use the settings.
+  Problems problems;  ///< If there are any, the swarm cannot use these settings.
 };
 
 /// The config after a switch of the mode. `settings` are config lines, one on each line: run.mode
@@ -24,7 +24,7 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
 /// The text of settings that only name this mode or algorithm.
 std::string settings_of(std::string_view mode_or_algorithm);
 
-/// A number that is equal at peers whose settings allow them to work in step.
+/// A number that is equal for peers whose settings allow them to train in lockstep.
 std::uint64_t alike_in_step(const Config& config);
 
 }  // namespace gv

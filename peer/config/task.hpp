@@ -24,41 +24,41 @@
 
 namespace gv {
 
-/// One peer's part of a run. The rest may be used only if `problems` is empty.
+/// One peer's part of a run. The other fields are valid only if `problems` is empty.
 struct Task {
   std::shared_ptr<const DataSet> shard;  ///< Null if the learner is not built in.
   /// In a population: samples removed from the shard for validation.
   std::shared_ptr<const DataSet> held_out;
-  /// Where a target accuracy ends the run: samples to measure the model on.
+  /// With a target accuracy: the samples to measure the model on.
   std::shared_ptr<const DataSet> test;
-  std::size_t samples = 0;  ///< Of all shards; 0 if the learner is not built in.
+  std::size_t samples = 0;  ///< Number of samples in all shards; 0 if the learner is not built in.
   TrainerSpec trainer;
   LocalSteps local;
   /// The rule by which models or stages mix; nullopt if nothing mixes.
   std::optional<MixRule> rule;
   std::optional<StagesSpec> stages;  ///< The stages of mode `pipeline`.
-  std::size_t slices_most = 0;       ///< Of a stage, as in PipelineOptions.
+  std::size_t slices_most = 0;       ///< The most slices of a stage, as in PipelineOptions.
   Problems problems;
 };
 
 /// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
 Task load_task(const Config& config, std::size_t shard);
 
-/// Everything that shows only when the config meets its data, for all peers: problems of training
-/// and test files, of the model and the cut with their samples, and of too few samples. Reads all
-/// files, and keeps nothing.
+/// Finds all problems that show only with the data, for all peers: in training and test files, in
+/// the model and the cut with their samples, and in the number of samples. Reads all files and
+/// keeps no data.
 Problems problems_with_data(const Config& config);
 
 /// The tasks of all peers, for a simulator. Reads the data only once. If there are problems,
 /// returns a single task that contains them.
 std::vector<Task> load_tasks(const Config& config);
 
-/// The task of a learner that is not built in and has its own data. The config provides how to work
-/// with other peers, the budget and the batch size. `all_samples`: of all peers together; 0: not
-/// known.
+/// The task of a learner that is not built in and has its own data. The config provides the
+/// settings for working with other peers, the budget and the batch size. `all_samples`: samples of
+/// all peers together; 0: not known.
 Task task_of(const Config& config, const Learner& learner, std::uint64_t all_samples = 0);
 
-/// The samples for testing, whole.
+/// All samples for testing.
 struct TestSet {
   std::shared_ptr<const DataSet> data;
   ModelSpec model;
@@ -88,7 +88,7 @@ struct StartingPoint {
   ModelFacts model;
   std::uint64_t step = 0;
   std::optional<ModelVersion> version;  ///< In a pipeline, the version of the loaded stages.
-  std::vector<std::uint32_t> parts;     ///< Of stages (StageParts) that were loaded.
+  std::vector<std::uint32_t> parts;     ///< Parts of stages (StageParts) that were loaded.
   /// Older checkpoints of stages, in case no other peer has newer ones.
   std::vector<StageState> copies;
   /// Facts for the log: which checkpoint was loaded, and why others were refused.

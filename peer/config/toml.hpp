@@ -28,12 +28,12 @@ struct TomlValue {
   std::size_t line = 0;
 };
 
-/// The kind of a value, for messages: "a whole number", "a text".
+/// The kind of a value, for error messages: "a whole number", "a text".
 std::string_view kind_of(const TomlValue& value);
 
 /// Reads `text` statement by statement. A statement with a mistake (syntax, duplicate key) is
-/// skipped and reported in `problems` with the place "name:line"; the others count. The limit is 1
-/// MiB of text.
+/// skipped and reported in `problems` with the place "name:line"; the other statements are used.
+/// The limit is 1 MiB of text.
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems);
 
 /// The text of a file within the size limit. If it cannot be read, returns nullopt and adds the

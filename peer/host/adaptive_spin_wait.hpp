@@ -9,29 +9,30 @@
 
 namespace gv {
 
-/// Decides whether busy polling is useful. Peers that share a processor poll too, or compute only
-/// for a moment. So a peer that yields to them soon gets the processor back, though it may take
-/// milliseconds if peers outnumber processors. A program that computes keeps the processor for its
-/// whole slice of 3 ms or more each time, and a sleeper gets it back sooner than that. So polling
-/// stops, with exponential back-off, if a quarter of the yielded time went into such slices. Pure.
+/// Decides whether busy polling is useful. Other peers on the same processor poll too, or compute
+/// only for a moment, so a peer that yields to them soon gets the processor back, although this may
+/// take milliseconds if peers outnumber processors. A CPU-bound program, however, keeps the
+/// processor for its whole slice of 3 ms or more, and a sleeping peer gets it back sooner than
+/// that. So polling stops, with exponential back-off, if a quarter of the yielded time went into
+/// such slices. Pure.
 class AdaptiveSpinWait {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Longest time to poll, about twice the time of a wake-up.
   static constexpr std::chrono::microseconds awake_max{100};
-  /// A program that keeps the processor for this long at a time computes.
+  /// A program that keeps the processor for this long at a time is CPU-bound.
   static constexpr std::chrono::milliseconds slice_min{2};
-  /// Yielded time before the first decision, and before one soon after a stop.
+  /// Yielded time before the first decision, and before a decision soon after a stop.
   static constexpr std::chrono::milliseconds judged_first{40};
   static constexpr std::chrono::milliseconds judged_again{8};
-  /// First and longest stop. Trying again costs 8 ms in 3.2 s.
+  /// First and longest pause of polling. Trying again takes 8 ms in 3.2 s.
   static constexpr std::chrono::milliseconds pause_first{100};
   static constexpr std::chrono::milliseconds pause_max{3200};
 
   bool is_awake(Clock::time_point now) const { return now >= asleep_until_; }
 
-  /// Call when the processor was yielded and came back.
+  /// Call after the processor was yielded and regained.
   void gave_way(Clock::time_point away, Clock::time_point back) {
     if (given_ == Clock::duration{}) judged_from_ = away;
     given_ += back - away;
@@ -48,14 +49,14 @@ class AdaptiveSpinWait {
  private:
   Clock::time_point judged_from_{};
   Clock::duration given_{};  ///< Time yielded since `judged_from_`.
-  Clock::duration lost_{};   ///< The part of it that went into whole slices.
+  Clock::duration lost_{};   ///< The part of the yielded time that went into whole slices.
   Clock::time_point asleep_until_{};
   Clock::duration pause_{};
 };
 
-/// Like run_one(), but polls first and yields the processor to other programs meanwhile. Going to
-/// sleep and waking up takes about 40 us, most of all on a virtual machine. That is several times
-/// as long as a message within one host.
+/// Like run_one(), but polls first and meanwhile yields the processor to other programs. Going to
+/// sleep and waking up takes about 40 us, mostly on virtual machines. This is several times as long
+/// as a message takes within one host.
 inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_wait) {
   using Clock = AdaptiveSpinWait::Clock;
   Clock::time_point now = Clock::now();

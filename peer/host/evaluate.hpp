@@ -10,19 +10,19 @@
 
 namespace gv {
 
-/// The settings that a parameter file was trained with, and their text.
+/// The settings with which a parameter file was trained, and their text.
 struct StoredConfig {
   ParsedConfig parsed;
   std::string text;
 };
-/// Returns the settings in the file, or those in the file that `config` names. Reports problems if
-/// there are none.
+/// Returns the settings in the file, or those in the file that `config` names. Reports a problem if
+/// there are no settings.
 StoredConfig stored_config(const std::string& file, const std::string& config);
 
 /// "accuracy 91.20 %" or "R2 0.9120".
 std::string to_text(const Merit& merit);
 
-/// Returns the accuracy or R2, and the loss, in one line. The score must be of all of `data`.
+/// Returns the accuracy or R2, and the loss, in one line. The score must cover all of `data`.
 std::string to_text(const Score& score, const DataSet& data);
 
 }  // namespace gv

@@ -18,7 +18,7 @@
 
 namespace gv {
 
-/// The files of a folder's event log that exist, the oldest first.
+/// The existing files of a folder's event log, the oldest first.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
 /// Appends to `events.jsonl`: {"t": seconds since the start, "event": the fact's name,
@@ -50,14 +50,14 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  /// Writes the fact to the file before it returns, so a killed process loses none that has a line.
+  /// Writes the fact to the file before it returns, so a killed process loses no logged fact.
   void write(Time now, const Fact& fact);
 
   const FactCounts& counts() const { return counts_; }
   const std::deque<Refusal>& last_refusals() const { return refusals_; }
 
  private:
-  /// The lines about one peer and one type of fact in the present minute.
+  /// The number of lines about one peer and one type of fact in the present minute.
   struct Budget {
     Time since{};
     std::string name;  ///< The peer's name; `name_of` may be gone when the log ends.
@@ -77,7 +77,7 @@ class EventLog {
   int file_ = -1;
   std::uint64_t bytes_ = 0;  ///< Size of the newest file.
   std::uint64_t lost_ = 0;   ///< Lines that could not be written, and are not reported yet.
-  bool is_torn_ = false;     ///< The file ends with part of a line.
+  bool is_torn_ = false;     ///< True if the file ends with part of a line.
   bool has_warned_ = false;
   std::map<Subject, Budget> budgets_;
   Time looked_at_{};  ///< When the ends of minutes were last checked.

@@ -1,4 +1,4 @@
-// Keeps two peers out of one run folder, where they would delete each other's checkpoints.
+// Keeps two peers from using one run folder, where they would delete each other's checkpoints.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace gv {
 
-/// Held by the only peer of a run folder. The system releases it when the process ends for any
-/// reason, but after a crash not before the children that it has made by fork(). On file systems
+/// A lock held by the only peer of a run folder. The system releases it when the process ends for
+/// any reason; after a crash only once children made by fork() have ended, too. On file systems
 /// without locks it has no effect.
 class FolderLock {
  public:
@@ -17,9 +17,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// True if another process has the folder.
+  /// True if another process holds the lock.
   bool is_taken() const { return is_taken_; }
-  /// The pid that the process has written, or an empty string.
+  /// The pid that the holder has written, or an empty string.
   const std::string& holder() const { return holder_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a launcher has given to the program in an environment variable.
+// The arguments that a launcher gives to a program in an environment variable.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline constexpr const char* given_variable = "GRAPEVINE_PEER";
 /// The text for that variable.
 std::string given_text(const PeerArguments& arguments);
 
-/// Replaces those arguments that the text names. Returns what is wrong with it.
+/// Replaces the arguments that the text names. Returns the problems of the text.
 Problems take_given(const std::string& text, PeerArguments& arguments);
 
 }  // namespace gv

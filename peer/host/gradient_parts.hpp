@@ -1,5 +1,5 @@
-// Puts the parts of a gradient where they belong, in whatever order they come, and says how much of
-// it is final.
+// Copies the parts of a gradient into place, in any order, and says how much of the gradient is
+// final.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace gv {
 /// Neighbouring elements of a gradient in a user's memory.
 struct GradientPart {
   Range range;
-  std::function<void(std::span<float> values)> read;  ///< Copies them to `values`.
+  std::function<void(std::span<float> values)> read;  ///< Copies the elements to `values`.
 };
 
 /// One gradient that comes in disjoint parts. A sum takes a gradient from its last element on,
-/// because backward computes it in that order. So a part is ready once all elements behind it are
-/// there, and the order of the parts only decides how early the sum begins. Pure.
+/// because backward computes it in that order. So a part is ready once all later elements have
+/// come, and the order of the parts only affects how early the sum begins. Pure.
 class GradientParts {
  public:
   /// Collects the parts in `out` and calls `ready`, if given, with each range that is final. Both
@@ -28,8 +28,8 @@ class GradientParts {
   GradientParts(std::span<float> out, const ReadyRange& ready)
       : out_(out), ready_(&ready), ready_from_(out.size()) {}
 
-  /// Copies a part to its place. Throws std::logic_error if it does not fit there or overlaps
-  /// another one.
+  /// Copies a part into place. Throws std::logic_error if the part does not fit or overlaps
+  /// another.
   void take(const GradientPart& part);
 
   bool is_empty() const { return waiting_.empty() && ready_from_ == out_.size(); }
@@ -40,7 +40,8 @@ class GradientParts {
   std::span<float> out_;
   const ReadyRange* ready_;
   std::size_t ready_from_;
-  std::map<std::size_t, std::size_t> waiting_;  ///< Parts that are not ready: the begin by the end.
+  std::map<std::size_t, std::size_t> waiting_;  ///< Parts that are not ready, as a map from end to
+                                                ///< begin.
 };
 
 }  // namespace gv

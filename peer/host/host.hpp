@@ -32,59 +32,61 @@ struct HostHooks {
   StepPace pace;         ///< Paces local steps and gradients.
 };
 
-/// A signal this soon after the first is the same request delivered twice, for example by a
+/// A second signal within this time counts as the same request, delivered twice, for example to a
 /// launcher and to its whole process group. A later one ends the process at once.
 inline constexpr std::chrono::seconds same_interrupt{1};
 
-/// What a peer of a cohort knows of its place; the allow-list holds all ranks in their order.
+/// What a peer of a cohort knows about its place. The allow-list holds all ranks in their order.
 struct CohortOptions {
   std::size_t rank = 0;
   std::filesystem::path rendezvous;  ///< Folder in which the ranks find each other's addresses.
 };
 
-/// What a peer of a swarm with certificates begins with. Its files are in the folder "swarm" of the
-/// run folder.
+/// The initial data of a peer in a swarm with certificates. Its files are in the folder "swarm" of
+/// the run folder.
 struct CertifiedSwarm {
   PublicKey swarm{};
-  std::optional<KeyPair> swarm_key;  ///< Set at the peer that has begun the swarm.
+  std::optional<KeyPair> swarm_key;  ///< Set only at the peer that has begun the swarm.
   std::vector<Certificate> certificates;
   std::vector<Revocation> revocations;
-  std::string config;                       ///< The text that guests get.
+  std::string config;                       ///< The config text that guests get.
   std::optional<TicketTerms> first_ticket;  ///< A ticket to print at the start.
 };
 
 /// The arguments of `grapevine peer`.
 struct HostOptions {
   Config config;
-  ConfigPlaces places;           ///< Where the config's text gives its settings.
-  std::string config_path;       ///< Its text goes into checkpoints; empty: the built-in config.
+  ConfigPlaces places;      ///< The places of settings in the config's text.
+  std::string config_path;  ///< Path of the config, whose text goes into checkpoints; empty: the
+                            ///< built-in config.
   std::filesystem::path folder;  ///< This peer's run folder; created if missing.
   KeyPair identity;
   std::string name;
-  std::filesystem::path authorized_file;  ///< Read again on SIGHUP; empty: there is none.
+  std::filesystem::path authorized_file;  ///< The allow-list, read again on SIGHUP; empty: there is
+                                          ///< none.
   std::vector<AuthorizedPeer> authorized;
   std::optional<CohortOptions> cohort;
-  std::string listen;           ///< "host:port"; empty: dial out only.
-  std::string advertise;        ///< The address that others dial; empty: the address listened on.
-  std::string dial_from;        ///< Address our connections come from; empty: the system's choice.
-  std::uint16_t lane_port = 0;  ///< Where bulk lanes listen; 0 = any free port.
+  std::string listen;     ///< "host:port"; empty: dial out only.
+  std::string advertise;  ///< The address that others dial; empty: the address of `listen`.
+  std::string dial_from;  ///< The address from which this peer dials; empty: the system's choice.
+  std::uint16_t lane_port = 0;    ///< The port of bulk lanes; 0 = any free port.
   std::vector<std::string> join;  ///< "host:port" or "name@host:port".
   std::size_t shard = 0;          ///< The shard, of config.run.peers, that this peer trains on.
-  std::size_t wait_for = 1;       ///< Start training when this many peers are there.
+  std::size_t wait_for = 1;       ///< Start training when this many peers are present.
   bool resume = false;            ///< Continue from the newest valid checkpoint in the folder.
-  bool quiet = false;             ///< No progress lines on standard output.
-  /// The peer is a part of another program: it handles no signals, pins no threads, and gives each
-  /// line that a person should read to this function instead of standard error. Called on the
-  /// thread that runs the peer. Empty: the peer is a program of its own.
+  bool quiet = false;             ///< True if no progress lines are printed.
+  /// Set if the peer is a part of another program. It then handles no signals, pins no threads, and
+  /// passes each line for people to this function instead of standard error. Called on the thread
+  /// that runs the peer. Empty: the peer is a program of its own.
   std::function<void(const std::string& line)> guest_says;
   std::uint64_t all_samples = 0;  ///< Of all peers, if the learner is not built in; 0: not known.
   bool has_buffers = false;       ///< Such a learner's model has buffers that are averaged.
   HostHooks hooks;
-  std::optional<CertifiedSwarm> swarm;  ///< In place of an allow-list.
+  std::optional<CertifiedSwarm> swarm;  ///< Takes the place of an allow-list.
 };
 
-/// The exit code of a peer that is a part of another program and has found no peer to join. A peer
-/// of its own then ends with 2.
+/// The exit code of a peer inside another program that has found no peer to join. A separate peer
+/// process then ends with 2.
 inline constexpr int unreachable_code = 3;
 
 /// Runs a peer until its training is over or a signal stops it. Returns the process's exit code: 0
@@ -92,10 +94,10 @@ inline constexpr int unreachable_code = 3;
 /// operator must fix something (data missing, no peer to join, settings that disagree).
 int run_peer(const HostOptions& options);
 
-/// Runs a peer with a learner that is not built in and brings its own data: the config's model and
-/// data are ignored. A pipeline refuses it, because it cannot be cut into stages. The learner is
-/// used on a thread of its own, and destroyed before this returns. That also tells a waiting user's
-/// loop that training is over.
+/// Runs a peer with a learner that is not built in and brings its own data. The config's model and
+/// data are ignored. A pipeline refuses such a learner, because it cannot be cut into stages. The
+/// learner is used on a separate thread, and destroyed before this function returns; its
+/// destruction also tells a waiting user's loop that training is over.
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner);
 
 }  // namespace gv

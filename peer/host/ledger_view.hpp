@@ -10,14 +10,14 @@
 
 namespace gv {
 
-/// What a peer says of itself (see report_json()).
+/// A peer's document about itself (see report_json()).
 struct PeerDocument {
   std::string text;
-  bool is_running = true;  ///< False: the peer has ended, and the text is from its result.json.
+  bool is_running = true;  ///< False: the peer has ended, and the text comes from its result.json.
 };
 
-/// Asks the peer that runs in `folder`. If none answers, reads what the last one left there at its
-/// end. nullopt: there is neither.
+/// Asks the peer that runs in `folder`. If no peer answers, reads the document that the last one
+/// left at its end. nullopt: there is neither.
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder);
 
 /// Takes from a peer's document what it says of the common work, in at most `bytes_max` bytes. The
@@ -28,8 +28,7 @@ std::string ledger_part(const std::string& document, std::size_t bytes_max);
 /// Anybody may have written it.
 Problems ledger_problems(const PeerDocument& document);
 
-/// The totals and a table of members, for people. The document must have no ledger_problems(), here
-/// and below.
+/// The totals and a table of members, for people. Requires that ledger_problems() is empty.
 std::string ledger_table(const PeerDocument& document);
 
 /// The same as one JSON object: `peer`, `running`, `work`, `ledger` (null if data are not leased),

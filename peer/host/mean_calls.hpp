@@ -1,4 +1,4 @@
-// Turns a program's calls for means of arrays into a learner, which has no model.
+// Turns a program's calls for means of arrays into a learner without a model.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,18 @@ struct UserArray {
   std::function<void(std::span<const float> from)> write;
 };
 
-/// The end of a call.
+/// The result of a call.
 struct Mean {
-  std::uint64_t number = 0;  ///< Of the call, from 1, as all peers count them; if missed, the last.
-  std::size_t peers = 0;  ///< In the mean; 0: all their weights are 0, and the array is as it was.
-  /// The other peers have gone on without this one meanwhile, so the array is as it was.
+  std::uint64_t number = 0;  ///< Number of the call as all peers count; if missed, of the last.
+  std::size_t peers = 0;  ///< Peers in the mean; 0: all weights are 0, and the array is unchanged.
+  /// True if the other peers have gone on without this one. The array is then unchanged.
   bool is_missed = false;
 };
 
-/// One peer's calls. The n-th of one peer meets the n-th of the others; a newcomer's first meets
-/// their next. The program's thread calls the functions of this class. Its other side, learner(),
-/// goes to a host, whose worker owns it. Several calls may be under way; they end in their order.
+/// One peer's calls. The n-th call of one peer meets the n-th of the others, and a newcomer's first
+/// call meets their next one. The program's thread calls the functions of this class. Its other
+/// side, learner(), goes to a host, whose worker owns it. Several calls may be under way; they end
+/// in order.
 class MeanCalls {
  public:
   MeanCalls();
@@ -43,18 +44,18 @@ class MeanCalls {
   /// The side for a host. May be called once.
   std::unique_ptr<Learner> learner();
 
-  /// Begins a call, and returns its number: 1 for this program's first. Weighted values must be so
-  /// small that their sum over all peers is finite. `weight` is at least 0.
+  /// Begins a call and returns its number, which is 1 for this program's first call. Weighted
+  /// values must be so small that their sum over all peers is finite. `weight` must be at least 0.
   std::uint64_t give(UserArray array, float weight);
 
   enum class Waited { is_done, is_over, is_late };
-  /// Waits until that call, and so all before it, has ended; 0: until the peer works together with
-  /// the others. `is_over`: it will not, because the peer has ended.
+  /// Waits until that call, and all before it, have ended. 0: waits until the peer works together
+  /// with the others. `is_over` means that this will not happen, because the peer has ended.
   Waited wait(std::uint64_t call, Duration patience);
-  /// Takes the result of a call that has ended; once.
+  /// Takes the result of a finished call. Call it once for each.
   Mean take(std::uint64_t call);
 
-  /// The newest call, or 0.
+  /// The number of the newest call, or 0.
   std::uint64_t newest() const;
   /// The number of calls that all peers have made together, as far as this one knows.
   std::uint64_t common_calls() const;

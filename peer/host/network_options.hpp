@@ -1,4 +1,4 @@
-// Makes the options of the network, and those of the peer's process, from a config.
+// Makes the options of the network and of the peer's process from a config.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace gv {
 /// wait.
 void keep_small_memory(ModeKind mode);
 
-/// The descriptors that a peer needs at most. Without partners it has 25 open. Each partner takes
-/// up to five more, and files that are written come on top.
+/// An upper bound on the descriptors that a peer needs. Without partners it has 25 open. Each
+/// partner takes up to five more, and files being written come on top.
 constexpr std::uint64_t descriptors_for(std::size_t partners) { return 31 + 5 * partners; }
 
-/// Raises the limit on descriptors as far as the system allows. Reports a problem if that is too
-/// few to start: without a descriptor libzmq would end the process later.
+/// Raises the limit on descriptors as far as the system allows. Reports a problem if the limit is
+/// too low to start, because libzmq would end the process when no descriptor is left.
 Problems take_descriptors();
 
 BulkLanes::Security lane_security(LaneKind lane);

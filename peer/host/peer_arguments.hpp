@@ -1,4 +1,4 @@
-// Turns what a person says about one peer into the options of its host.
+// Turns a person's arguments for one peer into the options of its host.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ struct PeerArguments {
   HostOptions host;
   std::string key = "key";
   std::string authorized = "authorized_peers";
-  std::string cohort;  ///< File with a cohort's secret, in place of both; empty: no cohort.
-  std::optional<std::size_t> rank;   ///< In the cohort; unset: as the environment says.
-  std::optional<std::size_t> ranks;  ///< Their number; unset: as the environment says.
+  std::string cohort;  ///< File with a cohort's secret, which replaces both; empty: no cohort.
+  std::optional<std::size_t> rank;   ///< Rank in the cohort; unset: taken from the environment.
+  std::optional<std::size_t> ranks;  ///< Number of ranks; unset: taken from the environment.
   std::string rendezvous;            ///< Folder of addresses; empty: beside the cohort's file.
   std::string folder;
-  std::string lane;   ///< Overrides the config's kind of lanes; empty: it does not.
-  std::string shard;  ///< "K/N"; empty: by the place in the allow-list, or the rank.
+  std::string lane;   ///< Overrides the config's kind of lanes, unless empty.
+  std::string shard;  ///< "K/N"; empty: from the place in the allow-list, or the rank.
 };
 
-/// The words of a command `grapevine peer` with these arguments, after these two.
+/// The arguments of a command line `grapevine peer` that has these arguments.
 std::vector<std::string> command_line(const PeerArguments& arguments);
 
-/// The problem of a name that is not a kind of lane.
+/// The error for a name that is not a kind of lane.
 Problem no_lane(const std::string& name);
 
 /// Lists what is wrong with the given addresses. Addresses are never guessed.

@@ -9,9 +9,9 @@
 
 namespace gv {
 
-/// Returns the one of `processors` that this peer should stay on, if peers outnumber processors and
-/// divide evenly among them; nullopt otherwise. Neighbours share a processor, so that their
-/// messages are still in its cache, and no peer is moved to where others already wait.
+/// Returns the one of `processors` on which this peer should stay, if peers outnumber processors
+/// and divide evenly among them; nullopt otherwise. Neighbours share a processor, so that their
+/// messages are still in its cache, and no peer is moved to a processor where others already wait.
 std::optional<std::size_t> processor_for(const HostPlace& place, std::size_t processors);
 
 /// The processors that this process could use when this object was made.
@@ -21,8 +21,8 @@ class Processors {
 
   std::size_t count() const { return usable_.size(); }
 
-  /// Pins all threads of the process, and those they start, to that processor, or to none if empty.
-  /// Ignores failures, because only speed is at stake.
+  /// Pins all threads of the process, and those that they start, to that processor; empty unpins
+  /// them. Ignores failures, because only speed is at stake.
   void pin_cpu(std::optional<std::size_t> which);
 
  private:

@@ -10,16 +10,16 @@
 
 namespace gv {
 
-/// Runs work on its own thread, one after the other.
+/// Runs pieces of work on its own thread, one after the other.
 class ReadingThread {
  public:
   ReadingThread();
 
-  /// Adds work, which must not throw, behind the earlier work. The returned function waits until it
-  /// has ended, and may be called as long as this object lives. This is what RunAside asks for.
+  /// Queues work, which must not throw. The returned function waits until that work has ended, and
+  /// may be called as long as this object lives. Matches RunAside.
   std::function<void()> start(std::function<void()> work);
 
-  /// Finishes the work that has begun, and drops the rest. No thread may wait for it.
+  /// Finishes the piece of work under way, and drops the rest. No thread may be waiting for work.
   ~ReadingThread();
 
  private:

@@ -17,36 +17,36 @@
 
 namespace gv {
 
-/// What a peer writes of itself, signed in the domain "grapevine rendezvous 1".
+/// A peer's announcement of itself, signed in the domain "grapevine rendezvous 1".
 struct Announcement {
   PeerId id{};
-  std::string address;            ///< Where it can be dialled.
-  std::uint64_t session = 0;      ///< Random number of its process.
-  std::uint64_t incarnation = 0;  ///< One more than that of the rank's process before.
+  std::string address;            ///< The address at which the peer can be dialled.
+  std::uint64_t session = 0;      ///< Random number of the peer's process.
+  std::uint64_t incarnation = 0;  ///< One more than that of the rank's previous process.
 
   friend bool operator==(const Announcement&, const Announcement&) = default;
 };
 
-/// One line: the fields and the signature.
+/// One line with the fields and the signature.
 std::string announcement_text(const Announcement& announcement, const Signer& signer);
 
-/// Reads what announcement_text() wrote. Returns nullopt unless it is by `id` and has an address
+/// Reads the output of announcement_text(). Returns nullopt unless it is by `id` and has an address
 /// that can be dialled.
 std::optional<Announcement> announcement_in(std::string_view text, PeerId id, const Signer& signer);
 
-/// Creates the folder if it is missing. Returns why it cannot be used: it must be ours alone,
-/// because other users that write there could keep peers from meeting.
+/// Creates the folder if it is missing. Returns why it cannot be used: only its owner may have
+/// write access, because other users that write there could keep peers from meeting.
 Problems open_rendezvous(const std::filesystem::path& folder);
 
-/// The file rank-R of a folder holds the announcement of rank R. Files of others are only read.
-/// Stale ones and those of other cohorts do no harm.
+/// The file rank-R of a folder holds the announcement of rank R. Other ranks' files are only read.
+/// Files that are stale or belong to other cohorts do no harm.
 class Rendezvous {
  public:
   struct Options {
     std::filesystem::path folder;
     std::size_t rank = 0;
-    std::vector<PeerId> peers;  ///< Of all ranks, in their order.
-    std::string address;        ///< Ours; empty: we cannot be dialled, and write nothing.
+    std::vector<PeerId> peers;  ///< The ids of all ranks, in order.
+    std::string address;        ///< Our address; empty: we cannot be dialled, and write no file.
     std::uint64_t session = 0;
   };
 
@@ -58,14 +58,14 @@ class Rendezvous {
     PeerId peer{};
     std::string address;
   };
-  /// What a look has found.
+  /// The result of a look into the folder.
   struct Look {
     std::vector<Found> others;
-    std::string taken_at;  ///< Not empty: a newer process with our rank has this address.
+    std::string taken_at;  ///< If not empty: the address of a newer process with our rank.
   };
 
-  /// Writes our announcement if it is not there, and reads the next few of the others', passing
-  /// over those for which `is_known` is true.
+  /// Writes our announcement if it is missing, and reads the next few announcements of ranks for
+  /// which `is_known` is false.
   Look look(const std::function<bool(PeerId)>& is_known);
 
   /// Removes our announcement, if it is still ours.
@@ -78,7 +78,7 @@ class Rendezvous {
 
   Options options_;
   const Signer& signer_;
-  std::uint64_t incarnation_ = 0;  ///< 0: not chosen yet.
+  std::uint64_t incarnation_ = 0;  ///< 0 if not chosen yet.
   std::size_t next_;               ///< The rank to read next.
 };
 

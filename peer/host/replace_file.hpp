@@ -1,4 +1,4 @@
-// Files that are written completely or stay as they were.
+// Files that are either written completely or left unchanged.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace gv {
 
-/// Who may read a file: all that the system's settings let, or only the user that runs the peer.
+/// The readers of a file: as the system's settings allow, or only the user that runs the peer.
 enum class Readers { usual, owner };
 
 /// Replaces the file's content with `text`, through a file beside it whose name ends in ".new".

@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// Figures of a running or finished peer. Rates are recent, counts are since the start.
+/// Figures of a running or finished peer. Rates are recent; counts are totals since the start.
 struct Report {
   std::string name, id, listening, advertised, lanes;
   long pid = 0;
@@ -40,19 +40,19 @@ struct Report {
   /// Members, and whether each one is the peer itself.
   std::vector<std::pair<Member, bool>> members;
   std::map<PeerId, std::string> relays;  ///< The peer that relays our lane to a member.
-  std::uint64_t streams_relayed = 0;     ///< That this peer relays now for two others.
+  std::uint64_t streams_relayed = 0;     ///< Streams that this peer relays now between other peers.
   std::uint64_t bytes_relayed = 0;
   std::vector<EventLog::Refusal> refusals;
 
   /// A peer that we ignore for a while.
   struct Quarantined {
     std::string peer, event, why;
-    std::optional<double> seconds;  ///< Time left; empty: for as long as we run.
+    std::optional<double> seconds;  ///< Time left; empty: for the rest of our run.
   };
   std::vector<Quarantined> quarantined;
 };
 
-/// The step, and its budget behind `separator`; a budget of 0 is the swarm's and left out.
+/// The step, followed by `separator` and the budget. A budget of 0 is the swarm's and left out.
 std::string step_of(std::uint64_t step, std::uint64_t steps, std::string_view separator = "/");
 
 /// Fills in the part of a report that comes from the node and the log.

@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// Returns why a peer cannot continue with its run folder: another version of the program wrote it.
-/// Empty if this version did, or if there are no checkpoints yet.
+/// Returns why a peer cannot continue in its run folder: another version of the program wrote it.
+/// Empty if this version wrote it, or if there are no checkpoints yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
 /// Marks the folder with this version. Ignores failures, because files that matter report their

@@ -1,4 +1,4 @@
-// The parts of a running peer; only the sources of the host include this.
+// The parts of a running peer. Included only by the sources of the host.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -38,7 +38,8 @@
 
 namespace gv {
 
-/// True for messages of the membership. They use control links only, which check what they say.
+/// True for messages of the membership. They travel only on control links, which check their
+/// content.
 bool is_membership(const Message& message);
 
 /// Returns a number from the system's randomness.
@@ -84,7 +85,7 @@ class Host {
     arm();
   }
 
-  /// Like feed(), for input that `from` sent on a lane. Input must not end the process, so an
+  /// Like feed(), for input that `from` sent on a lane. Such input must not end the process, so an
   /// exception counts against that peer, as on links.
   template <class Input>
   void feed_from(PeerId from, Input input) {
@@ -167,7 +168,7 @@ class Host {
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  /// Null in mode `gossip` or without shared memory. Outlives all that is sent from it.
+  /// Null in mode `gossip` or without shared memory. Outlives everything that is sent from it.
   std::shared_ptr<SharedBuffer> lent_;
   asio::io_context io_;
   AdaptiveSpinWait spin_wait_;
@@ -186,34 +187,36 @@ class Host {
   std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
   std::optional<Worker> worker_;
   Replica* replica_ = nullptr;  ///< The worker's replica; we only ask it to stop.
-  bool told_to_stop_ = false;   ///< We have asked it to stop.
+  bool told_to_stop_ = false;   ///< True once we have asked the replica to stop.
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};
-  std::optional<asio::signal_set> signals_;  ///< Empty in another program.
+  std::optional<asio::signal_set> signals_;  ///< Empty if the peer is a part of another program.
   Armed armed_;
   std::optional<Cohort> cohort_;  ///< Set for a peer of a cohort with others.
   MemberCache cache_;
   std::map<PeerId, Member> cached_;           ///< Peers in the cache file.
-  std::map<PeerId, Quarantine> quarantined_;  ///< Includes past ones, until the peer's next.
+  std::map<PeerId, Quarantine> quarantined_;  ///< Quarantined peers. Past ones stay until the same
+                                              ///< peer's next quarantine.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;
   std::set<PeerId> with_other_settings_;         ///< Peers whose hello disagreed with ours.
-  std::optional<Time> heard_other_settings_at_;  ///< When the first of them said so.
+  std::optional<Time> heard_other_settings_at_;  ///< When the first peer with other settings was
+                                                 ///< heard.
   Time next_report_{};
   std::string config_text_;
   int exit_code_ = 0;
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
-  std::optional<KeySigner> swarm_signer_;    ///< Where this peer has begun the swarm.
+  std::optional<KeySigner> swarm_signer_;    ///< Set if this peer has begun the swarm.
   std::map<PeerId, Time> dialled_directly_;  ///< When relayed peers were last dialled.
   std::optional<TicketBook> tickets_;        ///< Set for a peer of a swarm with certificates.
-  std::vector<PublicKey> guests_;            ///< The keys of tickets that are admitted.
+  std::vector<PublicKey> guests_;            ///< The admitted keys of tickets.
   Time next_refusal_{};                      ///< When a refused guest may be reported again.
-  std::uint64_t followed_ = 0;               ///< The version of the certificates that links go by.
-  std::uint64_t kept_ = 0;                   ///< The changes of certificates that are on the disk.
+  std::uint64_t followed_ = 0;  ///< The version of the certificates that links currently use.
+  std::uint64_t kept_ = 0;      ///< The number of certificate changes that are saved on disk.
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
 };
 

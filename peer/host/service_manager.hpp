@@ -1,4 +1,4 @@
-// Tells the service manager that has started this process about its state.
+// Reports this process's state to the service manager that has started it.
 #pragma once
 
 #include <string_view>

@@ -32,7 +32,7 @@ struct StageProfile {
   std::size_t optimizer_vectors = 0;  ///< Vectors of the optimiser, each as long as the parameters.
   StageCost cost;                     ///< Medians; backward as the schedule splits it.
   double forward_bytes = 0;           ///< Bytes to the next stage for a micro-batch.
-  double backward_bytes = 0;          ///< Bytes that the next stage sends back for it.
+  double backward_bytes = 0;          ///< Bytes that the next stage sends back for a micro-batch.
   double input_bytes = 0;             ///< Bytes of one micro-batch's input.
   double network_bytes = 0;           ///< Activations and scratch of one micro-batch in flight.
 };
@@ -53,16 +53,16 @@ std::vector<std::size_t> ends_of(const StagePartition& partition,
                                  std::span<const LayerProfile> layers);
 
 struct MeasuredSteps {
-  PipelineTiming median;  ///< The step whose makespan is the median.
+  PipelineTiming median;  ///< The step with the median makespan.
   std::size_t steps = 0;  ///< Steps measured.
   double least_s = 0;
   double most_s = 0;
 };
 
-/// Executes a schedule for real. Every worker has its own parameters and activations, and all
-/// instructions run one after another in the order of `predicted`. Their times are then replayed on
-/// the schedule's clock, with the boundaries of `costs`. Repeats steps for `seconds`, at least
-/// three times after a warm-up.
+/// Really executes a schedule. Every worker has its own parameters and activations, and all
+/// instructions run one after another in the order of `predicted`. Their measured times are then
+/// replayed on the schedule's clock, with the boundaries of `costs`. Repeats steps for `seconds`,
+/// at least three times after a warm-up.
 MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data,
                             const PipelineSchedule& schedule, const PipelineCosts& costs,
                             const PipelineTiming& predicted, double seconds);

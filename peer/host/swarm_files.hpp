@@ -1,4 +1,4 @@
-// What a peer keeps on its disk of a swarm with certificates: keys, certificates and revocations.
+// The files of a peer in a swarm with certificates: keys, certificates and revocations.
 #pragma once
 
 #include <filesystem>
@@ -27,11 +27,11 @@ std::filesystem::path swarm_folder(const std::filesystem::path& run_folder);
 /// True if this run folder belongs to a peer of a swarm with certificates.
 bool has_swarm(const std::filesystem::path& run_folder);
 
-/// Reads the files. Certificates that cannot be read are a problem; Trust checks what they say.
+/// Reads the files. Unreadable certificates are a problem; Trust checks their content.
 SwarmFiles read_swarm(const std::filesystem::path& run_folder);
 
-/// The pair in the file `name` of that folder. If there is none, writes a fresh one, so that a
-/// start that was interrupted goes on with the same keys.
+/// Returns the key pair in the file `name` of that folder. If there is none, writes a new pair
+/// first, so that an interrupted start continues with the same keys.
 LoadedKeyPair keep_swarm_key(const std::filesystem::path& run_folder, const std::string& name);
 
 /// Replaces the file of certificates. Returns false if that fails.
@@ -39,7 +39,7 @@ bool write_certificates(const std::filesystem::path& run_folder, const PublicKey
                         const std::vector<Certificate>& certificates,
                         const std::vector<Revocation>& revocations);
 
-/// The text of a file of certificates, and back. Returns nullopt for a text that is not one.
+/// Converts certificates to the text of their file. The reverse returns nullopt for any other text.
 std::string certificates_text(const PublicKey& swarm, const std::vector<Certificate>& certificates,
                               const std::vector<Revocation>& revocations);
 std::optional<SwarmFiles> certificates_from_text(std::string_view text);

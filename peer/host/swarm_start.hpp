@@ -1,4 +1,4 @@
-// Begins a swarm with certificates, or joins one by a ticket: from a person's arguments to options.
+// Makes the options to begin a swarm with certificates, or to join one by a ticket, from arguments.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ namespace gv {
 /// The arguments of a person who begins a swarm or joins one.
 struct SwarmArguments {
   HostOptions host;
-  std::string folder;         ///< The run folder; empty: by the config, or "grapevine-NAME".
-  std::string data;           ///< Where the data are; empty: as the config says.
-  TicketTerms terms;          ///< Of the ticket that a first peer prints.
-  bool has_own_data = false;  ///< The peer is a part of a program, which brings model and data.
+  std::string folder;         ///< The run folder; empty: from the config, or "grapevine-NAME".
+  std::string data;           ///< The folder of the data; empty: from the config.
+  TicketTerms terms;          ///< The terms of the ticket that a first peer prints.
+  bool has_own_data = false;  ///< True if the peer is a part of a program that brings model and
+                              ///< data.
 };
 
 /// Reads the config and makes the keys of the swarm and of its first peer, or reads those of an
@@ -25,28 +26,28 @@ struct SwarmArguments {
 Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options,
                            const ReadConfig& read = read_config);
 
-/// Asks the ticket's peer to let us in, and reads the config that it gives; if this folder has
-/// certificates from an earlier start, it uses those. The config is another peer's: it may name
-/// files only in the run folder, below /usr/share and below `arguments.data`.
+/// Asks the ticket's peer to admit us, and reads the config in its answer. If this folder has
+/// certificates from an earlier start, uses those instead. The config comes from another peer, so
+/// it may name files only in the run folder, below /usr/share and below `arguments.data`.
 Problems prepare_to_join(const SwarmArguments& arguments, const std::string& ticket,
                          HostOptions& options, const ReadConfig& read = read_config);
 
-/// Returns which files a config from another peer names that this machine should not read for it.
+/// Returns the places in a foreign config that name files which this machine must not read for it.
 Problems problems_of_places(const Config& config, const std::filesystem::path& own_folder,
                             const std::string& data);
 
 /// A command for the socket of a running peer.
 struct SwarmCommand {
   std::optional<TicketTerms> invite;
-  std::string revoke;  ///< A name; empty: nothing to revoke.
+  std::string revoke;  ///< Name of a peer to revoke; empty: none.
   bool with_invited = false;
 };
 
 std::string swarm_command_text(const SwarmCommand& command);
-/// What a running peer has answered to a command to invite.
+/// A running peer's answer to a command to invite.
 struct InviteAnswer {
-  std::string ticket;   ///< Empty: there is none.
-  std::string problem;  ///< Why there is none; empty if the text is no answer.
+  std::string ticket;   ///< The ticket; empty: there is none.
+  std::string problem;  ///< Why there is no ticket. Empty if the text is not such an answer.
 };
 InviteAnswer read_invite_answer(const std::string& text);
 

@@ -21,16 +21,18 @@ namespace gv {
 /// Parameters are copied only when another part of the peer needs them or has changed them, so most
 /// steps copy nothing.
 struct UserModel {
-  std::function<void(std::span<float> parameters)> read;         ///< Copies the user's to these.
-  std::function<void(std::span<const float> parameters)> write;  ///< Copies these to the user's.
-  /// The number of floats of what a peer needs besides the parameters to go on exactly, such as an
+  std::function<void(std::span<float> parameters)> read;  ///< Copies the user's parameters to the
+                                                          ///< given memory.
+  std::function<void(std::span<const float> parameters)> write;  ///< Copies the given parameters to
+                                                                 ///< the user's memory.
+  /// The number of floats that a peer needs besides the parameters to resume exactly, such as an
   /// optimiser's moments. All must be finite.
   std::size_t state_size = 0;
   std::function<void(std::span<float> state)> read_state;
   std::function<void(std::span<const float> state)> write_state;
 };
 
-/// The same for the gradient of a step.
+/// Access to the gradient of a step, as for UserModel.
 struct UserGradient {
   std::function<void(std::span<float> gradient)> read;
   std::function<void(std::span<const float> gradient)> write;
@@ -41,8 +43,9 @@ struct Reduced {
   /// The model was replaced by a newer one meanwhile, so the gradient is useless. Compute another
   /// at the present parameters, and call reduce() again.
   bool again = false;
-  bool is_over = false;     ///< Training is over: no sum will come.
-  std::size_t samples = 0;  ///< Samples of all peers in the mean; 0: the gradient is our own.
+  bool is_over = false;     ///< True if training is over, so no sum will come.
+  std::size_t samples = 0;  ///< Samples of all peers in the mean; 0: the gradient is the loop's
+                            ///< own.
 };
 
 /// One model and the loop that trains it. The loop's thread calls the functions of this class. Its
@@ -74,7 +77,7 @@ class UserLoop {
   /// loop learns from, which may be its weight in a mean. Throws std::invalid_argument if the
   /// layout has another size.
   UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples = 1);
-  /// The model stays in the user's memory, and parameters() may not be called.
+  /// For a model that stays in the user's memory. parameters() must not be called.
   UserLoop(Layout layout, UserModel model, std::size_t samples = 1);
   UserLoop(const UserLoop&) = delete;
   UserLoop& operator=(const UserLoop&) = delete;
@@ -84,53 +87,53 @@ class UserLoop {
   /// The side for a host. May be called once.
   std::unique_ptr<Learner> learner();
 
-  /// Waits until the loop may make the first step. Returns false if training has ended before.
+  /// Waits until the loop may make the first step. Returns false if training has already ended.
   bool begin();
 
   /// The live model. Its address never changes.
   std::span<float> parameters();
 
-  /// Reports that a step is over, with its training score. Waits until the loop may make the next;
-  /// returns false if training is over. Throws std::logic_error if the step's gradient had to pass
-  /// through reduce() and did not.
+  /// Reports that a step is over, with its training score. Waits until the loop may make the next
+  /// step; returns false if training is over. Throws std::logic_error if the step's gradient should
+  /// have passed through reduce() but did not.
   bool step_over(const Score& score);
 
   /// Takes the gradient of the mean loss over `score.samples` samples at the present parameters. If
   /// peers sum gradients, waits for the sum and sets `gradient` to the mean. Throws
   /// std::logic_error at the second gradient of a step, unless the first had to be computed again.
   Reduced reduce(std::span<float> gradient, const Score& score);
-  /// The same for a gradient that is not one vector.
+  /// The same for a gradient that is not contiguous.
   Reduced reduce(UserGradient gradient, const Score& score);
 
   // ---- The same calls in two parts, for a thread that must not wait for ever ----
 
   enum class Waited { may_go_on, is_over, is_late };
 
-  /// Passes the turn to the worker as step_over() and reduce() do, and does not wait.
+  /// Gives the turn to the worker as step_over() and reduce() do, but does not wait.
   void give_step(const Score& score);
   void give_gradient(UserGradient gradient, const Score& score);
-  /// Waits for the own turn, for `patience` at most. Called until it is not late any more, also in
+  /// Waits at most `patience` for the loop's own turn. Call it again while it returns late, also in
   /// place of begin().
   Waited wait(Duration patience);
-  /// The result of reduce(), once the wait after give_gradient() is over.
+  /// The result of reduce(), once the wait after give_gradient() has ended.
   Reduced take_reduced();
 
   // ---- A gradient in parts ----
 
-  /// Hands over parts of the gradient while the loop still computes others, and does not wait.
-  /// Where peers sum gradients, their sum begins at once: the worker reads a part at some time
-  /// between this call and the end of reduce(), so it must not change meanwhile. The gradient of
-  /// that call consists of all parts. Throws std::logic_error if has_reduced().
+  /// Hands over parts of the gradient while the loop still computes others, and does not wait. If
+  /// peers sum gradients, their sum begins at once: the worker reads a part at some time between
+  /// this call and the end of reduce(), so the part must not change meanwhile. All parts together
+  /// form the gradient of that reduce(). Throws std::logic_error if has_reduced().
   void give_parts(std::vector<GradientPart> parts);
   /// True if the gradient of the step under way has passed through reduce().
   bool has_reduced() const;
 
   /// Sets the loop's position in its data after the step under way. Checkpoints keep it.
   void set_position(std::uint64_t position);
-  /// The position that was set last, or that of the checkpoint from which the peer goes on.
+  /// The position that was set last, or that of the checkpoint from which the peer has resumed.
   std::uint64_t position() const;
-  /// With leased data: the first sample of the next step, of `batch` samples, in the order that all
-  /// peers share. nullopt if data are not leased.
+  /// With leased data: the first sample of the next step, which takes `batch` samples in the order
+  /// that all peers share. nullopt if data are not leased.
   std::optional<std::uint64_t> leased_position(std::uint64_t batch) const;
 
   /// Sets the learning rate of the next step, which some mixing rules need.
@@ -147,7 +150,7 @@ class UserLoop {
   bool should_stop() const;
 
   /// Ends the loop's part: the host saves, tells the others and ends. Afterwards only parameters()
-  /// may be called; the model belongs to the loop once the host has ended.
+  /// may be called. The model belongs to the loop once the host has ended.
   void leave();
 
  private:

@@ -14,8 +14,8 @@
 
 namespace gv {
 
-/// Calls `work` with 0 to count - 1, each in a thread of its own except 0, which runs on the
-/// caller's. Returns when all have finished.
+/// Calls `work` with 0 to count - 1. Call 0 runs on the caller's thread, every other on a thread of
+/// its own. Returns when all have finished.
 void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work);
 
 /// Runs jobs on its own thread, one after the other. After each it prefetches the next batches.
@@ -23,11 +23,12 @@ class Worker {
  public:
   /// Called on the worker's thread when a job is done.
   using Done = std::function<void(JobDone)>;
-  /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
-  /// the worker's thread: exchanges continue from the last snapshot, however slow the disk is.
+  /// Writes a checkpoint of the replica; returns the reason of a failure, or an empty string.
+  /// Called on the worker's thread: exchanges continue from the last snapshot, however slow the
+  /// disk is.
   using Save = std::function<std::string(const Replica&, const task::Save&)>;
-  /// Called on the worker's thread when a job has failed with an exception, which says `why`. No
-  /// other job is begun after that.
+  /// Called on the worker's thread when a job has failed with an exception; `why` is its text. No
+  /// other job begins after that.
   using Failed = std::function<void(std::string why)>;
 
   Worker(std::unique_ptr<Replica> replica, Save save, Done done, Failed failed);
@@ -35,7 +36,7 @@ class Worker {
   /// Waits until all posted jobs are done, or until one fails.
   ~Worker();
 
-  /// Adds a job behind the earlier ones.
+  /// Queues a job.
   void post(Job job);
 
  private:

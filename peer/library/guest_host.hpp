@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// Runs a peer with the program's learner, and keeps what it says.
+/// Runs a peer with the program's learner, and keeps its messages for people.
 class GuestHost {
  public:
   GuestHost(HostOptions options, std::unique_ptr<Learner> learner);
@@ -23,11 +23,11 @@ class GuestHost {
   /// Waits until the host has ended. The learner's other side must have left before.
   ~GuestHost();
 
-  /// True once the host has ended. Waits for that for `patience` at most.
+  /// True once the host has ended. Waits at most `patience` for that.
   bool has_ended(Duration patience);
   /// The host's exit code, once it has ended.
   int exit_code() const;
-  /// What the host has said that a person should read, newest last.
+  /// The host's messages for people, the newest last.
   std::string said() const;
   const std::filesystem::path& folder() const { return folder_; }
 

@@ -1,4 +1,4 @@
-// From what a program says about its peer to the options of its host.
+// Makes the options of a host from a program's description of its peer.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace gv {
 
-/// The struct as the program's header has it, with zeros for fields that it does not know yet.
-/// Throws if its size is unset.
+/// The struct as the program's header declares it, with zeros for fields that the program does not
+/// know yet. Throws if its size is unset.
 template <class Struct>
 Struct known(const Struct* given, const char* name) {
   if (given == nullptr || given->size < sizeof given->size) {
@@ -31,9 +31,9 @@ inline std::string text_or(const char* text, std::string otherwise) {
   return text != nullptr ? text : std::move(otherwise);
 }
 
-/// The options of the host, and what is wrong with them. With a ticket it asks the inviting peer,
-/// which may take ten seconds for each of its addresses. Throws std::invalid_argument if fields
-/// exclude each other.
+/// The options of the host, and their problems. With a ticket it asks the inviting peer, which may
+/// take ten seconds for each of its addresses. Throws std::invalid_argument if fields exclude each
+/// other.
 HostOptions options_of(const gv_options& given, Problems& problems);
 
 /// Problems as text, a line for each.

@@ -12,25 +12,26 @@
 
 namespace gv {
 
-/// The settings of a run without a model and without an end, whatever the config says of them.
+/// The settings of a run without a model and without an end, whatever the config says about these.
 Config without_model(Config config);
 
 /// The program's thread calls all functions. An array belongs to the program except while a call
 /// with it is open.
 class JoinedMeans {
  public:
-  /// The options' config is without a model.
+  /// The config in the options must be one returned by without_model().
   explicit JoinedMeans(HostOptions options);
   JoinedMeans(const JoinedMeans&) = delete;
   JoinedMeans& operator=(const JoinedMeans&) = delete;
   /// Leaves, and waits until the host has ended.
   ~JoinedMeans();
 
-  /// Begins a call and returns its number, which is then open. Throws std::invalid_argument if the
-  /// array or its weight is unsuitable; then there is no call.
+  /// Opens a call and returns its number. If the array or its weight is unsuitable, throws
+  /// std::invalid_argument and opens no call.
   std::uint64_t begin(UserTensors array, double weight);
   bool is_open(std::uint64_t call) const { return open_.contains(call); }
-  /// Waits for the end of an open call, or with 0 for that of joining. Closes it unless it is late.
+  /// Waits for the end of an open call, or with 0 for the end of joining. Closes the call unless
+  /// the wait was too short.
   MeanCalls::Waited wait(std::uint64_t call, Duration patience);
   /// The result of the call that was closed last.
   const Mean& mean() const { return mean_; }

@@ -1,4 +1,4 @@
-// A peer that is a part of another program: its host, and the loop that trains.
+// A peer inside another program: its host, and the loop that trains.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace gv {
 /// while a call is pending.
 class JoinedPeer {
  public:
-  /// `model` is what peers share, `state` what else goes into checkpoints.
+  /// `model` is shared between peers; `state` is the rest of a checkpoint.
   JoinedPeer(HostOptions options, UserTensors model, UserTensors state, TensorCopies copies,
              std::size_t samples);
   JoinedPeer(const JoinedPeer&) = delete;
@@ -35,16 +35,17 @@ class JoinedPeer {
   /// True once a wait has found that training is over.
   bool is_over() const { return is_over_; }
   bool has_left() const { return has_left_; }
-  /// True once one of the TensorCopies has failed: the program's model is not the peer's.
+  /// True once one of the TensorCopies has failed. The program's model then differs from the
+  /// peer's.
   bool has_failed_to_copy() const { return has_failed_to_copy_; }
 
-  /// Begin these calls; wait() then goes on with them. Each throws std::logic_error where
-  /// UserLoop's does, and while a gradient in parts is not complete.
+  /// Begin these calls, which wait() continues. Each throws std::logic_error if UserLoop's function
+  /// does, or while a gradient in parts is incomplete.
   void step(const Score& score);
   void reduce(UserTensors gradient, const Score& score);
   /// Hands over tensors of a gradient in parts, and does not wait. Throws as GivenGradient does.
   void reduce_begin(const UserTensors& part);
-  /// Begins the call that ends it.
+  /// Begins the call that ends a gradient in parts.
   void reduce_end(const Score& score);
   /// Waits for the pending call, for `patience` at most.
   UserLoop::Waited wait(Duration patience);
@@ -54,13 +55,13 @@ class JoinedPeer {
   void leave();
 
   /// Writes the indices of the peer's samples from a position on, in a data set of `samples`.
-  /// Throws std::invalid_argument if the run's settings do not say which they are. Returns how many
-  /// of an epoch are the peer's.
+  /// Throws std::invalid_argument if the run's settings do not determine them. Returns the number
+  /// of the peer's samples in an epoch.
   std::uint64_t find_indices(std::uint64_t samples, std::uint64_t position,
                              std::span<std::uint64_t> indices);
   std::uint64_t batch() const { return batch_; }
-  /// Where the next step's samples begin: with leased data as the swarm has dealt them, otherwise
-  /// where the loop has said.
+  /// The position of the next step's samples: with leased data dealt by the swarm, otherwise set by
+  /// the loop.
   std::uint64_t position() const;
   /// The rule by which samples are dealt to peers.
   const std::optional<IndexRule>& index_rule() const { return index_rule_; }
@@ -81,17 +82,17 @@ class JoinedPeer {
   TensorCopies copies_;
   std::atomic<bool> has_failed_to_copy_ = false;
   UserTensors gradient_;
-  GivenGradient given_;  ///< Parts of the next one.
+  GivenGradient given_;  ///< Parts of the next gradient.
   UserLoop loop_;
   Call pending_ = Call::begin;
   bool is_over_ = false;
   bool has_left_ = false;
   Reduced reduced_;
   std::uint64_t steps_ = 0;
-  std::optional<IndexRule> index_rule_;  ///< Empty: it depends on what samples are.
+  std::optional<IndexRule> index_rule_;  ///< Empty if it depends on the content of samples.
   std::uint64_t batch_;
   std::optional<IndexOrder> order_;
-  bool has_asked_ = false;  ///< For indices of the step under way.
+  bool has_asked_ = false;  ///< True if the program has asked for indices of the step under way.
   GuestHost host_;          ///< Last member: it uses the others until it has ended.
 };
 

@@ -14,8 +14,8 @@ namespace gv {
 ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides);
 
-/// The text that is read there. Throws std::runtime_error if the file or the settings are no TOML,
-/// which merged_config() reports as a problem.
+/// The text that merged_config() reads. Throws std::runtime_error if the file or the settings are
+/// not TOML, which merged_config() reports as a problem.
 std::string merged_text(const std::string& path, std::string_view settings);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Tensors of a program that the library cannot read where they are, such as those on a GPU.
+// Tensors of a program that the library cannot read in place, such as those on a GPU.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,11 @@
 
 namespace gv {
 
-/// Copies such tensors to the memory that the program has named for them, or back.
+/// Copies such tensors to the host memory that the program has provided, or back.
 struct TensorCopies {
   enum class Part { model, state };
-  /// Called before a part is read, and after it was written. Returns false if that has failed.
-  /// Empty: all tensors are where the program has named.
+  /// Called before a part is read, and after it was written. Returns false on failure. Empty: all
+  /// tensors are in host memory.
   std::function<bool(Part part)> out;
   std::function<bool(Part part)> in;
 };

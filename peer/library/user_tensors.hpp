@@ -21,25 +21,25 @@ struct UserTensor {
   std::size_t elements = 0;
   TensorType type = TensorType::f32;
 
-  /// Number of floats that hold its values exactly, but for an f64, which is rounded. An integer
-  /// takes four, each with 16 of its bits, so that all are finite.
+  /// Number of floats that hold its values exactly, except for an f64, which is rounded. An integer
+  /// takes four floats, each with 16 of its bits, so that all are finite.
   std::size_t floats() const;
 };
 
-/// Some tensors, one behind the other.
+/// Several tensors, one after the other.
 class UserTensors {
  public:
   void add(UserTensor tensor);
   const std::vector<UserTensor>& all() const { return all_; }
   bool contains(const std::string& name) const;
 
-  /// Number of floats of all.
+  /// Number of floats in all tensors.
   std::size_t size() const { return size_; }
   Layout layout() const;
 
   /// Copies the tensors to `to`, which has size() floats.
   void read(std::span<float> to) const;
-  /// The largest magnitude of a value, as read() gives it; infinite or NaN if one is.
+  /// The largest magnitude of a value, as read() returns it; infinite or NaN if a value is.
   float largest_magnitude() const;
   /// Copies size() floats to the tensors.
   void write(std::span<const float> from) const;

@@ -1,4 +1,4 @@
-// The end of a run before its budget, as peers that work in step agree on it.
+// The end of a run before its budget is used up, agreed between peers in lockstep.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace gv {
 
-/// Ends a run whose time is over, or whose target is reached, at one version of all peers. A peer
+/// Ends a run at one version of all peers, once its time is over or its target is reached. A peer
 /// that sees this asks for a ballot. In its answer each peer says whether it sees the same, and the
-/// generation that follows says whether training ends with the version that it begins with. A mode
-/// in which all peers work in step owns one. Pure.
+/// next generation says whether training ends with its first version. Each mode in which all peers
+/// work in lockstep owns one. Pure.
 class AgreedEnd {
  public:
   /// Asks for a ballot once the time of the run is over or its target is reached. Called in every
@@ -23,8 +23,8 @@ class AgreedEnd {
               Generations& generations, Effects& out, const std::vector<PeerId>* panel = nullptr);
   /// Adopts what a ballot has decided.
   void enter(const Generation& generation, Agreement& agreement);
-  /// Our version has changed: it says how much of the swarm's budget is used up. All peers together
-  /// take `together` samples a step.
+  /// Call when our version has changed, because it says how much of the swarm's budget is used up.
+  /// All peers together take `together` samples in each step.
   void follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,
                      const ModelVersion& version) const;
 

@@ -24,28 +24,29 @@ namespace gv {
 
 /// Totals since the start.
 struct AllReduceCounts {
-  std::uint64_t operations = 0;   ///< Finished by us.
-  std::uint64_t generations = 0;  ///< Those we took part in.
-  std::uint64_t losses = 0;  ///< Times we went on without lost peers; several at once count once.
+  std::uint64_t operations = 0;   ///< Collectives that we finished.
+  std::uint64_t generations = 0;  ///< Generations that we took part in.
+  std::uint64_t losses = 0;  ///< Times that we went on without lost peers. Several at once count
+                             ///< once.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t reduced_bytes = 0;  ///< Sent for collectives.
+  std::uint64_t reduced_bytes = 0;  ///< Bytes sent for collectives.
 };
 
 /// Synchronous data-parallel training without a leader. A collective is one optimiser step: it sums
 /// the gradients of all peers in buckets while backward still runs, and every peer applies the mean
-/// over all samples. Or it is a period of local steps: it sums how these change the common model,
-/// and every peer makes the same outer step with the mean. A lost peer ends the generation.
-/// The others agree on the next one and rerun the collective from their untouched gradients. A peer
-/// without the others' state downloads it. Where the budget is the swarm's, progress and the end
-/// follow from the version that all agree on, and all end with the same model.
+/// over all samples. Alternatively it is a period of local steps: it sums the resulting changes of
+/// the common model, and every peer makes the same outer step with their mean. A lost peer ends the
+/// generation. The others agree on the next one and repeat the collective from their unchanged
+/// gradients. A peer without the others' state downloads it. With the swarm's budget, progress and
+/// the end follow from the version that all agree on, and all end with the same model.
 ///
-/// Or there is no model (AllReduceOptions::averages_arrays): a collective is one call of each
-/// peer's program, and its array becomes the mean. Then nothing is downloaded but the mean of the
-/// call under way, and a newcomer begins with the next call of the others.
+/// Without a model (AllReduceOptions::averages_arrays) a collective is one call of each peer's
+/// program, and its array becomes the mean. Then peers download only the mean of the call under
+/// way, and a newcomer begins with the others' next call.
 class AllReduceMode final : public Mode {
  public:
-  /// `session` tells this process from earlier ones of the same peer.
+  /// `session` distinguishes this process from earlier ones of the same peer.
   AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                 const AllReduceOptions& options, const Signer& signer, const Rng& draws);
 
@@ -114,7 +115,7 @@ class AllReduceMode final : public Mode {
                Effects& out);
   void leave_at_once(Time now, Effects& out);
 
-  // Without a model.
+  // Set if there is no model.
 
   void begin_calls(Time now, const Generation& generation, PeerId source, Effects& out);
   void miss_call(Time now, Effects& out);
@@ -123,12 +124,12 @@ class AllReduceMode final : public Mode {
   bool waits_for_others(Time now, Effects& out);
   void compare_arrays(Time now, Effects& out);
 
-  /// The mean of the call before the present one, for peers that lack it.
+  /// The mean of the previous call, for peers that lack it.
   struct LastMean {
     task::ApplyUpdate sum;
     std::uint64_t step = 0;
   };
-  /// We are about to leave.
+  /// Set when we are about to leave.
   struct Leaving {
     std::set<PeerId> behind;  ///< Peers that may lack the newest mean.
     Time ask_at{};
@@ -144,27 +145,27 @@ class AllReduceMode final : public Mode {
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;
-  bool is_held_ = false;      ///< The newest update has left parameters at their bound.
-  Time settled_at_{};         ///< All peers have the previous sum by then.
-  bool on_one_host_ = false;  ///< All peers of the generation are on this host.
+  bool is_held_ = false;      ///< True if the newest update has left parameters at their bound.
+  Time settled_at_{};         ///< By this time all peers have the previous sum.
+  bool on_one_host_ = false;  ///< True if all peers of the generation are on this host.
   LinkSurvey survey_;
   Rng draws_;
   StateTransfer states_;
   ModelAudit audit_;
-  /// Compares the models of peers that have the state when others lack it, because a newcomer takes
-  /// no state that two peers disagree about.
+  /// Compares the models of peers that have the state while others lack it, because a newcomer
+  /// accepts no state about which two peers disagree.
   ModelAudit first_audit_;
   ArrayLengths lengths_;
-  std::optional<std::uint64_t> moves_to_;  ///< The next job lets the replica go on there.
+  std::optional<std::uint64_t> moves_to_;  ///< The step at which the replica continues after the
+                                           ///< next job.
   LastMean last_mean_;
   std::optional<Leaving> leaving_;
-  /// The arrays differ, and all have heard it by then. Until then there is no sum, not even with
-  /// those that are left once others have ended.
+  /// Set if the arrays' lengths differ: by this time all peers know it. Until then no sum is made,
+  /// not even among the peers that remain after others have ended.
   std::optional<Time> fails_at_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
-  std::optional<task::ApplyUpdate> result_;  ///< Sum that the next job applies.
-  /// Generation key and step of a model audit that is due once `result_`, if there is one, is
-  /// applied.
+  std::optional<task::ApplyUpdate> result_;  ///< The sum that the next job applies.
+  /// Generation key and step of a model audit, due once `result_`, if set, has been applied.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// The audit whose fingerprint the job under way computes.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;

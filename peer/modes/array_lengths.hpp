@@ -1,4 +1,4 @@
-// Finds out which peer has given an array of another length, where peers average arrays.
+// Finds the peers that have given an array of a different length, if peers average arrays.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace gv {
 
-/// Arrays of one call are equally long at all peers. The pieces of a longer or shorter one do not
-/// fit the sum of the others, so that sum never ends. A peer that gets such a piece tells all
-/// others the length of its own array, and each that hears a length answers once with its own. So
-/// every peer learns a length that is not its own, also one whose program makes the call later.
+/// All peers must give arrays of the same length to one call. The pieces of a longer or shorter
+/// array do not fit the others' sum, so that sum never ends. A peer that gets such a piece tells
+/// all others the length of its own array, and each peer that receives a length answers once with
+/// its own. So every peer learns of a different length, even if its program makes the call later.
 /// Pure.
 class ArrayLengths {
  public:
@@ -21,12 +21,12 @@ class ArrayLengths {
     std::uint64_t length = 0;
   };
 
-  /// Notes the length that `from` says it has given to that call. Keeps one for each peer.
+  /// Notes the length that `from` reports for that call. Keeps one length for each peer.
   void note(PeerId from, std::uint64_t call, std::uint64_t length) { told_[from] = {call, length}; }
-  /// True if a peer has said the length of its array at that call, or `has_unlike`, and we have not
-  /// said ours yet. Then we have to, and the next answer is false.
+  /// True if we have to report our own length for that call: a peer has reported its length, or
+  /// `has_unlike`, and we have not reported yet. The next answer is then false.
   bool must_tell(std::uint64_t call, bool has_unlike);
-  /// The first peer whose array at that call is not of our `length`.
+  /// The first peer whose array at that call does not have our `length`.
   std::optional<Unlike> unlike(std::uint64_t call, std::uint64_t length) const;
 
  private:
@@ -36,7 +36,7 @@ class ArrayLengths {
   };
 
   std::map<PeerId, Told> told_;
-  std::optional<std::uint64_t> told_at_;  ///< The call at which we said our own.
+  std::optional<std::uint64_t> told_at_;  ///< The newest call for which we reported our length.
 };
 
 }  // namespace gv

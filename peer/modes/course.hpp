@@ -17,19 +17,19 @@ namespace gv {
 
 class Mode;
 
-/// When a swarm has learned enough (see Judges).
+/// When a swarm has learned enough to end (see Judges).
 struct TargetOptions {
-  double value = 0;         ///< Accuracy, or R2 of data with targets; 0: no target.
-  std::uint64_t every = 1;  ///< Samples of all peers between two sittings of judges.
-  std::uint64_t seed = 1;   ///< Of the draws of judges; the same at all peers.
+  double value = 0;         ///< Target accuracy, or R2 for data with targets; 0: no target.
+  std::uint64_t every = 1;  ///< Samples of all peers between two measurements by judges.
+  std::uint64_t seed = 1;   ///< Seed for drawing judges; the same at all peers.
 };
 
-/// How a batch grows while the budget is used up (Smith 2018). A function of the samples that
-/// all peers have trained on, so that peers which agree on these agree on their batches, and a run
-/// that goes on from a checkpoint needs no other number.
+/// How a batch grows while the budget is used up (Smith 2018). The growth is a function of the
+/// samples that all peers have trained on. So peers that agree on these samples agree on their
+/// batches, and a run that resumes from a checkpoint needs no other number.
 struct BatchGrowth {
-  std::vector<std::uint64_t> at;  ///< Numbers of samples after which it grows, ascending.
-  std::uint64_t factor = 1;       ///< By this factor each time.
+  std::vector<std::uint64_t> at;  ///< Numbers of samples after which the batch grows, ascending.
+  std::uint64_t factor = 1;       ///< Factor of each growth.
 
   /// The factor on the first batch after that number of samples.
   std::uint64_t after(std::uint64_t samples) const {
@@ -37,48 +37,53 @@ struct BatchGrowth {
     for (const std::uint64_t each : at) growth *= samples >= each ? factor : 1;
     return growth;
   }
-  /// The factor on the first batch at the end.
+  /// The factor on the first batch at the end of the run.
   std::uint64_t most() const { return after(std::numeric_limits<std::uint64_t>::max()); }
 };
 
-/// A budget that all peers of a run work off together.
+/// A budget that all peers of a run share.
 struct SwarmWorkOptions {
-  std::uint64_t budget = 0;    ///< Samples that all peers train on together; 0: each has its own.
-  std::uint64_t batch = 1;     ///< Samples of one of our steps, before it grows.
-  BatchGrowth growth;          ///< Of the batch.
-  std::uint64_t data = 0;      ///< Samples of our shard.
+  std::uint64_t budget = 0;  ///< Samples that all peers train on together; 0: each peer has its own
+                             ///< budget.
+  std::uint64_t batch = 1;   ///< Samples of one of our steps, before it grows.
+  BatchGrowth growth;        ///< Growth of the batch.
+  std::uint64_t data = 0;    ///< Samples of our shard.
   std::uint64_t all_data = 0;  ///< Samples of all shards together; 0: not known.
-  /// Each peer has files of its own, of any size, and `all_data` counts ours alone.
+  /// True if each peer has its own files of any size. `all_data` then counts only ours.
   bool has_own_files = false;
   double weigh_max = 4;  ///< The largest factor on our updates; 1: always 1.
-  Duration wall{};       ///< End when all have trained for so long, if sooner; 0: never.
-  TargetOptions target;  ///< End when most peers have measured it, if sooner.
-  /// Steps of a chunk; 0: data are not leased, each peer has its own.
+  Duration wall{};  ///< The run ends when all peers have trained for this long, if not earlier; 0:
+                    ///< never.
+  TargetOptions target;  ///< The run ends when most peers have reached this target, if not earlier.
+  /// Steps of a chunk; 0: data are not leased, and each peer has its own.
   std::uint64_t chunk_steps = 0;
-  SwarmNote resumed;      ///< What our checkpoint says, or the mode that we have switched from.
-  std::uint64_t own = 0;  ///< Of the samples in `resumed`, those that this process has trained on.
+  SwarmNote resumed;  ///< The note of our checkpoint, or of the mode from which we have switched.
+  std::uint64_t own = 0;  ///< Samples in `resumed` that this process has trained on.
 };
 
-/// How a peer begins, saves and ends in every mode.
+/// How a peer begins, saves and ends, in every mode.
 struct CourseOptions {
   std::uint64_t run_seed = 1;
   std::uint64_t steps = 0;             ///< The training budget in optimiser steps.
-  SwarmWorkOptions work;               ///< The budget of all peers together, if they have one.
-  std::uint64_t save_every_steps = 0;  ///< Between two checkpoints; 0 = only the last.
+  SwarmWorkOptions work;               ///< The budget that all peers share, if they do.
+  std::uint64_t save_every_steps = 0;  ///< Steps between two checkpoints; 0: only the last one is
+                                       ///< saved.
   std::size_t wait_for_peers = 1;      ///< Peers to wait for before training, self included.
-  Duration wait_max = std::chrono::seconds(20);  ///< After this long begin with fewer peers, too.
-  Duration linger = std::chrono::seconds(60);    ///< After the budget, serve others this long.
+  Duration wait_max = std::chrono::seconds(20);  ///< After this time begin even with fewer peers.
+  Duration linger = std::chrono::seconds(60);    ///< How long to serve others after the budget is
+                                                 ///< used up.
   std::uint64_t layout_hash = 0;
-  /// The fingerprint of a first model of the user's own; 0: it is the seed's, equal on all peers.
+  /// The fingerprint of a user's own first model; 0: the seed's model, equal on all peers.
   std::uint64_t first_model = 0;
   std::size_t elements = 0;  ///< Parameters of the model.
-  /// Tell the other peers of our phases, and report them. Not so in a course within another one.
+  /// True if the course tells other peers of our phases and reports them. False for a course within
+  /// another one.
   bool tells = true;
-  /// The version with which a peer begins that has become the mean of a switch: equal at all peers
-  /// of that mean. Empty: by the step and the checkpoint.
+  /// The first version of a peer whose model is the mean of a switch; equal at all peers of that
+  /// mean. Empty: derived from the step and the checkpoint.
   std::optional<ModelVersion> version;
-  /// Peers that died before they were done may be asleep: stay for them, too, or they would go on
-  /// alone.
+  /// True if peers that died before they were done may be asleep. Then stay for them at the end, or
+  /// they would go on alone.
   bool waits_for_dead = false;
 };
 
@@ -91,34 +96,34 @@ struct SaveCounts {
 /// Weight of the newest value in the running averages.
 constexpr double recent_weight = 0.1;
 
-/// Follows a peer from joining through training to the end, and the jobs it has asked for. Every
-/// mode owns one. Pure.
+/// Follows a peer from joining through training to the end, and the jobs that it has requested.
+/// Every mode owns one. Pure.
 class Course {
  public:
   Course(PeerId self, const CourseOptions& options) : self_(self), options_(options) {}
 
   const CourseOptions& options() const { return options_; }
   std::uint64_t steps() const { return options_.steps; }
-  /// Where the budget is the swarm's: the step at which it will be used up, as far as we know.
+  /// Sets the step at which the swarm's budget will be used up, as far as we know.
   void set_steps(std::uint64_t steps) { options_.steps = steps; }
 
-  /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact,
-  /// but no longer than `wait_max`. Called once.
+  /// Call once, when the replica exists and is at `step`. With `joins_others`, training waits for a
+  /// first contact, but no longer than `wait_max`.
   void start(Time now, std::uint64_t step, bool joins_others);
-  /// From now on nothing new begins with other peers. Without a replica this ends the course.
+  /// Begins no new work with other peers from now on. Without a replica this ends the course.
   void leave();
-  /// While `held`, training must not end with that of all others (Mode::hold_end).
+  /// While `held`, training must not end together with that of all others (Mode::hold_end).
   void hold_end(bool held) { holds_end_ = held; }
   bool holds_end() const { return holds_end_; }
-  /// Another mode is about to take this one's place: no step begins any more, and nothing with
-  /// other peers.
+  /// Another mode is about to replace this one: no further step begins, and no work with other
+  /// peers.
   void wind_down() { winds_down_ = true; }
   bool winds_down() const { return winds_down_; }
-  /// True once after that: the next job lets the replica forget what only this mode keeps.
+  /// True once after wind_down(): the next job lets the replica forget the state of this mode.
   bool takes_parting() { return winds_down_ && !std::exchange(has_parted_, true); }
-  /// True once that job is done, and no other is under way.
+  /// True once that job is done and no other job is under way.
   bool has_parted() const { return has_parted_ && jobs_under_way_ == 0; }
-  /// This peer cannot go on.
+  /// Call when this peer cannot go on.
   void fail() { failed_ = true; }
 
   bool is_started() const { return started_; }
@@ -127,21 +132,21 @@ class Course {
   /// True once the last job is done.
   bool is_finished() const { return finished_; }
   bool is_running() const { return started_ && !finished_; }
-  /// True if it is time to leave: the budget is done and no peer needs us any more, or we cannot go
-  /// on. `idle`: no result waits for the next job.
+  /// True if it is time to leave: the budget is used up and no peer needs us any more, or we cannot
+  /// go on. `idle`: no result is waiting for the next job.
   bool is_over(const Membership& members, bool idle) const;
 
   // ---- Phases ----
 
   Phase phase() const { return phase_; }
-  /// Enters a phase and announces it at once with the mode's progress, because other peers plan by
-  /// it (which peers to ask, whether to linger).
+  /// Enters a phase and announces it at once with the mode's progress, because other peers base
+  /// decisions on it (which peers to ask, whether to linger).
   void enter(Time now, Phase phase, const Mode& mode, Membership& members, Effects& out);
   void become_training(Time now, std::size_t peers, const Mode& mode, Membership& members,
                        Effects& out);
   void become_done(Time now, const Mode& mode, Membership& members, Effects& out);
 
-  /// True if `present` peers, self included, are enough to begin, or we have waited long enough.
+  /// True if `present` peers, including us, are enough to begin, or if we have waited long enough.
   bool is_barrier_open(Time now, std::size_t present) const;
   Time barrier_deadline() const { return waiting_since_ + options_.wait_max; }
   void end_lingering(Time now);
@@ -149,21 +154,21 @@ class Course {
 
   // ---- Jobs ----
 
-  /// Numbers the job and asks for it.
+  /// Numbers the job and requests it.
   void post(Job job, std::vector<Job>& jobs);
-  /// The job that is asked for next is this peer's last.
+  /// Makes the next requested job this peer's last.
   void make_next_job_last() { last_job_ = true; }
-  /// The oldest job under way is done.
+  /// Call when the oldest job under way is done.
   void job_done(const JobDone& done);
-  /// Jobs asked for and not done: at most one, but two in a pipeline.
+  /// Jobs requested and not done: at most one, or two in a pipeline.
   std::size_t jobs_under_way() const { return jobs_under_way_; }
   bool is_last_job_asked() const { return last_job_; }
-  /// The number of the job that is asked for next.
+  /// The number of the next requested job.
   std::uint64_t next_job_number() const { return job_number_ + 1; }
 
   bool is_save_due(std::uint64_t step) const;
   std::uint64_t saved_step() const { return saved_step_; }
-  /// Another model of this step replaced ours, so checkpoints of later steps no longer count.
+  /// Another model, of this step, replaced ours, so checkpoints of later steps no longer count.
   void go_back_to(std::uint64_t step);
   const SaveCounts& saves() const { return saves_; }
 

@@ -1,5 +1,5 @@
-// What a peer says when it leaves because its values are not finite: which settings can be the
-// cause.
+// The report of a peer that leaves because its values are not finite. Names settings that may be
+// the cause.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace gv {
 
-/// In mode `allreduce`, or in a pipeline with the default options: the peer's gradient.
+/// For mode `allreduce`, or a pipeline with the default options: the peer's gradient diverged.
 GradientNotFinite gradient_divergence(std::uint64_t step, const CompressorOptions& compression);
 
-/// In mode `mixing`, or for stages that mix: what the peer sends its neighbours.
+/// For mode `mixing`, or stages that mix: the peer's messages to its neighbours diverged.
 GradientNotFinite mixing_divergence(std::uint64_t step, const MixRule& rule);
 
 }  // namespace gv

@@ -10,20 +10,20 @@
 
 namespace gv {
 
-/// Blocks in order of arrival, copied unless they lie in shared memory. Bytes and bookkeeping
+/// Blocks in order of arrival, copied unless they are in shared memory. Bytes and bookkeeping
 /// together stay below a limit. Pure.
 class EarlyBlocks {
  public:
   struct Held {
     PeerId from{};
-    Block block;  ///< Holds its memory: a copy of the bytes, or the sender's shared buffer.
+    Block block;  ///< Owns its memory: a copy of the bytes, or the sender's shared buffer.
   };
 
   explicit EarlyBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  /// False if there is no room for it.
+  /// Returns false if there is no room for the block.
   bool keep(PeerId from, const Block& block);
-  /// Forgets all blocks but those of that session.
+  /// Drops all blocks except those of that session.
   void keep_only(std::uint64_t session);
   /// Takes out all blocks.
   std::deque<Held> take();

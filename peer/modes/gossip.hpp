@@ -28,39 +28,40 @@ namespace gv {
 struct GossipOptions {
   std::uint64_t period_steps = 16;  ///< Nominal local steps between exchanges; see TriggerKind.
   TriggerKind trigger = TriggerKind::steps;  ///< PairingKind::matching needs the rounds of `steps`.
-  double target_spread = 0;                  ///< Wanted distance for TriggerKind::spread.
+  double target_spread = 0;                  ///< Desired distance for TriggerKind::spread.
   PairingKind pairing = PairingKind::matching;
-  /// Partners are neighbours in it. Must run as pairs (problem_with_pairs), and be a graph for
-  /// uniform pairing. While it does not fit the live peers, any two peers may meet.
+  /// Partners are neighbours in this topology. It must run as pairs (problem_with_pairs), and be a
+  /// graph for uniform pairing. While it does not fit the live peers, any two peers may meet.
   Topology topology;
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
-  /// Scale alpha with the learning rate (EASGD's rho fixed).
+  /// Scale alpha with the learning rate (as EASGD does with a fixed rho).
   bool alpha_with_learning_rate = false;
-  /// Star only: the peer with the smallest id answers exchanges and neither trains nor asks for any
-  /// (EASGD's centre), unless it is alone.
+  /// Only for a star: the peer with the smallest id answers exchanges, but neither trains nor asks
+  /// for any (EASGD's centre), unless it is alone.
   bool centre_rests = false;
-  double peak_learning_rate = 0;  ///< Learning rate at which alpha is used as it is.
-  /// A peer that joins or wakes this many periods behind another fetches a model.
+  double peak_learning_rate = 0;  ///< Learning rate at which alpha is used unscaled.
+  /// A peer that joins or wakes up this many periods behind another downloads a model.
   std::uint64_t catch_up_periods = 8;
-  Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
+  Duration job_max = std::chrono::milliseconds(250);  ///< Desired longest duration of a job.
   PairExchange::Options exchange;
   PopulationOptions population;
-  AllReduceOptions mean;  ///< Where the budget is the swarm's: how the common end is computed.
+  AllReduceOptions mean;  ///< With the swarm's budget: how the common end is computed.
 };
 
 /// Totals since the start.
 struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
-  std::uint64_t forces_dropped = 0;  ///< Dropped with the model they were meant for.
+  std::uint64_t forces_dropped = 0;  ///< Forces dropped with the model for which they were meant.
   std::uint64_t triggers = 0;        ///< Times an exchange was due.
-  std::uint64_t idle_rounds = 0;     ///< Due, but the pairing left us without a partner to ask.
-  std::uint64_t missed_rounds = 0;   ///< Due, but busy, unreachable or without a usable partner.
+  std::uint64_t idle_rounds = 0;     ///< Exchanges due in rounds whose pairing left us no partner.
+  std::uint64_t missed_rounds =
+      0;  ///< Exchanges due while we had no usable partner or could not act.
   std::uint64_t models_fetched = 0;
 };
 
-/// Local steps at our own pace, and an exchange with one other peer every `period_steps` of them.
-/// Where the budget is the swarm's, all peers end together with the mean of their models (Finale).
+/// Local steps at our own pace, and an exchange with one other peer after every `period_steps` of
+/// them. With the swarm's budget, all peers end together with the mean of their models (Finale).
 class GossipMode final : public Mode {
  public:
   /// `signer` has the key of `self` and must outlive the mode.
@@ -85,13 +86,13 @@ class GossipMode final : public Mode {
   void hold_end(bool held) override { course_.hold_end(held); }
   void wind_down(Time now, Effects& out) override;
   bool has_wound_down() const override { return is_still() && course_.has_parted(); }
-  /// Fetches a model if ours fell behind.
+  /// Downloads a model if ours fell behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }
   bool is_idle() const override {
     return finale_.mean() != nullptr ? finale_.mean()->is_idle() : forces_.empty();
   }
-  /// That of the mean, once it has begun: it decides when we leave.
+  /// The course of the mean, once that has begun: it decides when we leave.
   const Course& course() const override {
     return finale_.mean() != nullptr ? finale_.mean()->course() : course_;
   }
@@ -108,7 +109,7 @@ class GossipMode final : public Mode {
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
   const Population& population() const { return population_; }
-  /// Entries that exchanges and downloads keep: at most 8 for each peer ever met, and 39.
+  /// Entries kept for exchanges and downloads: at most 8 for each peer ever met, plus 39.
   std::size_t held() const {
     return exchange_.held() + fetch_.held() + server_.held() + review_.held() + sources_.size() +
            sketched_.size() + tried_.size() + (fetched_ ? 1 : 0);
@@ -156,36 +157,37 @@ class GossipMode final : public Mode {
   StateDownload fetch_;
   std::vector<float> fetch_values_;  ///< The values that `fetch_` has received.
   std::vector<PeerId> sources_;      ///< Sources of the download whose models were not refused.
-  /// Peers asked for a model since we joined or woke up. When all of them fail, we ask peers that
-  /// we have heard of since then before we train on without a download.
+  /// Peers that we have asked for a model since we joined or woke up. When all of them fail, we ask
+  /// peers that we have heard of since, before we train on without a download.
   std::set<PeerId> tried_;
   TransferNumbers reviews_;
   ModelReview review_;
   Rng review_draws_;
-  std::optional<DownloadedModel> doubtful_;  ///< Downloaded, and under review.
+  std::optional<DownloadedModel> doubtful_;  ///< A downloaded model under review.
   SnapshotPtr first_model_;                  ///< Our model while we join, for a review.
-  std::map<PeerId, Time> sketched_;          ///< When each peer was last sent a sketch.
+  std::map<PeerId, Time> sketched_;          ///< When we last sent each peer a sketch.
   StateServer server_;
   std::uint64_t states_served_ = 0;
   Population population_;
   Finale finale_;
 
-  bool waits_for_mean_ = false;  ///< A newcomer, for the mean that the others are about to make.
-  Time meets_until_{};  ///< By then the peers that we can meet at our start have said hello.
+  bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean which the
+                                 ///< others are about to make.
+  Time meets_until_{};  ///< By this time the peers that we can meet at our start have said hello.
   bool has_snapshot_ = false;
   Time settle_until_{};
   std::uint64_t step_ = 0;
   Time offers_chunks_at_{};  ///< When an idle peer may offer an exchange again.
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
-  /// Distance of the two models in the last exchange, before the force: a sample of the spread.
+  /// Distance of the two models in the last exchange before the force: a sample of the spread.
   double last_distance_ = 0;
-  /// A peer that we refused while we were busy: our next partner. Used only by uniform pairing,
-  /// where a peer chooses its own partner.
+  /// A peer that we refused while we were busy, and choose as our next partner. Used only by
+  /// uniform pairing, where a peer chooses its own partner.
   std::optional<PeerId> owed_;
-  bool topology_fits_ = true;               ///< As of the last round.
+  bool topology_fits_ = true;               ///< True if the topology fitted in the last round.
   std::vector<Force> forces_;               ///< Committed forces that the next job adds.
-  std::optional<DownloadedModel> fetched_;  ///< To adopt with the next job.
+  std::optional<DownloadedModel> fetched_;  ///< A downloaded model that the next job adopts.
   GossipCounts counts_;
 };
 

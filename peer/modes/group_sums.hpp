@@ -18,7 +18,7 @@
 
 namespace gv {
 
-/// Names a sum of a run: the pass that it belongs to, and the part of the pass that it follows.
+/// Names a sum of a run: its pass, and the part of the pass that it follows.
 struct GroupSumName {
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;
@@ -28,8 +28,8 @@ struct GroupSumName {
   auto operator<=>(const GroupSumName&) const = default;
 };
 
-/// The sums under way of one peer. Their numbers follow from their names, so members agree on them
-/// without asking. A block of a sum that this peer has not opened yet waits. Pure.
+/// One peer's sums under way. Their numbers are functions of their names, so members agree on them
+/// without messages. A block of a sum that this peer has not opened yet waits. Pure.
 class GroupSums {
  public:
   GroupSums(PeerId self, const PipelineOptions& options);
@@ -37,24 +37,24 @@ class GroupSums {
   /// Sums belong to this generation from now on. Its runs have at most `micro_batches`.
   void enter(std::uint64_t generation, std::size_t micro_batches);
   void leave();
-  /// Sums belong to this run from now on. Those of the last one are over.
+  /// Sums belong to this run from now on. The last run's sums are over.
   void begin(std::uint64_t run);
 
   /// Opens a sum over `members`. Returns the memory for our summand.
   StageValues open(const GroupSumName& name, const std::vector<PeerId>& members);
   /// Our summand is written.
   void ready(const GroupSumName& name, Effects& out);
-  /// The sum; null until it is there.
+  /// The sum; null until it is complete.
   StageValues result(const GroupSumName& name) const;
   void close(const GroupSumName& name);
 
-  /// True for pieces of such sums, of any run.
+  /// True for pieces of such sums, in any run.
   bool owns(const TransferId& id) const {
     return id.kind == TransferKind::piece && id.stage >= first_id_;
   }
   /// The stage whose group sums, for an id that is ours.
   std::uint32_t stage_of(const TransferId& id) const { return id.stage - first_id_; }
-  /// True if the block is of use now, or in this run or the next.
+  /// True if the block is useful now, or later in this run or the next.
   bool receive(PeerId from, const Block& block, Effects& out);
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
@@ -66,22 +66,23 @@ class GroupSums {
  private:
   /// The name of the sum to which a piece belongs; nullopt if the run has no such sum.
   std::optional<GroupSumName> name_of(const TransferId& id) const;
-  /// The place of a piece's sum, counted from the first of this run.
+  /// The index of a piece's sum, counted from the first sum of this run.
   std::uint64_t place_in_run(const TransferId& id) const;
   std::uint64_t sums_in_run() const { return 2 * micro_batches_ * parts_max_; }
   StageValues blank(std::size_t size);
 
   PeerId self_;
   PipelineOptions options_;
-  std::uint32_t first_id_ = 0;  ///< In the place of a stage's number, behind those of all parts.
-  std::size_t parts_max_ = 1;   ///< Most sums of a pass.
+  std::uint32_t first_id_ = 0;  ///< Takes the place of a stage's number; follows the numbers of all
+                                ///< parts.
+  std::size_t parts_max_ = 1;   ///< Largest number of sums in a pass.
   std::uint64_t key_ = 0;
   std::size_t micro_batches_ = 0;
   std::uint64_t run_ = 0;
   std::map<GroupSumName, AllReduce> sums_;
   EarlyBlocks early_;
-  std::map<std::size_t, VectorPool> pools_;  ///< By size.
-  std::uint64_t bytes_sent_ = 0;             ///< In sums that are closed.
+  std::map<std::size_t, VectorPool> pools_;  ///< Pools by the size of their vectors.
+  std::uint64_t bytes_sent_ = 0;             ///< Bytes sent in closed sums.
 };
 
 }  // namespace gv

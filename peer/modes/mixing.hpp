@@ -20,9 +20,10 @@ namespace gv {
 
 /// Totals since the start.
 struct MixingCounts {
-  std::uint64_t rounds = 0;       ///< Mixed by us.
-  std::uint64_t generations = 0;  ///< Those we took part in.
-  std::uint64_t losses = 0;  ///< Times we went on without lost peers; several at once count once.
+  std::uint64_t rounds = 0;       ///< Rounds that we mixed.
+  std::uint64_t generations = 0;  ///< Generations that we took part in.
+  std::uint64_t losses = 0;  ///< Times that we went on without lost peers. Several at once count
+                             ///< once.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t messages_sent = 0;     ///< Made for a neighbour; lanes drop superseded ones.
@@ -31,17 +32,17 @@ struct MixingCounts {
   std::uint64_t messages_dropped = 0;  ///< Messages of peers that were too far ahead of us.
 };
 
-/// Decentralised training in rounds: in each, a peer makes local steps, sends a message to the
+/// Decentralised training in rounds. In each round a peer makes local steps, sends a message to the
 /// neighbours named by the rule's plan, and mixes the messages of its in-neighbours. Every peer has
-/// its own model. Ballots say which peers take part and give each a rank, so all compute the same
-/// plan. A lost peer ends the generation for all; the next begins with the models as they are and
-/// does not mix the round that was under way. Within a generation peers wait only for their
-/// neighbours, and with rule.staleness not for their newest rounds. If they never wait, a centre
-/// that rests has a round whenever messages have come. Where the budget is the
-/// swarm's, all peers end together with the mean of their models (Finale).
+/// its own model. Ballots decide which peers take part and give each a rank, so all compute the
+/// same plan. A lost peer ends the generation for all; the next one begins with the current models
+/// and does not mix the round that was under way. Within a generation peers wait only for their
+/// neighbours, and with rule.staleness not for their newest rounds. If peers never wait, a resting
+/// centre makes a round whenever messages have come. With the swarm's budget, all peers end
+/// together with the mean of their models (Finale).
 class MixingMode final : public Mode {
  public:
-  /// `session` tells this process from earlier ones of the same peer.
+  /// `session` distinguishes this process from earlier ones of the same peer.
   MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
              const MixingOptions& options, const Signer& signer, const Rng& draws);
 
@@ -71,7 +72,7 @@ class MixingMode final : public Mode {
   bool is_idle() const override {
     return finale_.mean() != nullptr ? finale_.mean()->is_idle() : !ends_;
   }
-  /// That of the mean, once it has begun: it decides when we leave.
+  /// The course of the mean, once that has begun: it decides when we leave.
   const Course& course() const override {
     return finale_.mean() != nullptr ? finale_.mean()->course() : course_;
   }
@@ -90,7 +91,7 @@ class MixingMode final : public Mode {
   const MixingOptions& options() const { return options_; }
   /// Peers of the newest generation, by rank.
   const std::vector<PeerId>& ranks() const { return order_; }
-  /// The host of each of them, as in RoundPlan.
+  /// The host of each of these peers, as in RoundPlan.
   const std::vector<std::size_t>& hosts() const { return hosts_; }
   /// In-neighbours and out-neighbours in the round under way.
   std::vector<PeerId> heard() const;
@@ -130,29 +131,30 @@ class MixingMode final : public Mode {
   MixingOptions options_;
   StateTransfer states_;
   Finale finale_;
-  bool waits_for_mean_ = false;  ///< A newcomer, for the mean that the others are about to make.
+  bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean which the
+                                 ///< others are about to make.
   RoundInbox box_;
   std::vector<PeerId> order_;  ///< Peers of the newest generation, by rank.
   std::size_t rank_ = 0;
-  std::vector<std::size_t> hosts_;  ///< By rank; empty if the topology does not ask for them.
+  std::vector<std::size_t> hosts_;  ///< Hosts by rank; empty if the topology does not use them.
   std::optional<RoundPlan> plan_;
   std::optional<MixPlace> place_;  ///< Our place, which the next job passes on to the mixer.
-  bool told_ = false;              ///< A job has passed on our place in the newest generation.
-  bool switches_ = false;          ///< The next job passes a new rule on to the mixer.
+  bool told_ = false;      ///< True if a job has passed on our place in the newest generation.
+  bool switches_ = false;  ///< True if the next job passes a new rule on to the mixer.
   std::uint64_t ruled_since_ = 0;  ///< Step from which the newest settings revision applies.
-  bool gives_state_ = false;       ///< Peers of this generation download our state.
+  bool gives_state_ = false;       ///< True if peers of this generation download our state.
   VectorPool::Vector state_;  ///< That state, once copied; kept for the rest of the generation.
-  std::uint64_t round_ = 0;   ///< The round that is next or under way.
-  bool sent_ = false;         ///< The messages of `round_` are sent.
+  std::uint64_t round_ = 0;   ///< The next round, or the one under way.
+  bool sent_ = false;         ///< True if the messages of `round_` have been sent.
   std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty: none.
   std::vector<MixMessage> arrived_;    ///< Messages that the next job mixes.
   /// Unmixed messages of the last generation, for the next job.
   std::vector<MixMessage> left_over_;
-  bool unsent_ = false;  ///< Our messages of the last generation's open round went to no peer.
+  bool unsent_ = false;  ///< True if no peer got our messages of the last generation's open round.
   std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
   std::shared_ptr<MixOutbox> outbox_;  ///< Receives the messages of `round_job_`.
   std::uint64_t served_ = 0;           ///< As a centre: messages mixed in this generation.
-  std::uint64_t followed_ = 0;         ///< As a centre: steps counted for them.
+  std::uint64_t followed_ = 0;         ///< As a centre: steps counted for these messages.
   MixingCounts counts_;
 };
 

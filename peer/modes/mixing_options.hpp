@@ -1,4 +1,4 @@
-// Options of mode `mixing`: the rule, and how many steps a round has.
+// Options of mode `mixing`: the rule, and the number of steps in a round.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace gv {
 
-/// Rule and period read from a settings revision while a swarm runs.
+/// Rule and period from a settings revision, read while a swarm runs.
 struct SwitchedMixing {
   MixRule rule;
   std::uint64_t period = 1;
-  Problems problems;  ///< If there are any, the swarm cannot use the settings.
+  Problems problems;  ///< If there are any, the swarm cannot use these settings.
 };
 
 /// How a swarm mixes with neighbours.
@@ -29,13 +29,16 @@ struct MixingOptions {
   std::uint64_t catch_up_rounds = 64;
   std::size_t state_elements = 0;  ///< Parameters and the optimiser's state.
   std::uint32_t batch = 64;        ///< Samples of a step.
-  bool is_leased = false;  ///< The samples of a round are consecutive in an order that all share.
+  bool is_leased = false;  ///< True if the samples of a round are consecutive in an order that all
+                           ///< peers share.
   Agreement::Options agreement;
-  AllReduceOptions mean;  ///< Where the budget is the swarm's: how the common end is computed.
+  AllReduceOptions mean;  ///< With the swarm's budget: how the common end is computed.
   /// Reads the settings of a settings revision. Empty: `rule` and `period` never change.
   std::function<SwitchedMixing(std::string_view settings)> read_revision;
-  SettingsRevision revision;  ///< A resumed peer's, which overrides `rule` and `period`.
-  bool tells_rule = false;  ///< The replica does not know the rule yet, and the first job tells it.
+  SettingsRevision revision;  ///< The revision of a resumed peer, which overrides `rule` and
+                              ///< `period`.
+  bool tells_rule = false;    ///< True if the replica does not know the rule yet, so that the first
+                              ///< job has to pass it on.
   /// Memory of states that are sent. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };

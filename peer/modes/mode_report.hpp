@@ -45,7 +45,7 @@ struct ReportColumn {
   std::string text;
 };
 
-/// One mode's report at one moment. Counts are since the start.
+/// One mode's report at one moment. Counts are totals since the start.
 struct ModeReport {
   std::vector<ReportSection> sections;
   std::vector<ReportMember> members;
@@ -55,7 +55,7 @@ struct ModeReport {
   std::vector<std::string> details;  ///< Lines of the table that `status` prints.
   /// Samples of one step; empty: the peer's batch.
   std::optional<double> samples_per_step;
-  /// The part of a step's work that is done here, so that the rates of all peers add up to the
+  /// The part of a step's work that this peer does, so that the rates of all peers add up to the
   /// swarm's.
   double share_of_work = 1;
 };

@@ -1,4 +1,4 @@
-// The gradient noise scale: the size of batch beyond which larger ones save few steps.
+// The gradient noise scale: the batch size beyond which larger batches save few steps.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,24 @@
 
 namespace gv {
 
-/// Estimates tr(S) / |G|^2 (McCandlish et al. 2018, B_simple): S is the covariance of one sample's
-/// gradient, and G the gradient of the whole loss. A mean over b samples has the expected square
-/// |G|^2 + tr(S) / b, so a peer's own gradient and the mean gradient of all peers, which have
-/// different b, give two equations. Both unknowns are averaged over about fifty steps, and only
-/// then is one divided by the other, because a mean of quotients would be biased. Pure.
+/// Estimates tr(S) / |G|^2 (McCandlish et al. 2018, B_simple), where S is the covariance of one
+/// sample's gradient and G the gradient of the whole loss. A mean over b samples has the expected
+/// square |G|^2 + tr(S) / b. A peer's own gradient and the mean gradient of all peers have
+/// different b and so give two equations. Both unknowns are averaged over about fifty steps before
+/// one is divided by the other, because a mean of quotients would be biased. Pure.
 class NoiseScale {
  public:
-  /// Takes the squared lengths of one step.
+  /// Adds the squared lengths of one step.
   void add(const result::GradientSquares& squares);
 
   /// tr(S) and |G|^2.
   double variance() const { return weight_ > 0 ? variance_ / weight_ : 0; }
   double square() const { return weight_ > 0 ? square_ / weight_ : 0; }
-  /// In samples. Unknown in the first steps, and while noise hides the gradient.
+  /// The noise scale in samples. Unknown in the first steps, and while noise hides the gradient.
   std::optional<double> samples() const;
 
-  /// Adds what is known beside the batch of all peers, or nothing before the first step.
+  /// Adds the estimates to the report, beside the batch of all peers; nothing before the first
+  /// step.
   void add_to(ModeReport& report) const;
 
  private:
@@ -33,8 +34,8 @@ class NoiseScale {
   double square_ = 0;
   double weight_ = 0;
   std::size_t steps_ = 0;
-  std::size_t batch_ = 0;  ///< Samples of the newest mean.
-  std::size_t peers_ = 0;  ///< Peers in it, if all have shares like ours.
+  std::size_t batch_ = 0;  ///< Samples in the newest mean.
+  std::size_t peers_ = 0;  ///< Peers in the newest mean, if all have shares like ours.
 };
 
 }  // namespace gv

@@ -21,29 +21,30 @@ namespace gv {
 
 /// Totals since the start.
 struct PipelineCounts {
-  std::uint64_t operations = 0;   ///< Runs finished by us.
-  std::uint64_t generations = 0;  ///< Those we took part in.
-  std::uint64_t losses = 0;  ///< Times we went on without lost peers; several at once count once.
-  std::uint64_t rollbacks = 0;   ///< Times we went back to a copy because a stage was lost.
+  std::uint64_t operations = 0;   ///< Runs that we finished.
+  std::uint64_t generations = 0;  ///< Generations that we took part in.
+  std::uint64_t losses = 0;     ///< Times that we went on without lost peers. Several at once count
+                                ///< once.
+  std::uint64_t rollbacks = 0;  ///< Times that we went back to a copy because a stage was lost.
   std::uint64_t steps_lost = 0;  ///< Steps lost by rollbacks.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t passed_bytes = 0;  ///< Sent to neighbours and replicas in runs.
+  std::uint64_t passed_bytes = 0;  ///< Bytes sent to neighbours and replicas in runs.
   double computing_s = 0;          ///< Time of the worker in jobs.
   double waiting_s = 0;            ///< Time the worker waited within runs.
 };
 
-/// An operation is one pipeline run of a schedule: some micro-batches through all stages and back,
-/// and the updates. Peers agree on the stage assignments by ballots, as in mode `allreduce`. An
-/// update is made only when every peer has said that its part of the run is complete. So all live
-/// peers can finish a run that any peer has finished, and can give up any other run without a
-/// trace. If a stage is lost with all its carriers, all peers go back to the newest copies of all
-/// stages. A run whose time is over, or whose target is reached, ends with a version that a ballot
-/// chooses.
+/// An operation is one pipeline run of a schedule: micro-batches go forward and back through all
+/// stages, and the updates follow. Peers agree on the stage assignments by ballots, as in mode
+/// `allreduce`. An update is made only when every peer has reported that its part of the run is
+/// complete. So all live peers can finish a run that any peer has finished, and can give up any
+/// other run without a trace. If a stage is lost with all its carriers, all peers go back to the
+/// newest copies of all stages. A run whose time is over, or whose target is reached, ends with a
+/// version that a ballot chooses.
 ///
-/// Where a target accuracy ends the run, some runs begin with a test: micro-batches of test samples
-/// go forward through all stages, and each carrier of the last one votes on its part of them (see
-/// Judges). A test changes no model and belongs to its run, so it is given up and repeated with it.
+/// With a target accuracy, some runs begin with a test: micro-batches of test samples go forward
+/// through all stages, and each carrier of the last stage votes on its part of them (see Judges). A
+/// test changes no model and belongs to its run, so it is given up and repeated with the run.
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -68,7 +69,7 @@ class PipelineMode final : public Mode {
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
 
-  /// True while we hand over states that other peers would lack without us.
+  /// True while we send states that other peers would lack without us.
   bool is_settling() const override { return handing_over_; }
   bool is_idle() const override { return !due_.end && due_.loads.empty(); }
   const Course& course() const override { return course_; }
@@ -80,20 +81,21 @@ class PipelineMode final : public Mode {
 
   const PipelineOptions& options() const { return options_; }
   PipelineCounts counts() const;
-  /// Parts of stages we carry now (StageParts), and the stages.
+  /// The parts of stages that we carry now (StageParts), and their stages.
   const std::set<std::uint32_t>& held_parts() const { return carried_; }
   std::set<std::uint32_t> stages() const;
-  /// Our part of all peers' work: that of each of our stages, divided by its number of carriers.
+  /// Our part of all peers' work: for each of our stages, its work divided by its number of
+  /// carriers.
   double work_done_here() const;
   /// The run under way, which knows the carriers of each stage.
   const PipelineRun& run() const { return run_; }
-  /// Bytes of blocks that arrived before their run has begun here.
+  /// Bytes of blocks that arrived before their run began here.
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
   /// The work of the next job before its part of a run, in this order.
   struct Due {
-    bool abandons = false;  ///< Gives up the run under way.
+    bool abandons = false;  ///< True if it gives up the run under way.
     std::optional<task::EndRun> end;
     std::vector<StageCopy> exports;
     std::optional<task::MoveTo> move;
@@ -169,37 +171,39 @@ class PipelineMode final : public Mode {
   PipelineOptions options_;
   StageParts parts_;
   PipelineRun run_;
-  EarlyBlocks early_;           ///< Blocks of a generation that begins here soon.
-  std::uint64_t early_of_ = 0;  ///< Key of the generation that `early_` holds blocks of.
+  EarlyBlocks early_;           ///< Blocks of a generation that will soon begin here.
+  std::uint64_t early_of_ = 0;  ///< Key of the generation of these blocks.
   StageStates states_;
-  bool handing_over_ = false;  ///< We leave, and other peers take over our states.
+  bool handing_over_ = false;  ///< True if we are leaving and other peers are taking over our
+                               ///< states.
   Time hand_over_until_ = never;
-  bool preparing_ = false;      ///< In a generation, and not yet ready for its first run.
-  bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
-  bool held_in_run_ = false;    ///< Parameters were held at their bound since the last run's end.
-  bool is_held_ = false;        ///< The newest run has left parameters there.
-  std::set<std::uint32_t> carried_;  ///< Parts.
-  /// Key of the generation to which we only hand over stages.
+  bool preparing_ = false;  ///< True if we are in a generation but not yet ready for its first run.
+  bool run_was_begun_ = false;  ///< True if a run has begun and is neither finished nor given up.
+  bool held_in_run_ = false;  ///< True if parameters were held at their bound since the end of the
+                              ///< last run.
+  bool is_held_ = false;      ///< True if the newest run has left parameters at their bound.
+  std::set<std::uint32_t> carried_;  ///< The parts that we carry.
+  /// Key of the generation to which we only hand over our stages.
   std::uint64_t last_generation_key_ = 0;
   Due due_;
   std::uint64_t job_generation_ = 0;  ///< Key of the generation of the jobs under way.
 
   // The end of the run under way.
-  std::optional<task::EndRun> complete_;  ///< Set when our part is complete.
+  std::optional<task::EndRun> complete_;  ///< Set once our part is complete.
   ModelVersion complete_version_;
-  /// Peers that said their part is complete, by run.
+  /// For each run, the peers that have reported their part complete.
   std::map<std::uint64_t, std::set<PeerId>> completed_;
   Time say_again_at_ = never;
   std::optional<ModelVersion> copied_;  ///< The last copying point of the generation.
 
   Time idle_since_{};
-  /// Time of passes through a stage by the plan and by the clock; their ratio is our speed there.
+  /// Time of passes through a stage, planned and measured; their ratio is our speed in that stage.
   struct StagePace {
     double work_s = 0;
     double busy_s = 0;
   };
   std::map<std::uint32_t, StagePace> paces_;
-  std::vector<PeerId> panel_;  ///< The carriers of the last stage, who judge the model.
+  std::vector<PeerId> panel_;  ///< The carriers of the last stage, which judge the model.
   PipelineCounts counts_;
 };
 

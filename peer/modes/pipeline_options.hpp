@@ -18,33 +18,33 @@
 
 namespace gv {
 
-/// Bytes of early blocks that a peer keeps; more means that a peer misbehaves.
+/// The most bytes of early blocks that a peer keeps. More means that a peer misbehaves.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 
-/// Most micro-batches of a test. Further test samples are left out.
+/// Largest number of micro-batches in a test. Further test samples are left out.
 inline constexpr std::size_t test_micro_batches_max = std::size_t{1} << 16;
 
 /// Sizes of a part of a stage, in floats.
 struct PartSize {
   std::size_t parameters = 0;
-  std::size_t state = 0;  ///< Parameters and the optimiser's state.
+  std::size_t state = 0;  ///< Floats of parameters and optimiser state.
 };
 
 /// Sizes of one stage, in floats.
 struct StageSize {
-  /// Of what all carriers have: of all that is not in slices.
+  /// Sizes of the part that all carriers have: everything that is not in slices.
   std::size_t parameters = 0;
   std::size_t state = 0;
-  /// Activations of one micro-batch from the stage before; 0 for the first.
+  /// Activations of one micro-batch from the previous stage; 0 for the first stage.
   std::size_t forward = 0;
   std::size_t backward = 0;  ///< Their gradients, which go back.
-  /// What the members of a group sum after each part but the last of a pass. There are forward sums
-  /// if there are slices.
+  /// The numbers that members of a group sum after each part but the last of a pass. There are
+  /// forward sums if there are slices.
   std::vector<std::size_t> forward_sums = {};
   std::vector<std::size_t> backward_sums = {};
 
-  /// Of the slices that the members of a group divide among themselves; empty if no group carries
-  /// the stage.
+  /// Sizes of the slices that the members of a group divide among themselves; empty if no group
+  /// carries the stage.
   std::vector<PartSize> slices = {};
 };
 
@@ -55,29 +55,30 @@ struct StageState {
   StageValues values;
 };
 
-/// The rule with only those options that keep no state between rounds; all others get their
-/// defaults. A run that is given up could not restore such state.
+/// The rule reduced to options that keep no state between rounds; all others get their defaults. A
+/// run that is given up could not restore such state.
 MixRule in_runs(const MixRule& rule);
 
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
   StageConsensus consensus = StageConsensus::allreduce;
-  std::size_t micro_batches = 8;  ///< Micro-batches of all chains in a run.
-  std::size_t micro_batch = 1;    ///< Samples.
-  std::size_t test_samples = 0;   ///< Of a test, where a target accuracy ends the run; 0: none.
+  std::size_t micro_batches = 8;  ///< Micro-batches of all chains together in a run.
+  std::size_t micro_batch = 1;    ///< Samples of a micro-batch.
+  std::size_t test_samples = 0;   ///< Samples of a test, if the run has a target accuracy; 0: no
+                                  ///< tests.
   std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
-  /// Peers that carry a stage together at most. Above 1, the schedule must be synchronous and
+  /// The most peers that carry a stage together. Above 1, the schedule must be synchronous and
   /// `consensus` an all-reduce.
   std::size_t group = 1;
-  /// The most slices of a stage that a peer has memory for; 0: all.
+  /// The most slices of a stage that fit into a peer's memory; 0: all.
   std::size_t slices_most = 0;
-  std::size_t ahead = 1;         ///< Transfers that take this many passes' time are hidden.
-  double mix_alpha = 0.5;        ///< gossip: the elastic coefficient of a pair.
-  MixRule rule;                  ///< mixing: a rule from in_runs().
+  std::size_t ahead = 1;   ///< Transfers that take up to the time of this many passes are hidden.
+  double mix_alpha = 0.5;  ///< gossip: the elastic coefficient of a pair.
+  MixRule rule;            ///< mixing: a rule returned by in_runs().
   std::uint64_t mix_every = 1;   ///< gossip, mixing: runs between two averagings.
   std::uint64_t copy_every = 8;  ///< Runs between two copies that neighbours keep; 0 = never.
-  /// A resumed peer has `resumed_parts`, at version `resumed`.
+  /// A resumed peer has the parts `resumed_parts` at version `resumed`.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;  ///< Older copies that a resumed peer has.
@@ -87,12 +88,12 @@ struct PipelineOptions {
   std::size_t bucket_elements = 1 << 20;
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
   Agreement::Options agreement;
-  /// Memory of everything that is sent. Not owned; must outlive the mode and its messages.
+  /// Memory of all data that are sent. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 
   StageParts parts() const;
   std::vector<PartSize> part_sizes() const;
-  /// How peers form groups and share stages out.
+  /// How peers form groups and divide stages.
   StagePlanOptions plan() const;
 };
 

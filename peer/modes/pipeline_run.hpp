@@ -1,4 +1,4 @@
-// One pipeline run as one peer takes part in it: its list of instructions, done in order.
+// One peer's part in a pipeline run: its list of instructions, carried out in order.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,10 @@
 namespace gv {
 
 /// Carries out schedules. All peers that know the generation and the number of a run compute the
-/// same groups, routes and lists, so each knows what arrives and where its results go. A group of
-/// peers is one worker of the schedule: all its members make its passes, each for its own grains of
-/// the layers. A run changes no lasting state, so giving one up leaves the peer where it was. Pure.
+/// same groups, routes and lists, so each knows which inputs arrive and where its results go. A
+/// group of peers is one worker of the schedule: all its members make its passes, each for its own
+/// slices of the layers. A run changes no lasting state, so giving it up leaves the peer unchanged.
+/// Pure.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
@@ -41,15 +42,15 @@ class PipelineRun {
   /// Gives up the run under way.
   void leave();
 
-  /// Begins the run of that number. It `tests` the model first: all peers say the same of a run.
+  /// Begins the run of that number. If `tests`, it first tests the model; all peers agree on this.
   void begin(std::uint64_t operation, bool tests, Effects& out);
   bool is_begun() const { return begun_; }
 
-  /// The next task, if its input is there. Tasks are done in the order given.
+  /// The next task, if its input has arrived. Tasks are done in the given order.
   std::optional<Job::Task> next();
-  /// True once, if we carry the last stage and next() has just given out our last pass of the test.
+  /// True once, if we carry the last stage and next() has just returned our last pass of the test.
   bool take_tested() { return std::exchange(is_tested_, false); }
-  /// The job with the oldest task that next() returned is done.
+  /// Call when the job with the oldest task returned by next() is done.
   void done(const Job& job, Effects& out);
 
   /// True if the block belongs to this generation's runs.
@@ -58,28 +59,29 @@ class PipelineRun {
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
-  /// True if all of our work is done and our sums with other replicas are there.
+  /// True if all of our work is done and our sums with other replicas are complete.
   bool is_complete() const;
-  /// True if every micro-batch is in each of our sums exactly once, from each member of its group.
+  /// True if each of our sums contains every micro-batch exactly once, from each member of its
+  /// group.
   bool counts_once() const;
   /// Ends the run and returns its result for each of our stages.
   std::vector<StageEnd> finish();
-  /// Batches of our own that the run took.
+  /// Number of our own batches that the run took.
   std::size_t drawn() const { return drawn_; }
 
-  /// True if that peer carries one of our stages, or one next to ours.
+  /// True if that peer carries one of our stages, or a stage adjacent to ours.
   bool involves(PeerId peer) const;
-  /// True if the next input has to come from other peers.
+  /// True if the next input has to come from another peer.
   bool is_waiting() const;
   std::uint64_t progress() const { return progress_; }
-  /// A peer that sent values which are not finite; none of them were used. The run cannot end then.
+  /// A peer that sent values which are not finite. None of them were used. The run then cannot end.
   std::optional<PeerId> unsound_from() const;
 
   std::uint64_t operation() const { return operation_; }
   const std::vector<std::uint32_t>& own_stages() const { return own_stages_; }
   /// Parts that we carry, ascending.
   std::vector<std::uint32_t> own_parts() const;
-  /// Our slices of a stage; empty if it has none.
+  /// Our slices of a stage; empty if the stage has none.
   Range own_slices(std::uint32_t stage) const;
   /// Carriers of each part, as ranks in the generation's order.
   const std::vector<std::vector<std::uint32_t>>& holders() const { return holders_; }
@@ -90,7 +92,7 @@ class PipelineRun {
   const std::vector<std::vector<std::uint32_t>>& workers() const { return workers_; }
   /// Members of each group, as ranks.
   const PeerGroups& groups() const { return groups_; }
-  /// The part of a pass that we compute, 0 to 1, if the group shares all of its work.
+  /// The fraction of a pass that we compute, 0 to 1, if the group shares all of its work.
   double own_share() const;
   /// The number of parts of an instruction's pass.
   std::size_t parts_of(const PipelineInstruction& what) const { return sums_in(what).size() + 1; }
@@ -103,12 +105,12 @@ class PipelineRun {
   struct Incoming {
     PeerId from{};
     StageValues values;
-    Reassembly blocks;  ///< Empty, and so whole, for our own results.
+    Reassembly blocks;  ///< Empty, and therefore complete, for our own results.
   };
 
   /// A sum over the carriers of some of our slices, the same in each group.
   struct SliceSum {
-    std::uint32_t part = 0;  ///< The first of them.
+    std::uint32_t part = 0;  ///< The first of these slices.
     std::size_t buckets = 0;
     AllReduce reduce;
   };
@@ -116,38 +118,39 @@ class PipelineRun {
   /// The replicas of one of our stages, and their sum.
   struct StageSum {
     std::uint32_t stage = 0;
-    std::vector<PeerId> members;  ///< Peers that sum; one alone skips the sum.
-    /// Our gradients, then for each micro-batch a count for each member that a group may have (the
-    /// contribution checksum).
+    std::vector<PeerId> members;  ///< The peers that sum. A single peer skips the sum.
+    /// Our gradients, followed for each micro-batch by one count for each member that a group may
+    /// have (the contribution checksum).
     StageValues gradients;
-    /// Parameters to average, then the same counts; null: none.
+    /// Parameters to average, followed by the same counts; null: none.
     StageValues parameters;
     std::optional<AllReduce> reduce;
-    /// The gradients of our slices, then a count for each slice and micro-batch; null without them.
+    /// The gradients of our slices, followed by a count for each slice and micro-batch; null
+    /// without slices.
     StageValues slices;
-    StageValues sliced;                  ///< Their sum, if there are several groups.
-    std::vector<SliceSum> slice_sums;    ///< That make it.
-    std::size_t buckets = 0;             ///< Number of buckets of `reduce`.
-    std::size_t own = 0;                 ///< Micro-batches that pass through us.
-    bool ordered = false;                ///< A job was asked to copy or send its parameters.
-    bool copied = false;                 ///< `parameters` holds the copy.
-    bool offered = false;                ///< Our values are in the sum.
-    std::optional<std::uint64_t> round;  ///< Round of mixing by a rule; none: not in this run.
-    bool sent = false;                   ///< Our messages of the round are sent.
+    StageValues sliced;  ///< The sum of the slices' gradients, if there are several groups.
+    std::vector<SliceSum> slice_sums;  ///< The sums that make up `sliced`.
+    std::size_t buckets = 0;           ///< Number of buckets of `reduce`.
+    std::size_t own = 0;               ///< Micro-batches that pass through this peer.
+    bool ordered = false;              ///< True if a job was asked to copy or send its parameters.
+    bool copied = false;               ///< True if `parameters` holds the copy.
+    bool offered = false;              ///< True if our values are in the sum.
+    std::optional<std::uint64_t> round;  ///< Round of mixing by a rule; empty: this run has none.
+    bool sent = false;                   ///< True if our messages of the round have been sent.
   };
 
   /// How one of our stages mixes by a rule in this generation.
   struct Mixing {
-    std::vector<PeerId> order;  ///< Its replicas, by their ranks among themselves.
+    std::vector<PeerId> order;  ///< The stage's replicas, by their ranks among themselves.
     RoundPlan plan;
     RoundInbox box;
     std::optional<MixPlace> place;  ///< Our place, until a task passes it on to the mixer.
   };
 
-  /// A pass that is given out part by part.
+  /// A pass that is returned part by part.
   struct Pass {
     PipelineInstruction what;
-    std::size_t part = 0;  ///< The next one.
+    std::size_t part = 0;  ///< The next part.
   };
 
   Routes routes_of(std::uint64_t operation) const;
@@ -162,7 +165,7 @@ class PipelineRun {
   void enter_mixing(std::uint32_t stage);
   void make_sum(std::uint32_t stage);
   void make_slice_sums(StageSum& sum);
-  /// The sum whose pieces have this number in the place of a stage's; null if there is none.
+  /// The sum whose pieces have this number in place of a stage's; null if there is none.
   AllReduce* reduce_of(std::uint32_t part);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
@@ -177,7 +180,7 @@ class PipelineRun {
   bool is_from_neighbour(const PassName& name, PeerId from) const;
   StageValues input_of(const PipelineInstruction& what);
   StageValues input_of(const Pass& pass);
-  /// What we sum with our group in the passes of an instruction; empty if we are alone in it.
+  /// What we sum with our group in an instruction's passes; empty if we are alone in the group.
   const std::vector<std::size_t>& sums_in(const PipelineInstruction& what) const;
   bool may_begin(const PipelineInstruction& what) const;
   std::optional<Job::Task> next_part(std::size_t pass);
@@ -186,7 +189,7 @@ class PipelineRun {
   void pass_on(const task::StagePass& pass, Effects& out);
   StageSum& sum_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
-  /// True if all instructions were given out.
+  /// True if all instructions have been returned by next().
   bool is_list_done() const { return position_ == list().size() && passes_.empty(); }
   const std::vector<PipelineInstruction>& list() const { return list_; }
   const std::vector<std::uint32_t>& own_group() const { return groups_.members[worker_]; }
@@ -197,39 +200,41 @@ class PipelineRun {
   std::uint64_t run_seed_;
   PipelineOptions options_;
   StagePlanOptions plan_;
-  std::size_t members_max_ = 1;  ///< Most members that a group can come to have.
+  std::size_t members_max_ = 1;  ///< Largest number of members that a group can have.
   std::uint64_t key_ = 0;
   std::vector<PeerId> order_;
   std::size_t rank_ = 0;
   std::vector<std::vector<std::uint32_t>> replicas_;
-  std::vector<std::vector<std::uint32_t>> holders_;  ///< By part.
+  std::vector<std::vector<std::uint32_t>> holders_;  ///< Carriers by part.
   std::vector<std::uint32_t> own_stages_;
-  std::map<std::uint32_t, Range> own_slices_;  ///< By stage.
+  std::map<std::uint32_t, Range> own_slices_;  ///< Our slices by stage.
   PeerGroups groups_;
   std::uint32_t worker_ = 0;                         ///< The number of our group.
-  std::vector<PeerId> own_peers_;                    ///< Its members.
-  std::vector<std::vector<std::uint32_t>> workers_;  ///< Groups that carry each stage.
+  std::vector<PeerId> own_peers_;                    ///< The members of our group.
+  std::vector<std::vector<std::uint32_t>> workers_;  ///< For each stage, the groups that carry it.
   std::vector<double> worker_speeds_;
-  std::shared_ptr<const GroupPlace> place_;  ///< In our group.
+  std::shared_ptr<const GroupPlace> place_;  ///< Our place in our group.
   std::uint64_t operation_ = 0;
   bool begun_ = false;
-  std::size_t computing_ = 0;  ///< Tasks given out and not done.
+  std::size_t computing_ = 0;  ///< Number of tasks returned and not done.
   Routes routes_;
-  Routes test_routes_;                     ///< Of the test's micro-batches; empty: no test.
-  std::vector<PipelineInstruction> list_;  ///< Of the test, and then of the schedule.
-  std::size_t tests_left_ = 0;             ///< Through us in the last stage, not given out.
-  bool is_tested_ = false;                 ///< The last of them was given out.
+  Routes test_routes_;                     ///< Routes of the test's micro-batches; empty: no test.
+  std::vector<PipelineInstruction> list_;  ///< The instructions of the test, followed by those of
+                                           ///< the schedule.
+  std::size_t tests_left_ = 0;  ///< Test passes through us in the last stage that were not returned
+                                ///< yet.
+  bool is_tested_ = false;      ///< True if the last of these passes was returned.
   std::size_t position_ = 0;
-  std::deque<Pass> passes_;  ///< Begun, and not given out to the end.
+  std::deque<Pass> passes_;  ///< Passes of which next() has not returned all parts yet.
   std::size_t drawn_ = 0;
   std::vector<StageSum> sums_;
   GroupSums group_sums_;
-  std::map<std::uint32_t, Mixing> mixing_;  ///< By stage.
+  std::map<std::uint32_t, Mixing> mixing_;  ///< Mixing by stage.
   std::map<PassName, Incoming> incoming_;
   EarlyBlocks held_;                         ///< Blocks of the next run's sums.
-  std::map<std::size_t, VectorPool> pools_;  ///< By size.
+  std::map<std::size_t, VectorPool> pools_;  ///< Pools by the size of their vectors.
   std::uint64_t progress_ = 0;
-  std::optional<PeerId> unsound_pass_;  ///< The sender of a pass that is not finite.
+  std::optional<PeerId> unsound_pass_;  ///< The sender of a pass with values that are not finite.
   std::uint64_t bytes_sent_ = 0;
 };
 

@@ -17,11 +17,11 @@ namespace gv {
 
 struct PopulationOptions {
   std::uint64_t every_steps = 0;  ///< Local steps between two validations; 0 = no population.
-  double held_out = 0.1;          ///< Part of a peer's own samples used for validation.
+  double held_out = 0.1;          ///< Fraction of a peer's own samples that is used for validation.
   Selection select = Selection::truncation;
-  /// Hyper-parameters begin up to this factor above or below the config's.
+  /// Hyper-parameters begin within this factor of the config's values.
   double spread = 1;
-  bool has_momentum = false;           ///< Momentum is varied, too.
+  bool has_momentum = false;           ///< True if the momentum is varied, too.
   std::size_t optimizer_elements = 0;  ///< Floats of optimiser state.
 
   bool is_on() const { return every_steps > 0; }
@@ -34,17 +34,18 @@ struct PopulationOptions {
 /// The number of the best of `peers`, and of the worst: at least 1, or 0 if none is copied.
 std::size_t selected_of(Selection selection, std::size_t peers);
 
-/// True if a peer of loss `own` copies one of loss `other`: `own` is in the worst part of `losses`,
-/// `other` in the best, and `other` is smaller. `losses` contains both. Equal losses never copy.
+/// True if a peer with loss `own` copies one with loss `other`: `own` must be in the worst part of
+/// `losses`, `other` in the best part, and `other` must be smaller. `losses` contains both. Equal
+/// losses never copy.
 bool is_worth_copying(std::span<const float> losses, float own, float other,
                       Selection selection = Selection::truncation);
 
-/// One peer's part in a population. Pure: it tells its caller, which asks for jobs and downloads,
-/// what to do.
+/// One peer's part in a population. Pure: it tells its caller which jobs and downloads to request.
 ///
-/// Every `every_steps` steps: validate, draw a partner, and download its replica if that is worth
-/// copying. Once the download is complete: take it over, with slightly different hyper-parameters,
-/// or in halving with the same. If the partner is lost before that, nothing changes.
+/// After every `every_steps` steps: validate, draw a partner, and download its replica if that is
+/// worthwhile. Once the download is complete: take it over, with slightly different
+/// hyper-parameters, or in halving with the same ones. If the partner is lost before that, nothing
+/// changes.
 class Population {
  public:
   Population(const PopulationOptions& options, const Rng& rng);
@@ -56,9 +57,9 @@ class Population {
 
   /// Takes the result of a validation.
   void learn_from(const result::Validation& validation);
-  /// The values of ours that the newest validation has told: 0 if they are not varied.
+  /// Our values as published by the newest validation; 0 if they are not varied.
   const Hyperparameters& own() const { return own_; }
-  /// Our newest validation, which other peers may know; empty before the first.
+  /// Our newest published validation; empty before the first.
   const std::optional<Trial>& trial() const { return trial_; }
 
   /// Compares the losses in `members` of all peers with this layout that are not joining.
@@ -66,12 +67,12 @@ class Population {
 
   void begin_copying() { copying_ = true; }
   void give_up() { copying_ = false; }
-  /// True if a download is under way, or has arrived and was not taken over yet.
+  /// True if a download is under way, or has arrived and has not been taken over yet.
   bool is_copying() const { return copying_; }
-  /// Turns the download into our replica's new state at `step`; copying is over then. False if its
-  /// hyper-parameters are unusable.
+  /// Turns the download into our replica's new state at `step`, which ends copying. Returns false
+  /// if its hyper-parameters are unusable.
   bool take_over(DownloadedModel& model, std::uint64_t step);
-  /// The replica has taken the download over: reports it, once.
+  /// Reports that the replica has taken over the download, once.
   void tell(Effects& out);
 
   Rng& draws() { return rng_; }

@@ -1,4 +1,4 @@
-// Records generations that ended badly: which peers were lost, and how long it took to go on.
+// Records generations that ended badly: which peers were lost, and how long recovery took.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace gv {
 
-/// A generation that ended badly, and how it went on.
+/// A generation that ended badly, and its recovery.
 struct Recovery {
-  std::vector<PeerId> lost;     ///< Its peers that did not make the next operation.
-  double seconds = 0;           ///< From its end to the first result of the next.
-  std::size_t peers = 0;        ///< Peers that made that operation.
+  std::vector<PeerId> lost;     ///< Its peers that did not take part in the next operation.
+  double seconds = 0;           ///< Seconds from its end to the first result of the next operation.
+  std::size_t peers = 0;        ///< Peers that took part in that operation.
   std::uint64_t operation = 0;  ///< Number of that operation.
 };
 
 /// Counts generations that end in a row, without an operation between them, as one interruption.
 class RecoveryLog {
  public:
-  /// A generation of the peers in `order` has ended badly.
+  /// Call when a generation of the peers in `order` has ended badly.
   void become_interrupted(Time now, const std::vector<PeerId>& order);
-  /// The peers in `order` have finished an operation.
+  /// Call when the peers in `order` have finished an operation.
   void become_resumed(Time now, const std::vector<PeerId>& order, std::uint64_t operation,
                       Effects& out);
 

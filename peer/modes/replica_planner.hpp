@@ -22,15 +22,17 @@ class ReplicaPlanner final : public GenerationPlanner {
     std::uint32_t batch_min = 1;               ///< The fewest that a plan of ours gives to one.
     std::uint64_t growth_max = 1;              ///< The factor by which both grow at most.
     std::size_t elements = 0;                  ///< Size of the vectors that are summed.
-    std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
-    /// Sum by `direct`, where a block is one peer's own or the mean of all, unless two peers both
-    /// report that they cannot reach each other, or there are more than `link_reports_max`.
+    std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the algorithm that is predicted to be the
+                                               ///< fastest.
+    /// Sum by `direct`, in which a block comes from a single peer or is the mean of all.
+    /// Exceptions: two peers both report that they cannot reach each other, or there are more than
+    /// `link_reports_max` peers.
     bool names_senders = false;
     /// If not 0, peers have their own models: a peer fewer than this many steps behind the newest
-    /// version goes on from its own.
+    /// version continues from its own.
     std::uint64_t own_models_within = 0;
-    /// Says why settings cannot be switched to; returns an empty string for those that can. Pure.
-    /// Null: the mode cannot switch.
+    /// Returns why a switch to these settings is impossible; empty if it is possible. Pure. Null:
+    /// the mode cannot switch.
     std::function<std::string(const SettingsRevision&)> revision_problem;
   };
 

@@ -1,4 +1,4 @@
-// Puts neighbours' messages together from blocks, and keeps them until they are due.
+// Assembles neighbours' messages from blocks, and keeps them until they are due.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@
 
 namespace gv {
 
-/// Holds messages of the current generation and of ones that may follow. Its size is bounded: a
-/// peer that waits for others cannot be far ahead of us, and `messages_max` limits one that does
-/// not wait. Pure.
+/// Holds messages of the current generation and of generations that may follow. Its size is
+/// bounded: a peer that waits for others cannot be far ahead of us, and `messages_max` limits one
+/// that does not wait. Pure.
 class RoundInbox {
  public:
-  /// The most messages of one peer in a generation that are held before we take them. Sound peers,
-  /// which wait for others, are never that far ahead.
+  /// The most messages that are held for one peer in a generation before we take them. Sound peers
+  /// that wait for others are never that far ahead.
   static constexpr std::size_t messages_max = 256;
 
-  /// Length of the message of `round` that begins with `begin`; nullopt if `begin` is too short to
+  /// Length of the message of `round` that starts with `begin`; nullopt if `begin` is too short to
   /// tell.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
@@ -48,20 +48,20 @@ class RoundInbox {
   /// True if the whole message of this peer and round has arrived (taken or not), or the round is
   /// closed.
   bool has(PeerId from, std::uint64_t round) const { return is_over({from, round}); }
-  /// True if a whole message of that round or a later one has arrived.
+  /// True if a complete message of that round or a later one has arrived.
   bool has_since(PeerId from, std::uint64_t round) const;
-  /// True if a whole message has arrived that was not taken.
+  /// True if a complete message has arrived that was not taken yet.
   bool has_news() const;
 
-  /// Takes all whole messages of rounds up to `last` not taken before, by peer and round. Senders
-  /// get ranks by `order`; messages of peers that are not in it are dropped.
+  /// Takes all complete messages of rounds up to `last` that were not taken before, by peer and
+  /// round. `order` gives senders their ranks; messages of peers that are not in it are dropped.
   std::vector<MixMessage> take(std::uint64_t last, std::span<const PeerId> order);
-  /// Closes earlier rounds: drops their messages, also those that arrive later.
+  /// Closes earlier rounds: drops their messages, including those that arrive later.
   void close_before(std::uint64_t round);
 
   /// Bytes that have arrived in this generation.
   std::uint64_t received() const { return received_; }
-  /// Number of messages that have arrived in part or whole, including names of taken ones.
+  /// Number of messages that have arrived partly or completely, including the names of taken ones.
   std::size_t held() const;
   /// Number of messages dropped in all generations because their peer was too far ahead.
   std::uint64_t dropped() const { return dropped_; }
@@ -71,7 +71,7 @@ class RoundInbox {
   friend bool operator==(const RoundInbox& a, const RoundInbox& b) { return equal_states(a, b); }
 
  private:
-  /// The part of a message that has arrived. While its length is unknown, the longest is assumed.
+  /// The received part of a message. While its length is unknown, the longest possible is assumed.
   struct Arriving {
     Reassembly blocks;
     std::vector<std::byte> bytes;
@@ -91,7 +91,7 @@ class RoundInbox {
   /// Null: the message was taken.
   std::map<Name, std::shared_ptr<const std::vector<std::byte>>> whole_;
   std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
-  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for single peers.
+  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same limit for single peers.
   std::uint64_t received_ = 0;
   std::uint64_t dropped_ = 0;
 };

@@ -10,7 +10,7 @@ namespace gv {
 enum class StageConsensus : std::uint8_t {
   allreduce,  ///< Sum their gradients in every run, so all have the same bits.
   gossip,     ///< Each makes its own steps, and pairs average parameters.
-  mixing,     ///< Each makes its own steps, and they mix by a rule.
+  mixing,     ///< Each makes its own steps, and all mix by a rule.
 };
 
 /// The name in configs.

@@ -12,13 +12,14 @@
 
 namespace gv {
 
-/// Every peer has some stages of one model, and may lack the others.
+/// Plans for peers that each have some stages of one model and may lack the others.
 class StagePlanner final : public GenerationPlanner {
  public:
-  /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter. `samples`: of a run.
+  /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter. `samples`: samples
+  /// of a run.
   StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples, StagePlanOptions options);
 
-  /// Shares are speeds here, in thousandths of the fastest.
+  /// Shares are speeds here, in thousandths of the fastest peer's.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
   std::uint64_t samples_max() const override { return samples_; }
   std::string problem(const Generation& generation) const override;

@@ -23,14 +23,14 @@
 
 namespace gv {
 
-/// Keeps states that no one trains with: our own at the last copying point, our neighbours', and
-/// those that a generation makes us hand over. Also runs both ends of their transfers. The other
+/// Keeps states that are not being trained: our own at the last copying point, our neighbours', and
+/// those that we hand over in a generation. Also runs both ends of their transfers. The other
 /// carriers that already have a stage's state confirm what the source has sent; if they do not, one
 /// of them becomes the source. If the source of a state dies, the next generation may name another,
-/// and the transfer goes on there if that peer has the same bits. Pure.
+/// and the transfer continues from there if that peer has the same bits. Pure.
 ///
-/// A run is not complete while a copy of an earlier one is on its way. So when all peers have
-/// finished a run, earlier copies have arrived, and older ones are of no use.
+/// A run is not complete while a copy of an earlier one is being sent. So when all peers have
+/// finished a run, earlier copies have arrived, and older ones are useless.
 class StageStates {
  public:
   StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options,
@@ -38,11 +38,11 @@ class StageStates {
 
   // ---- States kept ----
 
-  /// Keeps the state of a stage at a copying point, our own or a neighbour's.
+  /// Keeps the state of a stage, our own or a neighbour's, at a copying point.
   void keep(std::uint32_t stage, const ModelVersion& version, StageValues values);
-  /// All copies of this point have arrived; drops older ones.
+  /// Call when all copies of this point have arrived. Drops older ones.
   void settle(const ModelVersion& version);
-  /// Null if it is not kept.
+  /// Null if the state is not kept.
   StageValues find(std::uint32_t stage, const ModelVersion& version) const;
   std::vector<StageHolding> holdings() const;
   StageValues blank(std::uint32_t stage) const;
@@ -52,20 +52,20 @@ class StageStates {
   void enter(const Generation& generation);
   /// Gives up all transfers under way because their generation is over.
   void leave();
-  /// We need this stage's state, and `source` sends it.
+  /// Requests this stage's state from `source`.
   void fetch(Time now, std::uint32_t stage, PeerId source, Effects& out);
   bool is_fetching() const;
-  /// The fetched states by stage, once all are there.
+  /// The fetched states by stage, once all have arrived.
   std::map<std::uint32_t, StageValues> take();
   bool fetches_from(PeerId peer) const;
-  /// Stages of which others wait for our state, or for a sketch of it, and which a job has to copy
-  /// first; each is returned once.
+  /// Stages whose state, or a sketch of it, others are waiting for, and which a job has to copy
+  /// first. Each is returned once.
   std::vector<std::uint32_t> take_to_copy() { return std::exchange(to_copy_, {}); }
   /// Takes that copy, and sends it, or sketches of it, to peers that have already asked.
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
   /// Handles the messages about states.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
-  /// The peer has received all states that we owed it.
+  /// Call when the peer has received all states that we owed it.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
 
@@ -74,27 +74,27 @@ class StageStates {
   /// Sends the stage's state after run `operation` to `to`, which keeps the copy.
   void send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values, PeerId to,
                  Effects& out) const;
-  /// `from` is to send us its copy of the stage at that version.
+  /// Expects a copy of the stage at that version from `from`.
   void expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from);
   bool expects_copies() const { return !expected_.empty(); }
 
-  /// Takes a block of a state that we have asked for, or of a copy for us to keep. False if it is
-  /// of no use now.
+  /// Takes a block of a requested state, or of a copy for us to keep. Returns false if the block is
+  /// not useful now.
   bool receive(Time now, PeerId from, const Block& block, Effects& out);
-  /// Asks again where needed. Returns a source that has begun and stopped sending, or whose copy is
-  /// not finite.
+  /// Repeats requests where needed. Returns a source that has stopped sending, or whose copy is not
+  /// finite.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
   std::uint64_t progress() const { return progress_; }
   std::uint64_t sent() const { return sent_; }
 
  private:
-  /// A state that we have asked for.
+  /// A state that we have requested.
   struct Fetched {
     ReviewedDownload download;
     StageValues values;    ///< The values received so far.
     PeerId source{};       ///< The source that the generation names.
-    ModelVersion version;  ///< The version under which it travels from that one.
+    ModelVersion version;  ///< The version under which that source sends the state.
     bool is_whole = false;
   };
   /// A copy for us to keep.
@@ -127,26 +127,30 @@ class StageStates {
 
   PeerId self_;
   std::uint64_t layout_hash_;
-  std::vector<PartSize> sizes_;  ///< By part.
+  std::vector<PartSize> sizes_;  ///< Sizes by part.
   std::pmr::memory_resource* memory_;
   Rng draws_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
   ModelVersion version_;  ///< Version at which the generation begins.
-  bool is_common_;        ///< All carriers of a stage at one version have the same bits.
-  std::map<std::uint32_t, Fetched> fetched_;  ///< By stage.
+  bool is_common_;        ///< True if all carriers of a stage at one version have the same bits.
+  std::map<std::uint32_t, Fetched> fetched_;  ///< Downloads by stage.
   std::map<std::uint32_t, Fetched> partial_;  ///< Parts of states from generations that ended.
-  std::map<std::uint32_t, std::vector<PeerId>> holders_;  ///< By stage: carriers that have it.
-  std::set<std::pair<std::uint32_t, PeerId>> lacking_;    ///< Stages, and carriers without them.
+  std::map<std::uint32_t, std::vector<PeerId>> holders_;  ///< For each stage, the carriers that
+                                                          ///< have it.
+  std::set<std::pair<std::uint32_t, PeerId>> lacking_;  ///< Pairs of a stage and a carrier without
+                                                        ///< it.
   StateServer server_;
   SketchServer sketches_;
   std::set<std::uint32_t> asked_;       ///< Stages that are copied or to be copied.
-  std::vector<std::uint32_t> to_copy_;  ///< Those of them that no job has been asked to copy.
-  std::map<std::uint32_t, std::vector<PeerId>> owed_;  ///< By stage: peers that get it from us.
-  std::map<std::uint32_t, StageValues> handed_over_;   ///< The states they get.
+  std::vector<std::uint32_t> to_copy_;  ///< Stages in `asked_` that no job has been asked to copy
+                                        ///< yet.
+  std::map<std::uint32_t, std::vector<PeerId>> owed_;  ///< For each stage, the peers that get it
+                                                       ///< from us.
+  std::map<std::uint32_t, StageValues> handed_over_;   ///< The states that these peers get.
   std::map<CopyName, Copy> copies_;
   std::map<CopyName, Expected> expected_;
-  std::optional<PeerId> unsound_from_;  ///< The sender of a copy that is not finite.
+  std::optional<PeerId> unsound_from_;  ///< The sender of a copy with values that are not finite.
   std::uint64_t progress_ = 0;
   std::uint64_t sent_ = 0;
 };

@@ -17,8 +17,8 @@
 
 namespace gv {
 
-/// How states travel in modes with generations: the source makes a copy first, and one that stops
-/// sending is given up, so that a ballot can name another.
+/// How states travel in modes with generations: the source makes a copy first, and a source that
+/// stops sending is given up, so that a ballot can name another.
 StateDownload::Options generation_download(std::uint64_t layout_hash, std::size_t elements,
                                            std::uint32_t stage = 0);
 StateServer::Options generation_server(std::uint64_t layout_hash);
@@ -28,52 +28,52 @@ struct ArrivedState {
   VectorPool::Vector values;
   ModelVersion version;
   PeerId from{};
-  bool has_witness = false;  ///< Another peer has confirmed it.
+  bool has_witness = false;  ///< True if another peer has confirmed it.
 
   /// The largest norm of its parameters, relative to ours, at which we load it; 0: any. A state
-  /// that only its source has may be made up. Models that begin with zeros grow fast, so only what
-  /// is absurd is refused.
+  /// that only its source has may be forged. Models that begin with zeros grow fast, so only absurd
+  /// norms are refused.
   double norm_cap() const { return has_witness ? 0 : 1000; }
 };
 
-/// Peers of the generation that have the state at its beginning, without `self`, in their order.
+/// The peers of the generation that have the state at its beginning, except `self`, in order.
 std::vector<PeerId> holders_of(const Generation& generation, PeerId self);
 
-/// Both ends of the transfer of a state. The generation says which peer sends to which; the peer
-/// that lacks the state asks, and then asks the other peers that have it to confirm it. If they do
-/// not, it asks one of those for the state. If the source dies, the next generation may name
-/// another, and the transfer goes on there if that peer has the same bits. Pure.
+/// Both ends of the transfer of a state. The generation says which peer sends to which. The peer
+/// that lacks the state requests it, and then asks the other peers that have it to confirm it. If
+/// they do not, it requests the state from one of them. If the source dies, the next generation may
+/// name another, and the transfer continues from there if that peer has the same bits. Pure.
 class StateTransfer {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    std::size_t elements = 0;                     ///< Floats of the state.
-    std::size_t compared = 0;                     ///< Floats at its beginning that are confirmed.
+    std::size_t elements = 0;  ///< Floats of the state.
+    std::size_t compared = 0;  ///< Floats at the beginning of the state that are confirmed.
     std::pmr::memory_resource* memory = nullptr;  ///< As in AllReduceOptions.
   };
 
   StateTransfer(PeerId self, const Options& options, const Rng& draws);
 
-  /// The generation has begun, and `source` has to send us its state. `is_common`: all peers at the
-  /// generation's version have the same bits.
+  /// Call when the generation has begun and `source` has to send us its state. `is_common`: all
+  /// peers at the generation's version have the same bits.
   void fetch(Time now, const Generation& generation, PeerId source, bool is_common, Effects& out);
-  /// The generation has begun, and we have the state.
+  /// Call when the generation has begun and we have the state.
   void need_nothing() { incoming_.reset(); }
-  /// Gives up all transfers under way because their generation is over. Keeps the part of a state
-  /// that has arrived.
+  /// Gives up all transfers under way because their generation is over. Keeps the received part of
+  /// a state.
   void leave_generation();
 
-  /// True if we lack the state, or it has arrived and was not taken yet.
+  /// True if we lack the state, or if it has arrived but was not taken yet.
   bool is_fetching() const { return fetching_; }
   bool fetches_from(PeerId peer) const { return fetching_ && download_.source() == peer; }
-  /// Takes a block, if it is of the state we wait for.
+  /// Takes a block, if it belongs to the state that we are waiting for.
   void receive(Time now, PeerId from, const Block& block, Effects& out);
   /// Handles messages about states, except requests.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   /// The state, once it is complete.
   std::optional<ArrivedState> take();
 
-  /// True if we have the state of that generation, and `from` is one of its peers that lack it.
+  /// True if we have the state of that generation, and `from` is one of the peers that lack it.
   bool may_ask(const Generation& generation, PeerId from, const TransferId& request) const;
   /// Notes that we owe the peer the state, or a sketch of it.
   void owe(Time now, PeerId to, const StateRequest& request, Effects& out) {
@@ -89,14 +89,14 @@ class StateTransfer {
     server_.clear();
     sketches_.clear();
   }
-  /// A vector into which a job copies the state. The state is then at `version`.
+  /// A vector into which a job copies the state, whose version is then `version`.
   VectorPool::Vector blank(const ModelVersion& version);
-  /// Sends the copied state, or sketches of it, to all peers that wait for them, if the generation
-  /// still starts from it. Returns the number of states sent. `is_common` as in fetch().
+  /// Sends the copied state, or sketches of it, to all peers that are waiting for them, if the
+  /// generation still starts from it. Returns the number of states sent. `is_common` as in fetch().
   std::size_t send(const Generation& generation, const VectorPool::Vector& state, bool is_common,
                    Effects& out);
 
-  /// Asks again where needed. Returns the source if it has begun and stopped sending, or refuses.
+  /// Repeats requests where needed. Returns the source if it has stopped sending, or refuses.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const { return download_.deadline(); }
 

@@ -1,4 +1,4 @@
-// Tells lost peers from slow ones when an operation stands still.
+// Distinguishes lost peers from slow ones when an operation stands still.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace gv {
 
-/// When no data arrive for long, asks all peers. A peer that does not answer is lost. A peer that
-/// is computing gets all the time it needs. Pure.
+/// When no data have arrived for long, asks all peers. A peer that does not answer is lost. A peer
+/// that is computing gets all the time that it needs. Pure.
 class StragglerDetector {
  public:
   explicit StragglerDetector(PeerId self) : self_(self) {}
 
-  /// Operations begin now; their durations count from here.
+  /// Operations begin now; durations are measured from here.
   void begin(Time now) { operation_began_ = now; }
   void enter_generation(Time now);
   void leave_generation();
-  /// An operation is done. `usual`: its duration predicts the next one's.
+  /// Call when an operation is done. `usual`: its duration predicts the next one's.
   void operation_done(Time now, bool usual);
 
-  /// Called while an operation waits for other peers; `progress` changes when something arrives.
-  /// Returns the peers to give up, if any. An empty set means that no peer is lost, but data are:
-  /// all peers wait.
+  /// Called while an operation waits for other peers; `progress` changes with every arrival.
+  /// Returns the peers to give up, if any. An empty set means that no peer is lost but data are,
+  /// because all peers are waiting.
   std::optional<std::set<PeerId>> watch(Time now, const Generation& generation,
                                         std::uint64_t progress, Duration patience, Effects& out);
-  /// No operation waits now.
+  /// Call when no operation is waiting.
   void rest(Time now);
-  /// A peer has answered our question.
+  /// Call when a peer has answered our question.
   void heard(PeerId from, bool busy);
   bool is_asking() const { return checked_at_.has_value(); }
 
-  /// When watch() has work. `waiting`: the operation waits now.
+  /// When watch() has work. `waiting`: the operation is waiting now.
   Time deadline(bool waiting, Duration patience) const;
 
   /// Recent seconds of an operation, smoothed; 0 before the first are done.
@@ -49,7 +49,7 @@ class StragglerDetector {
   Time progress_at_{};
   double operation_seconds_ = 0;
   Time operation_began_{};
-  double factor_ = 1;  ///< Grows while checks find all peers well.
+  double factor_ = 1;  ///< Grows while checks find that all peers are well.
   std::optional<Time> checked_at_;
   Time check_again_at_ = never;
   std::set<PeerId> silent_;  ///< Peers that have not answered the check under way.

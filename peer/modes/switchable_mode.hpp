@@ -1,4 +1,4 @@
-// One mode at a time, and the change to another one in which all peers of a swarm take part.
+// One mode at a time, and switches to other modes in which all peers of a swarm take part.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace gv {
 
-/// Bits of a revision's number that count the algorithms of one mode. Those above count switches of
-/// the mode.
+/// Bits of a revision's number that count the algorithms of one mode. The higher bits count
+/// switches of the mode.
 inline constexpr int algorithm_bits = 16;
 
-/// A ballot of all peers names another mode and a step; each ends what it has under way, all become
-/// the mean of their models in one collective, and go on from it in the new mode at that step. A
-/// peer that comes later, or was away, is told by a ballot, too, and joins the new mode like any
-/// newcomer.
+/// A ballot of all peers names another mode and a step. Each peer finishes its work under way, one
+/// collective averages all models, and all continue from the mean in the new mode at that step. A
+/// peer that comes later, or was away, also learns of the switch by a ballot, and joins the new
+/// mode like any newcomer.
 ///
-/// Within one mode everything goes to that mode. Its ballots have numbers of their own, so that
-/// what is still on its way from the last mode is dropped. Pure.
+/// All messages within a mode go to that mode. Its ballots have a separate range of numbers, so
+/// late messages of the last mode are dropped. Pure.
 class SwitchableMode final : public Mode {
  public:
-  /// `session` tells this process from earlier ones. `signer` has the key of `self` and must
-  /// outlive the mode.
+  /// `session` distinguishes this process from earlier ones. `signer` has the key of `self` and
+  /// must outlive the mode.
   SwitchableMode(PeerId self, std::uint64_t session, NodeOptions options, const Signer& signer,
                  const Rng& draws);
 
@@ -72,7 +72,7 @@ class SwitchableMode final : public Mode {
   const SettingsRevision& present() const { return present_; }
   /// True from the decision until the new mode has begun.
   bool is_switching() const { return target_.has_value(); }
-  /// True while the mode is told nothing of the time, for a decision or a new mode is awaited.
+  /// True while the mode gets no ticks, because a decision or a new mode is awaited.
   bool stands_still() const {
     return target_ || (council_.is_deciding() && kind_ != ModeKind::gossip);
   }
@@ -93,20 +93,22 @@ class SwitchableMode final : public Mode {
 
   PeerId self_;
   std::uint64_t session_;
-  NodeOptions options_;  ///< Of the config's own mode.
+  NodeOptions options_;  ///< Options of the config's own mode.
   const Signer* signer_;
   Rng draws_;
-  SettingsRevision present_;  ///< Its number counts switches of the mode alone.
-  SettingsRevision kept_;     ///< The same with the number that a run folder keeps.
-  std::uint64_t since_ = 0;   ///< The step at which the present mode has begun.
+  SettingsRevision present_;  ///< The present revision. Its number counts only switches of the
+                              ///< mode.
+  SettingsRevision kept_;     ///< The same revision with the number that a run folder keeps.
+  std::uint64_t since_ = 0;   ///< The step at which the present mode began.
   MadeMode made_;
   ModeKind kind_;
   SwitchCouncil council_;
-  std::optional<std::string> asked_;  ///< Settings that the next tick asks the council for.
+  std::optional<std::string> asked_;  ///< Settings for which the next tick asks the council.
   std::optional<SwitchCouncil::Decision> target_;
   std::unique_ptr<Mode> meeting_;  ///< Computes the mean.
-  bool is_meeting_void_ = false;   ///< It ends with its job, because another takes its place.
-  std::uint64_t refused_ = 0;      ///< The number of the newest switch that was refused.
+  bool is_meeting_void_ = false;   ///< True if the meeting ends with its job, because another one
+                                   ///< replaces it.
+  std::uint64_t refused_ = 0;      ///< The number of the newest refused switch.
   std::string refusal_;            ///< Why.
 };
 

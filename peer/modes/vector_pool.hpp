@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Grows to the number of vectors in use at once; a vector keeps its last values.
+/// Grows to the number of vectors in use at the same time. A vector keeps its last values.
 class VectorPool {
  public:
   using Vector = std::shared_ptr<Floats>;
@@ -21,8 +21,8 @@ class VectorPool {
   /// Floats in every vector.
   std::size_t size() const { return size_; }
 
-  /// A vector that only the caller and the pool hold. A caller that shares it with another thread
-  /// must also hold it until that thread has reported that it is done.
+  /// Returns a vector that only the caller and the pool hold. A caller that shares it with another
+  /// thread must hold it until that thread has reported that it is done.
   Vector blank() {
     for (const Vector& vector : vectors_) {
       if (vector.use_count() == 1) return vector;

@@ -19,9 +19,9 @@ namespace gv {
 /// The texts of one type of fact.
 struct FactInfo {
   std::string_view name;  ///< Stable, snake_case: "event" in events.jsonl.
-  /// What happened. `{peer}`, `{reason}`, `{detail}` and the names of numbers stand for values.
+  /// What happened. `{peer}`, `{reason}`, `{detail}` and the names of numbers are placeholders.
   std::string_view sentence;
-  std::string_view meaning;  ///< What it says about the run; may be empty.
+  std::string_view meaning;  ///< What the fact says about the run; may be empty.
   std::string_view remedy;   ///< What a person can do; empty if there is nothing to do.
 };
 
@@ -31,7 +31,7 @@ struct FactText {
   std::optional<PeerId> peer;    ///< The other peer concerned, if any.
   Reason reason = Reason::none;  ///< Set if something was refused, dropped or given up.
   std::string detail;            ///< A sentence fragment; may be empty.
-  std::string remedy;            ///< That of this very fact, else that of its type.
+  std::string remedy;            ///< The remedy for this fact, or else for its type.
   std::vector<std::pair<std::string_view, double>> numbers;  ///< Names include units.
 };
 

@@ -1,4 +1,4 @@
-// Where matrices and dense layers lie in a model's gradient, for compressors.
+// The places of matrices and dense layers in a model's gradient, for compressors.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// Tensors of two or more dimensions as matrices. The first dimension counts the rows.
+/// Tensors of two or more dimensions as matrices. The first dimension becomes the rows.
 std::vector<MatrixPlace> matrix_places(const Layout& layout);
 
 /// Places of layers whose gradients may travel as sufficient factors.

@@ -17,24 +17,25 @@ inline constexpr double learning_rate_max = 1000;
 inline constexpr double momentum_max = 0.999999;
 inline constexpr double weight_decay_max = 1;
 inline constexpr double batch_max = 65536;
-inline constexpr double alpha_max = 0.5;  ///< Above, models can run apart.
+inline constexpr double alpha_max = 0.5;  ///< Above this value models can diverge.
 inline constexpr double period_max = 1e6;
 
 /// The first values of peer `peer`: the learning rate, 1 - momentum, and each other value of `from`
-/// that is not 0, times a factor drawn from 1/spread to spread, evenly on a logarithmic scale. A
-/// function of the run's seed and the peer.
+/// that is not 0, each times a factor drawn from 1/spread to spread, uniformly on a logarithmic
+/// scale. A function of the run's seed and the peer.
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer);
 
-/// Multiplies the learning rate by 0.8 or 1.2 and, with `has_momentum`, 1 - momentum by another
-/// such draw, and so each other value that is not 0. A whole number changes by 1 at least. Steps
-/// are proportional to learning_rate / (1 - momentum), and no factor takes momentum to 1.
+/// Multiplies the learning rate by 0.8 or 1.2 and, with `has_momentum`, also 1 - momentum by a
+/// separate draw, and likewise each other value that is not 0. A whole number changes by at least
+/// 1. Steps are proportional to learning_rate / (1 - momentum), and no factor can make the momentum
+/// 1.
 Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rng);
 
 /// The numbers that follow the optimiser's vectors when a whole replica is downloaded.
 struct ReplicaTail {
   Hyperparameters hyperparameters;
-  /// Updates since the optimiser was reset; approximate because it travels as a float.
+  /// Updates since the optimiser was reset. Approximate, because the number travels as a float.
   std::uint64_t updates = 0;
 };
 
@@ -43,7 +44,7 @@ inline constexpr std::size_t replica_tail_elements = 7;
 
 void append(const ReplicaTail& tail, std::vector<float>& values);
 
-/// The tail in the last floats of `values`; nullopt if its values are unfit for training.
+/// The tail in the last floats of `values`; nullopt if its values are unusable for training.
 std::optional<ReplicaTail> tail_of(std::span<const float> values);
 void set_tail(const ReplicaTail& tail, std::span<float> values);
 

@@ -30,19 +30,19 @@ namespace gv {
 struct GroupPlace;
 struct MixRule;
 
-/// A replica's place among the others in a generation.
+/// A replica's place among the peers of a generation.
 struct MixPlace {
   std::size_t rank = 0;
   std::vector<PeerId> order;            ///< Peers by rank.
   std::uint64_t key = 0;                ///< Key of the generation.
-  std::uint64_t step = 0;               ///< Step at which all peers in it begin.
+  std::uint64_t step = 0;               ///< Step at which all peers in the generation begin.
   std::vector<std::size_t> hosts = {};  ///< The host of each rank, as in RoundPlan.
 };
 
 /// Receives the messages of a round. The worker fills it before it reports that they are ready.
 struct MixOutbox {
   std::vector<MixMessage> messages;
-  bool sound = true;  ///< All values are finite; otherwise there are no messages.
+  bool sound = true;  ///< True if all values are finite. Otherwise there are no messages.
 };
 
 using StageValues = std::shared_ptr<Floats>;
@@ -56,8 +56,8 @@ struct StageCopy {
 /// The end of a run for one stage.
 struct StageEnd {
   std::uint32_t stage = 0;
-  StageValues sum;  ///< Gradient of one optimiser step; null: all steps are made.
-  /// That of our slices, in a stage that has some. Behind both there may be other numbers.
+  StageValues sum;  ///< Gradient of one optimiser step; null: all steps have been made.
+  /// The gradient of our slices, if the stage has some. Other numbers may follow both gradients.
   StageValues slices;
   std::size_t micro_batches = 0;  ///< Micro-batches in `sum`.
   StageValues mean;               ///< Mean of the replicas' parameters; null: none.
@@ -67,11 +67,11 @@ struct StageEnd {
   std::vector<MixMessage> arrived;     ///< Messages to mix.
 };
 
-/// What a checkpoint says about the work of the whole swarm.
+/// A checkpoint's note about the work of the whole swarm.
 struct SwarmNote {
-  std::uint64_t samples = 0;          ///< Trained by all peers; 0: not known.
-  Duration ran{};                     ///< For how long the swarm has trained.
-  std::optional<LedgerEntry> ledger;  ///< The peer's own part in leased data.
+  std::uint64_t samples = 0;          ///< Samples trained by all peers; 0: not known.
+  Duration ran{};                     ///< How long the swarm has trained.
+  std::optional<LedgerEntry> ledger;  ///< The peer's own entry in leased data.
   std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
 };
 
@@ -89,11 +89,11 @@ struct LoadState {
   /// Parameters, then optimiser state, then outer-step state.
   std::shared_ptr<const Floats> values;
   std::uint64_t step = 0;
-  /// Keep our own optimiser state, unless it has not made a step yet.
+  /// Keep our own optimiser state, unless it has made no step yet.
   bool own_optimizer = false;
   bool model_only = false;  ///< The values are parameters only; keep the rest of our state.
   /// If not 0, a replica that has made steps refuses parameters whose norm is above this many times
-  /// the larger of its own norm and 1. Any replica refuses a state of the optimiser that none can
+  /// the larger of its own norm and 1. Any replica refuses an optimiser state that no optimiser can
   /// have made. Then neither this task nor a later one of the job is done.
   double norm_cap = 0;
 };
@@ -101,9 +101,10 @@ struct LoadState {
 /// Make one step with a gradient or sum.
 struct ApplyUpdate {
   std::shared_ptr<const Floats> values;
-  CompressionPlan plan;           ///< By which `values` are decoded.
-  std::size_t samples = 0;        ///< Samples of all peers in it; 0: unknown.
-  std::uint64_t local_steps = 0;  ///< If not 0, this is an outer step that ends as many local ones.
+  CompressionPlan plan;           ///< The encoding of `values`.
+  std::size_t samples = 0;        ///< Samples of all peers in the update; 0: unknown.
+  std::uint64_t local_steps = 0;  ///< If not 0, this is an outer step that ends this many local
+                                  ///< steps.
   /// If set, the values are the mean of the peers' models, which becomes ours at this step.
   std::optional<std::uint64_t> becomes_model_at;
 };
@@ -111,50 +112,52 @@ struct ApplyUpdate {
 /// Compute the fingerprint of the parameters.
 struct TakeFingerprint {};
 
-/// Copy the whole state to `values`, in the order of LoadState; the parameters only if they fill
-/// it.
+/// Copy the whole state to `values`, in the order of LoadState. If only the parameters fit, copy
+/// only these.
 struct ExportState {
   std::shared_ptr<Floats> values;
 };
 
-/// Add the changes that exchanges make.
+/// Add the forces of exchanges.
 struct AddForces {
   std::vector<Force> forces;
 };
 
-/// Take note of the swarm's progress, and of the factors on our own updates and batches.
+/// Note the swarm's progress, and the factors on our own updates and batches.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;
   SwarmNote note;
-  std::uint64_t batch_growth = 1;  ///< Of the steps that the job takes.
+  std::uint64_t batch_growth = 1;  ///< Growth of the batch in the job's steps.
 };
 
-/// Take optimiser steps; where a replica mixes, those of the round that it has begun.
+/// Take optimiser steps. If the replica mixes, these are the steps of the round that it has begun.
 struct TakeSteps {
   std::uint64_t count = 0;
   /// If data are leased: the first sample, counted in the order that all peers share.
   std::optional<std::uint64_t> from;
-  bool rests = false;  ///< Count the steps without making them, as a centre does.
+  bool rests = false;  ///< Count the steps without making them, as a resting centre does.
 };
 
-/// Compute our contribution to a collective: a gradient, or the model minus its value after local
-/// steps.
+/// Compute our contribution to a collective: a gradient, or with local steps the old model minus
+/// the new one.
 struct ComputeGradient {
   std::size_t samples = 0;            ///< Samples of the mean; with local steps, of each step.
   std::optional<std::uint64_t> from;  ///< As in TakeSteps.
   std::uint64_t local_steps = 0;      ///< 0: compute a gradient.
-  bool of_model = false;              ///< Contribute the parameters, and compute nothing.
-  bool measures_square = false;       ///< Also measure how long the gradient and then the mean are.
-  /// The replica compresses with an instance of its own. Null: the values travel whole.
+  bool of_model = false;              ///< Contribute the parameters themselves, without computing.
+  bool measures_square = false;  ///< Also measure the length of the gradient and later of the mean.
+  /// Selects the compressor, of which the replica has its own instance. Null: the values travel
+  /// whole.
   std::shared_ptr<const GradientCompressor> compressor;
-  CompressionPlan plan;  ///< The form in which the values travel.
-  /// Memory for the result, as long as the layout or as the values that travel, or longer.
+  CompressionPlan plan;  ///< The encoding of the values.
+  /// Memory for the result: at least as long as the layout, or as the encoded values.
   std::shared_ptr<Floats> values;
-  /// Where arrays are averaged, `values` becomes as long as the array and this many floats more:
-  /// the array's weight, and numbers that the replica leaves alone.
+  /// If arrays are averaged, `values` gets the length of the array plus this many floats: the
+  /// array's weight, and numbers that the replica does not change.
   std::size_t behind_array = 0;
-  /// Elements of a gradient, in falling order. Report when it is final from each of them on.
+  /// Elements of a gradient, in falling order. Report when the gradient is final from each of them
+  /// on.
   std::vector<std::size_t> marks;
 
   std::size_t all_samples() const { return samples * std::max<std::size_t>(1, local_steps); }
@@ -163,7 +166,8 @@ struct ComputeGradient {
 /// In a population: compute the loss on held-out samples.
 struct Validate {};
 
-/// Measure the model on the test data. In a pipeline: on those that have passed the last stage.
+/// Measure the model on the test data. In a pipeline: on the samples that have passed the last
+/// stage.
 struct Measure {};
 
 /// Copy the parameters.
@@ -172,23 +176,23 @@ struct TakeSnapshot {
   bool with_rest = false;  ///< Also fill Snapshot::rest, for downloads of the whole replica.
 };
 
-/// Another mode follows: forget what the last one kept beside the model and its optimiser.
+/// Another mode follows: drop the state that the last one kept beside the model and its optimiser.
 struct PartFromMode {};
 
 // ---- Of a model that mixes with neighbours ----
 
-/// End the generation that the replica mixes in.
+/// End the generation in which the replica mixes.
 struct LeaveGeneration {
-  std::vector<MixMessage> left_over;  ///< Its messages that are not mixed any more.
-  bool unsent = false;                ///< Our last messages in it reached no peer.
+  std::vector<MixMessage> left_over;  ///< Messages of the generation that are not mixed any more.
+  bool unsent = false;  ///< True if our last messages in the generation reached no peer.
 };
 
-/// Mix in a new generation from here on.
+/// Mix in a new generation from now on.
 struct EnterGeneration {
   MixPlace place;
-  /// Switch to this rule and keep no state of the last; null: no switch.
+  /// Switch to this rule, and drop the state of the last rule; null: no switch.
   std::shared_ptr<const MixRule> rule;
-  std::uint64_t run_seed = 0;  ///< Of the draws of that rule.
+  std::uint64_t run_seed = 0;  ///< Seed of the rule's draws.
 };
 
 /// End a round: mix the messages that arrived.
@@ -215,16 +219,16 @@ struct AbandonRun {};
 
 /// End the run under way.
 struct EndRun {
-  std::vector<StageEnd> ends;  ///< One for each stage.
+  std::vector<StageEnd> ends;  ///< One end for each stage.
   std::size_t drawn = 0;       ///< Batches of our own that the run took.
 };
 
-/// Copy stages' states for peers that take the stages over.
+/// Copy the states of stages for peers that take these stages over.
 struct ExportStages {
   std::vector<StageCopy> copies;
 };
 
-/// Go on at another step.
+/// Continue at another step.
 struct MoveTo {
   std::uint64_t step = 0;
 };
@@ -235,8 +239,8 @@ struct HeldSlices {
   Range slices;
 };
 
-/// Go on with these slices of stages, and with other carriers' states of parts. Null values: with
-/// the state before the first step.
+/// Continue with these slices of stages, and with other carriers' states of parts. Null values:
+/// with the state before the first step.
 struct LoadStages {
   std::vector<HeldSlices> held;
   std::vector<StageCopy> states;
@@ -247,80 +251,84 @@ struct ReleaseStages {
   std::vector<std::uint32_t> stages;
 };
 
-/// Copy stages' states for the neighbours that keep copies.
+/// Copy the states of stages for the neighbours that keep copies.
 struct CopyStages {
   std::vector<StageCopy> copies;
 };
 
 /// Carry out one instruction of a schedule. A pass that a group makes together has several parts,
-/// and a sum over the group between each two.
+/// with a sum over the group between consecutive parts.
 struct StagePass {
   PipelineInstruction what;
   std::size_t part = 0;                     ///< In a group: the part of the pass.
   std::shared_ptr<const GroupPlace> group;  ///< Our place in the group; null: we are alone.
-  /// First stage's forward pass: number of our own batch in the run, or of the batch in a test.
+  /// For the first stage's forward pass: number of our own batch in the run, or of the batch in a
+  /// test.
   std::size_t draw = 0;
-  StageValues in;   ///< Input from the neighbour, or the sum; null where there is none.
-  StageValues out;  ///< Memory for the result; null where no peer waits for one.
+  StageValues in;   ///< Input from the neighbour, or the sum; null if there is none.
+  StageValues out;  ///< Memory for the result; null if no peer is waiting for one.
   /// Gradients are added here, and the pass is counted behind them (the contribution checksum). An
   /// update takes the gradients and leaves zeros, but keeps the counts. Null before the last part.
   StageValues sum;
   /// The same for the gradients of our slices. The pass is counted behind them once for each slice.
   StageValues slices;
   std::size_t counted_at = 0;     ///< Place of the count behind the gradients in `sum`.
-  std::size_t micro_batches = 0;  ///< Update: micro-batches in the sum.
+  std::size_t micro_batches = 0;  ///< For an update: micro-batches in the sum.
 };
 
-/// Copy a stage's parameters, and the counts behind its sum, to `out`, which is averaged.
+/// Copy a stage's parameters, and the counts behind its sum, to `out` for averaging.
 struct CopyParameters {
   std::uint32_t stage = 0;
   StageValues sum;
   StageValues out;
 };
 
-/// Make the messages of a round about a stage to its other replicas.
+/// Make a round's messages about a stage for its other replicas.
 struct SendStage {
   std::uint32_t stage = 0;
-  std::optional<MixPlace> place;  ///< Set once: the replica's place among them; `step` is unused.
+  std::optional<MixPlace> place;  ///< Set once: this replica's place among the stage's replicas;
+                                  ///< `step` is unused.
   std::uint64_t round = 0;
   std::shared_ptr<MixOutbox> outbox;
 };
 
-// ---- Of all ----
+// ---- For all replicas ----
 
-/// Write a checkpoint. The last task of a job. The replica's owner does it, not the replica.
+/// Write a checkpoint. This is the last task of a job; the replica's owner does it, not the
+/// replica.
 struct Save {
-  bool is_common_end = false;  ///< The model is the common mean of a swarm: write it apart, too.
+  bool is_common_end = false;  ///< True if the model is the common mean of a swarm, which is also
+                               ///< written to a separate file.
 };
 
 }  // namespace task
 
 namespace result {
 
-/// Of TakeFingerprint.
+/// Result of TakeFingerprint.
 struct Fingerprint {
   std::uint64_t value = 0;
 };
 
-/// Of a LoadState that was refused. The job comes back without that task and the later ones.
+/// Result of a refused LoadState. The job returns without that task and the later ones.
 struct StateRefused {
   Reason why = Reason::none;
-  double norm = 0;  ///< Of its parameters.
+  double norm = 0;  ///< Norm of the refused parameters.
 };
 
-/// Of an ApplyUpdate, or of any update of a stage, that would have made parameters absurdly large
-/// (Learner::held).
+/// Result of an ApplyUpdate, or of any update of a stage, that would have made parameters absurdly
+/// large (Learner::held).
 struct ModelHeld {};
 
-/// Of ComputeGradient.
+/// Result of ComputeGradient.
 struct Gradient {
   std::size_t samples = 0;
-  bool is_sound = true;   ///< All values are finite, also in the form in which they travel.
+  bool is_sound = true;   ///< True if all values are finite, also in their encoded form.
   std::size_t array = 0;  ///< Floats of the array to average; 0: there is none.
 };
 
-/// Of an ApplyUpdate after a ComputeGradient that measures squares: the squared lengths of our own
-/// gradient and of the mean, and the number of samples in each.
+/// Result of an ApplyUpdate after a ComputeGradient that measures squares: the squared lengths of
+/// our own gradient and of the mean, and the number of samples in each.
 struct GradientSquares {
   double own = 0;
   double mean = 0;
@@ -328,31 +336,31 @@ struct GradientSquares {
   std::size_t samples = 0;
 };
 
-/// Of Validate.
+/// Result of Validate.
 struct Validation {
   double loss = 0;
-  Hyperparameters hyperparameters;  ///< The replica's present ones.
+  Hyperparameters hyperparameters;  ///< The replica's present hyper-parameters.
 };
 
-/// Of Measure.
+/// Result of Measure.
 struct Measured {
-  double value = 0;  ///< Accuracy, or R2 of data with targets.
+  double value = 0;  ///< Accuracy, or R2 for data with targets.
 };
 
-/// Of MixRound.
+/// Result of MixRound.
 struct Mixing {
   std::size_t refused = 0;             ///< Number of unusable messages.
-  std::vector<std::size_t> held_back;  ///< Ranks whose messages the guard cut or left out.
+  std::vector<std::size_t> held_back;  ///< Ranks whose messages the guard clipped or left out.
 };
 
-/// Of StagePass, CopyParameters and SendStage.
+/// Result of StagePass, CopyParameters and SendStage.
 struct StagePart {
-  bool is_sound = true;  ///< All values that may travel are finite.
+  bool is_sound = true;  ///< True if all values that may travel are finite.
 };
 
-/// Of Save.
+/// Result of Save.
 struct Saved {
-  std::string problem;  ///< Why the checkpoint could not be written; empty if it was.
+  std::string problem;  ///< Why the checkpoint could not be written; empty on success.
 };
 
 }  // namespace result
@@ -365,7 +373,7 @@ using TaskVariant = std::variant<
     task::EndRun, task::ExportStages, task::MoveTo, task::LoadStages, task::ReleaseStages,
     task::CopyStages, task::StagePass, task::CopyParameters, task::SendStage, task::Save>;
 
-/// Any task. Only job.cpp compiles how one is copied, moved and destroyed, as for Message.
+/// Any task. Only job.cpp compiles its copying, moving and destruction, as for Message.
 struct AnyTask : TaskVariant {
   template <class T>
   requires(IsOneOf<T, TaskVariant>) AnyTask(T task)
@@ -388,14 +396,14 @@ struct Job {
   std::uint64_t number = 0;
   /// The version of our model once the job is done, in modes that agree on versions.
   ModelVersion version;
-  std::vector<Task> tasks;  ///< Done in this order.
+  std::vector<Task> tasks;  ///< The tasks, done in this order.
 
   void add(Task task);
-  /// True if it ends with a checkpoint.
+  /// True if the job ends with a checkpoint.
   bool saves() const;
 };
 
-/// A job that is done.
+/// A finished job.
 struct JobDone {
   using Result = std::variant<result::Fingerprint, result::StateRefused, result::ModelHeld,
                               result::Gradient, result::GradientSquares, result::Validation,
@@ -403,11 +411,11 @@ struct JobDone {
 
   /// The job returns to the thread that asked for it, with its buffers filled.
   Job job;
-  std::uint64_t step = 0;       ///< Local steps taken in all.
+  std::uint64_t step = 0;       ///< Total number of local steps taken.
   std::uint64_t steps_run = 0;  ///< Steps made by this job.
   Score score;                  ///< Training loss and hits over those steps.
   double learning_rate = 0;     ///< Learning rate of the next step.
-  std::vector<Result> results;  ///< Of the tasks that have one, in their order.
+  std::vector<Result> results;  ///< Results of those tasks that have one, in order.
   Duration busy{};              ///< Duration of the job, measured by the thread that ran it.
 };
 
@@ -420,7 +428,7 @@ auto first_of(Alternatives& all) -> decltype(std::get_if<T>(&all.front())) {
   return nullptr;
 }
 
-/// The factor on the first batch by which the job takes steps.
+/// The growth factor of the batch in the job's steps.
 std::uint64_t batch_growth(const Job& job);
 
 }  // namespace gv

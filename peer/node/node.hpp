@@ -18,8 +18,8 @@
 
 namespace gv {
 
-/// Protocol effects and the jobs a node asks for. Jobs are done in the order they are asked for,
-/// and at most two are under way.
+/// Protocol effects, and the jobs that a node requests. Jobs are done in the order of their
+/// requests, and at most two are under way.
 struct NodeEffects : Effects {
   std::vector<Job> jobs;
 };
@@ -28,8 +28,9 @@ struct NodeOptions;
 class SwitchableMode;
 class Trust;
 
-/// Everything the outside world can do to a peer, and everything the peer wants done in return. The
-/// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
+/// The complete interface of a peer: everything that the outside world can do to it, and all
+/// effects that it wants. The host implements these with sockets and a worker thread, the simulator
+/// with a virtual clock.
 class Node {
  public:
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
@@ -37,15 +38,17 @@ class Node {
   Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
        const NodeOptions& options, const Signer& signer, Rng rng);
 
-  /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact.
+  /// Call when the replica exists and is at `step`. With `joins_others`, training waits for a first
+  /// contact.
   void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);
 
-  /// A control link to `peer` is up.
+  /// Call when a control link to `peer` is up.
   void contact(Time now, PeerId peer, NodeEffects& out);
-  /// The peer's process has restarted: all work under way with it is over.
+  /// Call when the peer's process has restarted, so all work under way with it is over.
   void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
-  /// The links with that peer are quarantined, so no work with it is possible for a while.
+  /// Call when the links with that peer are quarantined, so no work with it is possible for a
+  /// while.
   void refuse(Time now, PeerId peer, NodeEffects& out);
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
   /// Where to put a block that is under way (Mode::place).
@@ -60,18 +63,18 @@ class Node {
   void complete(Time now, JobDone done, NodeEffects& out);
   void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
 
-  /// From now on peers with certificates may join too, beside those on the allow-list. Call before
+  /// Also admits peers with certificates from now on, beside those on the allow-list. Call before
   /// start().
   void certify(Time now, Trust trust, NodeEffects& out);
-  /// The certificates of the swarm; null if this peer goes by an allow-list alone.
+  /// The certificates of the swarm; null if this peer uses only an allow-list.
   const Trust* trust() const { return trust_.get(); }
   /// See Trust. Only for a node with certificates.
   std::optional<Certificate> invite(Time now, const PeerKey& key, const std::string& name,
                                     bool may_invite, NodeEffects& out);
   Problems revoke(Time now, std::string_view name, bool with_invited, NodeEffects& out);
-  /// Tells what the wall clock shows, in seconds since 1970.
+  /// Sets the time of the wall clock, in seconds since 1970.
   void set_wall(Time now, std::uint64_t wall_s);
-  /// Certificates that a peer shows which may not have a link yet.
+  /// Takes certificates shown by a peer that may not have a link yet.
   void receive_certificates(Time now, const Certificates& shown, NodeEffects& out);
 
   /// Safe to call early, late or twice.
@@ -91,9 +94,9 @@ class Node {
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }
-  /// The same, with what it says of switches between modes.
+  /// The mode, with what it reports about switches between modes.
   const SwitchableMode& switchable() const { return *switchable_; }
-  /// The mode as an `M`, for callers that look at one kind; null if it is of another type.
+  /// The mode as an `M`, for callers interested in one kind; null if it is of another type.
   template <class M>
   const M* as() const {
     const auto* found = std::get_if<const M*>(&present_mode());
@@ -114,10 +117,11 @@ class Node {
   bool told_others_ = false;
   const Signer* signer_;
   std::vector<PeerId> listed_;  ///< The allow-list.
-  /// Null without certificates. Not shared; a pointer that needs no complete type here.
+  /// Null without certificates. Not shared; a shared_ptr needs no complete type here.
   std::shared_ptr<Trust> trust_;
-  std::uint64_t trusted_ = 0;    ///< The version of `trust_` that membership goes by.
-  std::set<PeerId> authorized_;  ///< Those whom membership lets in, with certificates.
+  std::uint64_t trusted_ = 0;    ///< The version of `trust_` that membership uses.
+  std::set<PeerId> authorized_;  ///< The peers that membership admits, including those with
+                                 ///< certificates.
 };
 
 }  // namespace gv

@@ -8,16 +8,16 @@
 
 namespace gv {
 
-/// The texts of one reason, as FactInfo has those of a fact.
+/// The texts of one reason, like FactInfo for a fact.
 struct ReasonInfo {
   Reason reason = Reason::none;
-  std::string_view name;      ///< Snake case; in logs the same words have spaces.
+  std::string_view name;      ///< In snake case; logs show the words with spaces.
   std::string_view sentence;  ///< What is wrong.
-  std::string_view meaning;   ///< When a peer says so, and what it and the others do then.
-  std::string_view remedy;    ///< What a person can do; empty if there is nothing to do.
+  std::string_view meaning;  ///< When a peer gives this reason, and what it and the others do then.
+  std::string_view remedy;   ///< What a person can do; empty if there is nothing to do.
 };
 
-/// The texts of every reason but Reason::none, in the order of the enum.
+/// The texts of every reason except Reason::none, in the order of the enum.
 std::span<const ReasonInfo> reason_infos();
 
 }  // namespace gv

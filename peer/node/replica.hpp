@@ -18,12 +18,12 @@
 
 namespace gv {
 
-/// Makes a job's steps or its gradient (which counts as one step) by calling `make` once. May take
-/// longer than `make` needs.
+/// Makes a job's steps, or its gradient (which counts as one step), by calling `make` once. May
+/// take longer than `make` itself.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
-/// Runs in place of a pass, in measurements whose stages cost only time. The pass's gradients count
-/// as computed.
+/// Replaces a pass in measurements whose stages only take time. The pass's gradients count as
+/// computed.
 using PassStandIn = std::function<void(const PipelineInstruction&)>;
 
 /// What the owner of a replica may attach to it. Each may be empty.
@@ -37,53 +37,54 @@ struct ReplicaHooks {
 
 /// The content of a checkpoint, for a model or for one of its stages.
 struct ReplicaPart {
-  std::optional<std::uint32_t> stage;  ///< Empty: the whole model.
+  std::optional<std::uint32_t> stage;  ///< The stage; empty: the whole model.
   const Layout* layout = nullptr;
   std::span<const float> parameters;
   OptimizerState optimizer;
   std::map<std::string, std::string> notes;  ///< Further state in the form of text.
 };
 
-/// A peer's part of the model: the whole, or some stages. The only code that touches live
+/// A peer's part of the model: the whole model or some stages. No other code touches live
 /// parameters. Not thread-safe except for stop(): while a job runs, its thread owns the replica.
 class Replica {
  public:
   virtual ~Replica() = default;
 
-  /// Does the job's tasks in their order, except for Save. Sizes must match the layout. A task that
-  /// is not for this kind of replica fails a check.
+  /// Does the job's tasks in order, except for Save. Sizes must match the layout. A task for the
+  /// other kind of replica fails a check.
   virtual JobDone run(Job job) = 0;
   virtual void set_hooks(ReplicaHooks hooks) = 0;
-  /// Lets later jobs mix by this rule, in a run with this seed.
+  /// Sets the rule by which later jobs mix, in a run with this seed.
   virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
 
   virtual std::uint64_t step() const = 0;
   /// Parameters of a whole model; empty in a pipeline.
   virtual std::span<const float> parameters() const { return {}; }
-  /// Parameters of one stage, without slices that it does not have; empty if it is not carried.
+  /// Parameters of one stage, without slices that this peer lacks; empty if it does not carry the
+  /// stage.
   virtual std::span<const float> stage(std::size_t) const { return {}; }
-  /// Where these lie in the parameters of the whole stage.
+  /// The ranges of these parameters in the whole stage.
   virtual std::vector<Range> stage_ranges(std::size_t) const { return {}; }
   /// Parameters of a part of a stage, in the order in which carriers exchange them; empty if it is
   /// not carried.
   virtual std::vector<float> part(std::uint32_t) const { return {}; }
-  /// The conservation checksum; zeros in a pipeline, which does not exchange.
+  /// The conservation checksum; zeros in a pipeline, which has no exchanges.
   virtual ConservationChecksum checksum() const { return {}; }
 
   /// The content of a checkpoint. Its views are valid until the next job.
   virtual std::vector<ReplicaPart> parts() const = 0;
-  /// Goes on from a part of an equal replica. If it does not fit, returns why and changes nothing;
-  /// otherwise returns an empty string.
+  /// Resumes from a part of an equal replica. If the part does not fit, returns the reason and
+  /// changes nothing; otherwise returns an empty string.
   virtual std::string restore(ReplicaPart part) = 0;
 
-  /// That of the newest FollowSwarm, or of the checkpoint that it went on from.
+  /// The note of the newest FollowSwarm, or of the checkpoint from which the replica has resumed.
   virtual SwarmNote swarm_note() const { return {}; }
 
   /// Prepares for the next job, which may come at any time.
   virtual void prefetch() {}
-  /// Training is to end soon. May be called from any thread.
+  /// Asks training to end soon. May be called from any thread.
   virtual void stop() {}
-  /// True if it can make no more steps, because its user's loop has ended.
+  /// True if the replica can make no more steps, because its user's loop has ended.
   virtual bool has_ended() const { return false; }
 };
 

@@ -14,11 +14,11 @@ namespace gv {
 /// Seed of a stage's mixing, the same at all its replicas.
 std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage);
 
-/// A mixer for each stage of a model, carried or not. They keep nothing between rounds, so a run
+/// A mixer for each stage of a model, carried or not. Mixers keep no state between rounds, so a run
 /// that is given up leaves no trace. Pure.
 class StageMixers {
  public:
-  /// `sizes`: floats of parameters, by stage.
+  /// `sizes`: numbers of parameters by stage.
   StageMixers(const MixRule& rule, std::uint64_t run_seed, std::span<const std::size_t> sizes);
 
   /// Fills the outbox with messages about a stage with these parameters.

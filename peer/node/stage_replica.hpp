@@ -36,7 +36,7 @@ class StageReplica final : public Replica {
   std::string restore(ReplicaPart part) override;
   SwarmNote swarm_note() const override { return swarm_note_; }
 
-  /// The parts that it carries, ascending.
+  /// The carried parts, ascending.
   std::vector<std::uint32_t> held_parts() const;
   StageValues state(std::uint32_t part) const;
   const StageParts& numbers() const { return parts_; }
@@ -53,7 +53,7 @@ class StageReplica final : public Replica {
   Score pass(const task::StagePass& task);
   void test(const task::StagePass& task);
 
-  /// A sum, without the numbers behind its gradients.
+  /// A sum without the numbers that follow its gradients.
   template <class T>
   HeldValues<T> gradients(std::uint32_t stage, const StageValues& common,
                           const StageValues& slices) const;
@@ -62,11 +62,11 @@ class StageReplica final : public Replica {
   StageParts parts_;
   ReplicaHooks hooks_;
   SwarmNote swarm_note_;
-  ModelVersion version_;  ///< Equal versions mean equal bits. It is saved in checkpoints.
+  ModelVersion version_;  ///< Equal versions mean equal bits. Saved in checkpoints.
   std::optional<StageMixers> mixers_;
 };
 
-/// The slices in the notes of a checkpoint of a stage; nullopt if it is of a whole stage.
+/// The slices in the notes of a stage's checkpoint; nullopt if it holds a whole stage.
 std::optional<Range> slices_of(const std::map<std::string, std::string>& notes);
 /// The version in the notes of a part; empty if they have none.
 std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& notes);

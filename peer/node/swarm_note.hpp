@@ -1,4 +1,4 @@
-// Writes what a checkpoint says about the swarm's work, and reads it.
+// Writes and reads a checkpoint's note about the swarm's work.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@ namespace gv {
 /// The notes of a checkpoint, by name.
 using Notes = std::map<std::string, std::string>;
 
-/// Adds the note to those of a checkpoint. What is not known adds nothing.
+/// Adds the note to those of a checkpoint. Unknown values add nothing.
 void write(const SwarmNote& note, Notes& notes);
 
-/// Reads what write() has added. Parts that are missing or unsound are as in an empty note.
+/// Reads the output of write(). Missing or unsound parts are as in an empty note.
 SwarmNote swarm_note_in(const Notes& notes);
 
 }  // namespace gv

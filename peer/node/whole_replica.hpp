@@ -25,7 +25,7 @@ namespace gv {
 class WholeReplica final : public Replica {
  public:
   /// `peer` seeds the conservation checksum, so that every replica starts with different integers.
-  /// The hyper-parameters of a learner that can be tuned are part of the state.
+  /// The hyper-parameters of a tunable learner are part of the state.
   WholeReplica(std::unique_ptr<Learner> learner, std::uint64_t peer, const LocalSteps& local = {});
 
   JobDone run(Job job) override;
@@ -49,7 +49,7 @@ class WholeReplica final : public Replica {
 
   /// Number of floats in a whole state, as in task::LoadState.
   std::size_t state_size() const;
-  /// The part of a checkpoint other than the parameters and notes.
+  /// The part of a checkpoint besides the parameters and notes.
   OptimizerState optimizer_state() const;
 
  private:
@@ -78,9 +78,10 @@ class WholeReplica final : public Replica {
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
   SwarmNote swarm_note_;
-  /// Of our newest gradient, until the mean that contains it is applied.
+  /// Squares of our newest gradient, until the mean that contains it is applied.
   std::optional<result::GradientSquares> squares_;
-  std::shared_ptr<const GradientCompressor> asked_for_;  ///< The newest that a gradient named.
+  std::shared_ptr<const GradientCompressor> asked_for_;  ///< The compressor that the newest
+                                                         ///< gradient selected.
   std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of `asked_for_`.
   GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until `asked_for_` is known.
 };
