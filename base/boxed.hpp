@@ -1,4 +1,4 @@
-// A value on the heap, whose type need not be complete in its owner's header.
+// A value on the heap, so that its type need not be complete in its owner's header.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The one byte string of a plain struct, for what is signed: the same bytes on every machine.
+// The unique byte string of a plain struct, for signatures: the same bytes on every machine.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ namespace gv {
 /// same bytes only if they are equal.
 class CanonicalBytes {
  public:
-  /// `domain` says what the bytes are, with a version: bytes of one domain never pass for
-  /// those of another.
+  /// `domain` names the purpose of the bytes, with a version. Bytes of one domain are never valid
+  /// in another.
   explicit CanonicalBytes(std::string_view domain) {
     bytes_.reserve(bytes_usual);
     add(domain);
@@ -40,7 +40,7 @@ class CanonicalBytes {
   std::vector<std::byte> bytes() && { return std::move(bytes_); }
 
  private:
-  /// Most of what is signed is not longer.
+  /// Most signed structs are not longer.
   static constexpr std::size_t bytes_usual = 256;
 
   template <class Number>

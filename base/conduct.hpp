@@ -17,7 +17,7 @@ namespace gv {
 class Conduct {
  public:
   struct Options {
-    int offences_max = 3;                       ///< A quarantine begins with this offence.
+    int offences_max = 3;  ///< The number of offences that begins a quarantine.
     Duration memory = std::chrono::minutes(1);  ///< Only offences within this time add up.
     Duration quarantine = std::chrono::minutes(1);
 

@@ -47,9 +47,9 @@ constexpr std::size_t number_of_fields() {
   }
 }
 
-/// A class with private fields says how many it has: `static constexpr std::size_t field_count`,
-/// and names Fields as its friend. A number that is not right does not compile, so code which
-/// treats all fields alike forgets none.
+/// A class with private fields declares their number, `static constexpr std::size_t field_count`,
+/// and names Fields as its friend. A wrong number does not compile, so code that treats all fields
+/// alike misses none.
 template <class T>
 concept Fielded = PlainStruct<T> || requires {
   T::field_count;

@@ -1,16 +1,16 @@
-// Tells whether a vector's values are finite, how large they are, and how long it is.
+// Tells whether a vector's values are finite, and computes the largest magnitude and the norm.
 #pragma once
 
 #include <span>
 
 namespace gv {
 
-/// No value of a gradient that is sent or applied is larger. No model that learns comes near it,
-/// and what optimisers make of it is finite.
+/// The largest value in a gradient that is sent or applied. No model that learns comes near it, and
+/// optimisers' results from such gradients are finite.
 inline constexpr float largest_gradient = 0x1p40F;
 
-/// The same for arrays that programs average, each value also times its weight: any quantity fits,
-/// and the sum over all peers of a swarm is finite.
+/// The largest value in arrays that programs average, before and after multiplication by its
+/// weight. Any quantity fits, and the sum over all peers of a swarm is finite.
 inline constexpr float largest_in_array = 1e35F;
 
 /// True if no value is NaN or infinite.

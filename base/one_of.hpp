@@ -1,5 +1,5 @@
 // Variants of many types that are compiled once: a struct derives from the variant, and only its
-// .cpp knows how to make, copy and destroy one.
+// .cpp can make, copy and destroy one.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ struct OneOf<T, std::variant<Alternatives...>>
   }
 };
 
-/// `T` is one of the alternatives.
+/// True if `T` is one of the alternatives.
 template <class T, class Variant>
 concept IsOneOf = OneOf<T, Variant>::value;
 
-/// The variant that holds what `value` points to, which is of the type with that index and is moved
+/// Makes the variant from the object at `value`, which has the type with that index and is moved
 /// from.
 template <class Variant, std::size_t Index = 0>
 Variant variant_from(std::size_t index, void* value) {

@@ -3,12 +3,12 @@
 
 namespace gv {
 
-/// For std::visit: the functions that it is made of, as one with overloads.
+/// For std::visit: combines several functions into one with overloads.
 template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
 template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itself.
+Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce this by itself.
 
 }  // namespace gv

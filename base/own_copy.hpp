@@ -1,4 +1,4 @@
-// A shared value of which each copy of its holder gets a copy of its own.
+// A shared value that is copied together with its holder.
 #pragma once
 
 #include <memory>
@@ -6,9 +6,9 @@
 
 namespace gv {
 
-/// A std::shared_ptr, but for copies: a copy points to a copy of the value. So an object that
-/// writes to memory which others hold too, such as the network, can be copied, and the copy writes
-/// elsewhere.
+/// Like std::shared_ptr, but a copy points to a copy of the value. So an object that writes to
+/// memory which others hold too, such as the network, can be copied, and the copy writes to
+/// separate memory.
 template <class T>
 class OwnCopy : public std::shared_ptr<T> {
  public:

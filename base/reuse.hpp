@@ -1,4 +1,5 @@
-// Buffers that are used again, instead of being freed and allocated, when all holders let go.
+// Buffers that are reused once all holders have released them, instead of being freed and
+// allocated.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +11,14 @@ namespace gv {
 /// Hands out shared buffers. A buffer that only the pool still holds is handed out again, with its
 /// old contents. Freeing a model-sized buffer would return it to the system, and allocating it
 /// again costs a page fault for every 4 KiB, which takes longer than filling it. Every holder must
-/// let go on the thread that calls `take`. The buffers are memory and no state, so all pools are
-/// equal.
+/// release its buffer on the thread that calls `take`. Buffers are memory and not state, so all
+/// pools compare equal.
 template <class T>
 class Reuse {
  public:
   /// The pool keeps at most `kept_max` buffers. It can hand out more, but the holders free those.
   explicit Reuse(std::size_t kept_max) : kept_max_(kept_max) {}
-  /// A copy begins without buffers: those of the original stay its own.
+  /// A copy begins without buffers and shares none with the original.
   Reuse(const Reuse& other) : kept_max_(other.kept_max_) {}
   Reuse(Reuse&&) noexcept = default;
   Reuse& operator=(const Reuse& other) { return *this = Reuse(other.kept_max_); }
@@ -33,7 +34,7 @@ class Reuse {
     return fresh;
   }
 
-  /// The buffer of `lent`, for changes in place. Null if anyone else besides this pool and `lent`
+  /// The buffer of `lent`, to be changed in place. Null if anyone besides this pool and `lent`
   /// holds it.
   std::shared_ptr<T> sole(const std::shared_ptr<const T>& lent) const {
     for (const std::shared_ptr<T>& buffer : kept_) {
@@ -43,7 +44,7 @@ class Reuse {
   }
 
   friend bool operator==(const Reuse&, const Reuse&) { return true; }
-  /// For a StateHash.
+  /// Adds nothing to a StateHash.
   void add_to(auto&) const {}
 
  private:

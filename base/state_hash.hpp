@@ -26,15 +26,15 @@ namespace gv {
 
 class StateHash;
 
-/// A plain struct, or a class that lets Fields in: its state is that of its fields, one after
-/// another. Other classes have `void add_to(StateHash&) const` and a comparison of their own.
+/// A plain struct, or a class that lets Fields in: its state consists of its fields, one after
+/// another. Other classes have their own `void add_to(StateHash&) const` and comparison.
 template <class T>
 concept FieldedState = Fielded<T> && !requires(const T& state, StateHash& hash) {
   state.add_to(hash);
 };
 
-/// What is no part of a state: that which keeps memory alive, and the functions and objects of
-/// others that an object was made with.
+/// True for types that are not part of a state: owners that only keep memory alive, and functions
+/// and objects of others that were passed in.
 template <class T>
 inline constexpr bool is_stateless = false;
 template <>
@@ -44,8 +44,8 @@ inline constexpr bool is_stateless<std::function<F>> = true;
 template <class T>
 inline constexpr bool is_stateless<T*> = true;
 
-/// Two states are equal if all of their parts are. Pointers are equal if what they point to is, and
-/// floats if their bits are: so equal states have equal hashes.
+/// Two states are equal if all of their parts are. Pointers are equal if their targets are, and
+/// floats if their bits are, so equal states have equal hashes.
 template <class T>
 bool equal_states(const T& a, const T& b) {
   // The fields of an object, or the elements of a tuple.
@@ -79,8 +79,9 @@ bool equal_states(const T& a, const T& b) {
 /// Takes the parts of a state one after another.
 class StateHash {
  public:
-  /// Points in time are hashed relative to `now`, so that two states which differ only in when they
-  /// were reached are equal. Those more than `oldest` before now are hashed alike.
+  /// Points in time are hashed relative to `now`, so that two states which differ only in the time
+  /// at which they were reached are equal. Points more than `oldest` before now all get the same
+  /// hash.
   explicit StateHash(Time now, Duration oldest = Duration::max()) : now_(now), oldest_(oldest) {}
 
   template <class... Parts>
@@ -93,7 +94,7 @@ class StateHash {
  private:
   void mix(std::uint64_t bits) { value_ = hash_combine(value_, bits); }
 
-  /// Eight bytes at a time, as a model may be among them.
+  /// Hashes eight bytes at a time, because a model may be among them.
   void mix_bytes(std::span<const std::byte> bytes) {
     for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::size_t>(bytes.size(), 8))) {
       std::uint64_t next = 0;

@@ -19,7 +19,7 @@ struct RunClock {
 using Duration = RunClock::duration;
 using Time = RunClock::time_point;
 
-/// The deadline of a state machine that waits for nothing.
+/// The deadline of a state machine that is not waiting.
 inline constexpr Time never = Time::max();
 
 /// Converts `duration` to seconds, for messages and rates.
@@ -27,7 +27,7 @@ constexpr double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-/// Converts seconds to a duration, rounded to the nanosecond. Longer ones become the longest.
+/// Converts seconds to a duration, rounded to the nanosecond. Too long ones become the longest.
 constexpr Duration from_seconds(double value) {
   if (value >= seconds(Duration::max())) return Duration::max();
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));

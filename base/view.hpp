@@ -11,7 +11,7 @@
 namespace gv {
 
 /// A set of peers, as a value. Equal hashes mean equal sets. The hash is a sum over the members, so
-/// inserting or erasing a peer changes one term and needs no pass over all.
+/// inserting or erasing a peer changes one term and needs no pass over all members.
 class View {
  public:
   View() = default;

@@ -17,7 +17,7 @@ namespace gv {
 
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
-/// Adds `grapevine completions`, which describes all that `app` has when it runs.
+/// Adds `grapevine completions`, which describes everything that `app` has when the command runs.
 void add_completions(CLI::App& app);
 /// Adds `grapevine create`. `hooks` are passed to the peer that it runs, as for `join` and `peer`.
 void add_create(CLI::App& app, const HostHooks& hooks);
@@ -30,7 +30,7 @@ void add_explain(CLI::App& app);
 void add_invite(CLI::App& app);
 void add_join(CLI::App& app, const HostHooks& hooks);
 void add_keygen(CLI::App& app);
-/// Adds `grapevine launch`. `program` are the words behind `--`.
+/// Adds `grapevine launch`. `program` has the words after `--`.
 void add_launch(CLI::App& app, const std::vector<std::string>& program);
 void add_ledger(CLI::App& app);
 void add_merge(CLI::App& app);

@@ -11,7 +11,7 @@ class App;
 namespace gv {
 
 /// The script for `shell`: bash, zsh or fish; an empty string for any other. It completes commands,
-/// options and the words that an option can have, and files everywhere else.
+/// options, the values of options, and files everywhere else.
 std::string completion_script(const CLI::App& app, std::string_view shell);
 
 }  // namespace gv

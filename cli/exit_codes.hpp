@@ -8,18 +8,18 @@ namespace gv {
 
 inline constexpr int exit_clean = 0;
 inline constexpr int exit_failed = 1;   ///< The machine or a peer failed.
-inline constexpr int exit_refused = 2;  ///< The operator has to mend something.
+inline constexpr int exit_refused = 2;  ///< The operator has to correct something.
 
 /// Exit codes of drawn worlds, in `grapevine sim --swarm` and `--check`.
 inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
 inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the heal.
 inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
 
-/// The texts of one exit code, as FactInfo has those of a fact.
+/// The texts of one exit code, like FactInfo for a fact.
 struct ExitCodeInfo {
   int code = 0;
   std::string_view sentence;  ///< What happened.
-  std::string_view meaning;   ///< What it says about the run, and what the others do.
+  std::string_view meaning;   ///< What it says about the run, and what the other peers do.
   std::string_view remedy;    ///< What a person can do; empty if there is nothing to do.
 };
 

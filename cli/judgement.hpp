@@ -1,4 +1,4 @@
-// How good a model of virtual peers is, and how that is printed.
+// The quality of a model of virtual peers, and its output.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Without training a model has a loss at most.
+/// An evaluation of a model. Without training a model has at most a loss.
 struct Judgement {
   double loss = 0;
   Merit merit{.name = "accuracy"};

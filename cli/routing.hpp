@@ -1,4 +1,5 @@
-// Machines of which each knows one cluster of the data, and a sample goes to that of the nearest.
+// Machines that each know one cluster of the data. A sample goes to the machine of the nearest
+// cluster.
 #pragma once
 
 #include <string>
@@ -11,10 +12,10 @@
 
 namespace gv {
 
-/// True for what stands in place of a machine that is lost.
+/// True for the placeholder of a lost machine.
 constexpr bool is_lost(std::string_view machine) { return machine == "-"; }
 
-/// The newest checkpoint in a peer's folder, or the name itself if it names no folder.
+/// The newest checkpoint in a peer's folder, or the name itself if it is not a folder.
 std::string model_file_at(const std::string& name);
 
 struct RoutedScore {
@@ -23,8 +24,8 @@ struct RoutedScore {
 };
 
 /// Sends each test sample to the machine of the nearest centre that has one (CA-SVM, You 2015), and
-/// returns the score of all. `centres` is a file of a k-means, and `machines` has a file or a
-/// peer's folder for each centre, in their order.
+/// returns the score over all samples. `centres` is a file of a k-means, and `machines` has a file
+/// or a peer's folder for each centre, in order.
 RoutedScore routed_score(const std::string& centres, const std::vector<std::string>& machines,
                          const TestSet& test);
 

@@ -9,7 +9,7 @@ namespace gv {
 struct SharedLayersOptions {
   std::string config;
   std::string peers_file;
-  std::size_t samples = 0;  ///< In a step of all peers; 0 means as the config says.
+  std::size_t samples = 0;  ///< Samples in a step of all peers; 0: from the config.
   bool as_json = false;
 };
 

@@ -19,7 +19,7 @@ struct SimulateOptions {
   bool traffic = false;  ///< Count bytes of small messages by kind.
 };
 
-/// A config turned into a world of a swarm. May be run only if there are no problems.
+/// A config as a world of a swarm. It may be run only if there are no problems.
 struct CheckedWorld {
   DrawnWorld world;
   Problems problems;

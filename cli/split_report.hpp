@@ -1,4 +1,4 @@
-// How unlike peers could share a model's layers, as text and JSON.
+// Ways for peers of different speeds to share a model's layers, as text and JSON.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct SplitReport {
 /// sharing samples alone among all peers.
 bool can_run(const SplitPlan& plan);
 
-/// The settings by which this version runs the plan, as TOML.
+/// The settings with which this version runs the plan, as TOML.
 std::string settings_of(const SplitReport& report, const SplitPlan& plan);
 
 std::string to_text(const SplitReport& report);

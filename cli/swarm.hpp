@@ -13,7 +13,7 @@ struct SwarmOptions {
   std::uint64_t worlds = 100;
   std::uint64_t seed = 1;  ///< Seed of the first world. The others have the next numbers.
   bool trace = false;      ///< Print every event of every world as a line.
-  bool hostile = false;    ///< Hostile peers in every world that is large enough.
+  bool hostile = false;    ///< Put hostile peers into every world that is large enough.
   bool shrink = false;     ///< Reduce a failing world to its smallest form and print it.
   std::function<DrawnWorld(std::uint64_t seed)> draw = draw_world;
 };

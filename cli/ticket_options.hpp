@@ -1,4 +1,4 @@
-// Options that the commands around tickets have in common.
+// Options that the ticket commands have in common.
 #pragma once
 
 #include "peer/host/swarm_start.hpp"
@@ -12,7 +12,7 @@ namespace gv {
 /// Adds the options of a peer that begins a swarm or joins one.
 void add_peer_options(CLI::App& command, SwarmArguments& arguments);
 
-/// Adds the options that say how often, how long and for what a new ticket is good.
+/// Adds the options that say how often, how long and for what a new ticket is valid.
 void add_ticket_options(CLI::App& command, TicketTerms& terms);
 
 }  // namespace gv

@@ -20,7 +20,7 @@ struct TopologyQuestion {
   double parameters = 1000000;  ///< Number of values in a model, four bytes each.
 };
 
-/// The most peers for which figures are computed. Eigenvalues then take some seconds.
+/// The most peers for which figures are computed. At this size eigenvalues take some seconds.
 inline constexpr std::size_t topology_peers_max = 1024;
 
 /// A sentence that describes this kind.

@@ -1,4 +1,4 @@
-// What virtual peers learn, and how to evaluate it.
+// The task of virtual peers, and its evaluation.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class VirtualWork {
 
   const Problems& problems() const { return problems_; }
   const Layout& layout() const { return layout_; }
-  /// Steps of each peer if all were alike.
+  /// Steps that each peer would make if all were equally fast.
   const std::vector<std::uint64_t>& steps() const { return steps_; }
   /// Samples of each peer's shard; empty without data.
   const std::vector<std::uint64_t>& data() const { return data_; }
@@ -38,7 +38,7 @@ class VirtualWork {
   /// A new replica of the peer.
   std::unique_ptr<Replica> make(std::size_t peer) const;
 
-  /// Evaluates a model: by all test data, or `quickly` by some.
+  /// Evaluates a model on all test data, or `quickly` on a part.
   Judgement judge(std::span<const float> model, bool quickly);
 
  private:

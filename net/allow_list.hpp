@@ -21,11 +21,11 @@ class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
 
-  /// Many machines have the same one of the `shared` keys, so these may make more handshakes.
+  /// Many machines may use the same one of the `shared` keys, so these may make more handshakes.
   void set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared = {});
 
-  /// How many keys there are whose handshakes are counted. A key that is not listed is counted
-  /// until it may do as much as a new one.
+  /// The number of keys whose handshakes are counted. An unlisted key is counted until it has the
+  /// same budget as a new one.
   std::size_t counted() const { return handshakes_.size(); }
 
   /// Answers all waiting requests. The loop calls this; before the loop runs, call it by hand.
@@ -51,8 +51,7 @@ class AllowList {
 /// Makes `client` authenticate as `own` to the server with the key `server`. Call before connect.
 void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server);
 
-/// The key of the peer that sent this message, as AllowList certified it; empty if it was not
-/// certified.
+/// The key of the peer that sent this message, as authenticated by AllowList; empty if it was not.
 std::optional<PublicKey> sender_key(const zmq::message_t& message);
 
 }  // namespace gv

@@ -106,7 +106,7 @@ class BoundedInputArchive
     }
     bytes_ = bytes_.subspan(sizeof(T));
     if constexpr (std::is_same_v<T, bool>) {
-      // Any other value in a bool is undefined behaviour.
+      // Any other value in a bool would be undefined behaviour.
       if (bits > 1) throw ArchiveError("a yes-or-no is " + std::to_string(bits) + ", not 0 or 1");
       return bits == 1;
     } else {

@@ -36,22 +36,23 @@ class BulkLanes {
     bool trusted_network = false;        ///< Allows and prefers plain TCP between hosts.
     std::shared_ptr<SharedBuffer> lent;  ///< Blocks in this buffer are not copied; may be null.
     Security security =
-        Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
+        Security::automatic;  ///< automatic: a Unix socket on one host, otherwise TLS or plain.
     std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.
     std::size_t budget_bytes = 64 << 20;  ///< Bound on the memory of all lanes together.
     std::size_t lanes_max = 64;
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
     PeerId self{};  ///< Decides which end of a relayed lane begins.
-    /// How long a peer must be out of reach until a relay is asked: it may be about to dial us.
+    /// How long a peer must be unreachable before a relay is asked. It may be about to dial us.
     Duration relay_patience = std::chrono::seconds(2);
   };
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
-    /// Returns memory for an arriving block of `bytes`. If it is empty, or without this function,
-    /// the lane uses its own memory. Asked before every read, and written to only during that read.
-    /// If the answer changes before the block is complete, the block is dropped.
+    /// Returns memory for an arriving block of `bytes`. If the result is empty, or without this
+    /// function, the lane uses its own memory. Called before every read; the memory is written to
+    /// only during that read. If the answer changes before the block is complete, the block is
+    /// dropped.
     std::function<std::span<std::byte>(PeerId, const TransferId&, std::uint64_t offset,
                                        std::size_t bytes)>
         place;
@@ -61,15 +62,15 @@ class BulkLanes {
     std::function<void(Fact)> fact;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
 
-    // For lanes through a third peer; without them there are none.
+    // Callbacks for lanes through a third peer. Without them there are no such lanes.
 
     std::function<bool(PeerId, const RelayStep&)> send_relay = {};  ///< ControlLinks::send.
     /// True if there is a link to the peer, which then needs no relay.
     std::function<bool(PeerId)> is_linked = {};
     /// Peers that may relay to this one, the best first.
     std::function<std::vector<PeerId>(PeerId)> relays = {};
-    /// Dials a peer that has asked for a relay to us, because it may be that only it cannot dial.
-    /// Returns false if that makes no sense, or was tried a moment ago.
+    /// Dials a peer that has asked for a relay to us, because perhaps only the other direction
+    /// fails. Returns false if that makes no sense, or was tried a moment ago.
     std::function<bool(PeerId)> dial_directly = {};
     /// The secret that only that peer and we can compute; nullopt if it may not take part.
     std::function<std::optional<LaneToken>(PeerId, std::uint64_t stream)> pair_token = {};
@@ -81,24 +82,24 @@ class BulkLanes {
   /// "host:port" we listen on for lanes; empty when dialling out only.
   const std::string& listening() const;
 
-  /// An invitation or its answer arrived on the control link of `from`.
+  /// Call when an invitation or its answer has arrived on the control link of `from`.
   void receive_invite(PeerId from, const LaneInvite& invite);
-  /// A step towards a relayed lane arrived there.
+  /// Call when a step towards a relayed lane has arrived there.
   void receive_relay(PeerId from, const RelayStep& step);
 
-  /// Call when no message reaches a peer. If that goes on, asks another peer to relay a lane to it.
-  /// Whatever a relay does, it cannot read or change what goes through it.
+  /// Call when no message reaches a peer. If this continues, asks another peer to relay a lane to
+  /// it. A relay can neither read nor change the data.
   void reach(PeerId peer);
   /// Call when a link to the peer has come up.
   void reached(PeerId peer);
-  /// Call while there is a link to a peer with a relayed lane. That lane ends when it is quiet, and
-  /// the next transfer opens a direct one. If none can be opened, relays are asked again.
+  /// Call while there is a link to a peer with a relayed lane. The relayed lane ends when it is
+  /// idle, and the next transfer opens a direct one. If none can be opened, relays are asked again.
   void prefer_direct(PeerId peer);
-  /// The peer that relays our lane to this one; nullopt if there is no lane, or a direct one.
+  /// The peer that relays our lane to this one; nullopt if the lane is direct or there is none.
   std::optional<PeerId> relay_of(PeerId peer) const;
 
-  /// Fills in where our lanes are dialled and, unless another one is under way, a lane that returns
-  /// what comes on it.
+  /// Fills in the address of our lanes and, unless another one is under way, the offer of a lane
+  /// that echoes its input.
   void offer_echo(ExamAnswer& answer);
 
   /// Streams the transfer, and opens a lane first if there is none. Drops superseded transfers that
@@ -122,7 +123,7 @@ class BulkLanes {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t lanes_opened = 0, lanes_refused = 0;
     std::uint64_t superseded = 0;       ///< Transfers dropped for newer ones.
-    std::uint64_t streams_relayed = 0;  ///< Open now, for pairs of other peers.
+    std::uint64_t streams_relayed = 0;  ///< Streams relayed now for pairs of other peers.
     std::uint64_t bytes_relayed = 0;
   };
   Counters counters() const;

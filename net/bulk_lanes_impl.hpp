@@ -1,4 +1,4 @@
-// The state of the bulk lanes to each peer; only the sources of the bulk lanes include this.
+// The state of the bulk lanes to each peer. Included only by the sources of the bulk lanes.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -43,8 +43,8 @@ struct BulkLanes::Impl {
     bool writing = false;
     Clock::time_point progress;   ///< Time of the last byte either way, or of the invitation.
     Clock::time_point heard;      ///< Time of the last byte received, or of the opening.
-    std::optional<PeerId> relay;  ///< The peer that relays it; empty: it is direct.
-    /// Since when a direct one seems possible, though it is relayed.
+    std::optional<PeerId> relay;  ///< The peer that relays it; empty: the lane is direct.
+    /// Since when a direct lane has seemed possible while this one is relayed.
     std::optional<Clock::time_point> gives_way;
 
     bool is_busy() const {
@@ -57,31 +57,31 @@ struct BulkLanes::Impl {
     }
   };
 
-  /// What was done to reach a peer through another one.
+  /// The attempts to reach a peer through another one.
   struct Detour {
-    Clock::time_point first_failed;  ///< Since when the peer is out of reach.
+    Clock::time_point first_failed;  ///< Since when the peer has been unreachable.
     Clock::time_point last_failed;
-    /// How many times we have asked, and so which relay is next.
+    /// How many times we have asked. This also determines the next relay.
     std::size_t asked = 0;
     Clock::time_point next_ask;
-    Clock::time_point next_offer;  ///< Offers before that are ignored.
+    Clock::time_point next_offer;  ///< Offers before this time are ignored.
   };
 
-  /// Time without another attempt, where a direct lane could not take the place of a relayed one.
+  /// Pause before another attempt, after a direct lane could not replace a relayed one.
   static constexpr auto blocked_for = std::chrono::minutes(10);
 
-  /// The way from a relayed lane to a direct one.
+  /// The change from a relayed lane to a direct one.
   struct Move {
-    bool is_under_way = false;     ///< The relayed lane has ended, and no other one is open yet.
-    Clock::time_point not_before;  ///< Until then no direct lane is tried.
-    /// When a direct lane was refused last.
+    bool is_under_way = false;     ///< True if the relayed lane has ended and no other is open yet.
+    Clock::time_point not_before;  ///< Until this time no direct lane is tried.
+    /// When a direct lane was last refused.
     std::optional<Clock::time_point> refused;
   };
 
   /// Offers of one relay that led to no lane.
   struct VainOffers {
     std::size_t in_a_row = 0;
-    Clock::time_point not_before;  ///< Until then its offers are refused.
+    Clock::time_point not_before;  ///< Until this time its offers are refused.
   };
 
   Impl(asio::io_context& loop, Options given, Callbacks calls);
@@ -122,7 +122,7 @@ struct BulkLanes::Impl {
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
                   std::shared_ptr<const void> hold = nullptr);
   /// Handles input from a peer. Input must not end the process, so an exception ends only the lane
-  /// that it came on.
+  /// on which the input came.
   template <class Handle>
   void heed(PeerId peer, const ConnectionPtr& connection, Handle handle) {
     try {
@@ -147,10 +147,10 @@ struct BulkLanes::Impl {
   std::map<PeerId, Move> moves;
   std::map<PeerId, VainOffers> vain_offers;  ///< By relay.
   std::map<PeerId, Lane> lanes;
-  std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
+  std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with each peer.
   DrainingConnections retired;
   std::shared_ptr<asio::steady_timer> timer;
-  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
 };
 

@@ -1,5 +1,5 @@
-// A cohort: peers whose keys all follow from one secret, so that each peer can compute those of
-// all.
+// A cohort: peers whose keys are all derived from one secret, so that each peer can compute all
+// keys.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// What all peers of a cohort have in common. Must never be logged or sent: anyone who has it can
+/// The common secret of all peers of a cohort. Must never be logged or sent: anyone who has it can
 /// be any peer of the cohort.
 using CohortSecret = std::array<std::uint8_t, 32>;
 

@@ -30,26 +30,27 @@ struct LaneInvite {
   std::string address;     ///< "host:port" the inviter listens on; empty: cannot be dialled.
   std::string unix_path;   ///< The inviter's Unix socket, useful within one host.
   std::uint64_t host = 0;  ///< Equal for two processes that share a host's network.
-  /// The sender's last open lane, to tell a lost lane from an old invitation.
+  /// The sender's last open lane, which distinguishes a lost lane from an old invitation.
   std::uint64_t previous = 0;
   bool answer = false;   ///< True if this answers the other side's invitation.
-  bool refused = false;  ///< The lane cannot be opened.
+  bool refused = false;  ///< True if the lane cannot be opened.
 };
 
-/// A step towards a lane between two peers that cannot reach each other, through a third one that
-/// relays its bytes. It travels on control links only.
+/// A step towards a lane between two peers that cannot reach each other. A third peer relays its
+/// bytes. The step travels only on control links.
 struct RelayStep {
   enum class Kind : std::uint8_t {
     ask,     ///< To a relay: connect me with `other`.
     offer,   ///< From a relay: dial me, and I connect you with `other`.
-    refuse,  ///< From a relay: it cannot, or it relays enough already. To a relay: not now.
+    refuse,  ///< From a relay: it cannot, or is busy with other relays. To a relay: not now.
   };
 
   Kind kind = Kind::ask;
   PeerId other{};
-  std::uint64_t stream = 0;              ///< Of an offer: random, and equal for both ends.
-  std::array<std::uint8_t, 32> token{};  ///< Of an offer: by which this end proves itself.
-  std::string address;                   ///< Of an offer: "host:port" of the relay's lanes.
+  std::uint64_t stream = 0;              ///< In an offer: random, and equal for both ends.
+  std::array<std::uint8_t, 32> token{};  ///< In an offer: the token by which this end proves
+                                         ///< itself.
+  std::string address;                   ///< In an offer: "host:port" of the relay's lanes.
 
   friend bool operator==(const RelayStep&, const RelayStep&) = default;
 };
@@ -58,25 +59,26 @@ constexpr RelayStep::Kind last_value(RelayStep::Kind) { return RelayStep::Kind::
 /// A request of `grapevine doctor`, within the budget of its key.
 struct ExamCall {
   PublicKey from{};
-  bool is_guest = false;  ///< It has the keys of a ticket, or those of a visitor.
-  std::string source;     ///< The numeric address that it comes from.
+  bool is_guest = false;  ///< True if it used the keys of a ticket, or a visitor's keys.
+  std::string source;     ///< The numeric address from which the request came.
   ExamRequest request;
-  /// Sends the answer where the request came from, if that connection is still there. May be called
-  /// later, and after the links are gone.
+  /// Sends the answer on the request's connection, if that still exists. May be called later, even
+  /// after the links are gone.
   std::function<void(const ExamAnswer&)> reply;
 };
 
-/// One ROUTER that listens, and one DEALER per peer that is dialled. A pair of peers needs only one
-/// of the two connections and uses the one that is up. All calls on the thread that runs `io`.
+/// One ROUTER that listens, and one DEALER for each dialled peer. A pair of peers needs only one of
+/// the two connections and uses whichever is up. All calls on the thread that runs `io`.
 class ControlLinks {
  public:
   struct Options {
     KeyPair identity;
-    std::string name;  ///< Our name, as others should show it.
+    std::string name;  ///< Our name, in the form that others should show.
     std::vector<AuthorizedPeer> authorized;
     std::string listen;         ///< "host:port", port 0 = any; empty: dial out only.
-    std::string advertise;      ///< What others dial; empty: the address listened on.
-    std::string dial_from;      ///< Address our connections come from; empty: the system's choice.
+    std::string advertise;      ///< The address that others dial; empty: the address of `listen`.
+    std::string dial_from;      ///< Address from which our connections come; empty: the system's
+                                ///< choice.
     std::uint64_t session = 0;  ///< Random number of this process.
     /// Settings that must be equal on both ends, by field. If one differs, the link is refused and
     /// the reason names the field.
@@ -95,20 +97,20 @@ class ControlLinks {
   struct Callbacks {
     std::function<void(Envelope)> message;  ///< From an admitted peer.
     std::function<void(PeerId, const LaneInvite&)> invite;
-    std::function<void(PeerId)> contact;  ///< The peer is admitted: both hellos agree.
+    std::function<void(PeerId)> contact;  ///< The peer is admitted, because both hellos agree.
     /// Contact with a restarted process: everything under way with the earlier one is lost. Called
     /// before `contact`.
     std::function<void(PeerId)> restarted;
     std::function<void(Fact)> fact;  ///< Refusals, handshake failures, and so on.
-    /// A guest with the keys of a ticket asks to join. Returns nullopt if it may not ask. Empty:
-    /// there are no guests.
+    /// A guest with a ticket's keys asks to join. Returns nullopt if it may not ask. Empty: there
+    /// are no guests.
     std::function<std::optional<JoinAnswer>(const PublicKey& guest, const JoinRequest&)> join = {};
     /// A visitor shows certificates.
     std::function<void(const Certificates&)> shown = {};
     /// A step towards a relayed lane.
     std::function<void(PeerId, const RelayStep&)> relay = {};
-    /// A peer or a guest is to be examined. Returns false if that guest may not ask. Empty: no exam
-    /// is answered.
+    /// A peer or a guest asks to be examined. Returns false if that guest may not ask. Empty: no
+    /// exam is answered.
     std::function<bool(ExamCall)> examine = {};
   };
 
@@ -117,7 +119,7 @@ class ControlLinks {
   ControlLinks(asio::io_context& io, Options options, Callbacks callbacks);
   ~ControlLinks();
 
-  /// Where we listen, with the real port; empty when dialling out only.
+  /// The address on which we listen, with the real port; empty when dialling out only.
   const std::string& listening() const;
   /// The address that we tell others to dial; empty when dialling out only.
   const std::string& advertised() const;
@@ -125,8 +127,8 @@ class ControlLinks {
   /// Dials "host:port" or "name@host:port" until an authorised peer answers there, with back-off.
   void join(const std::string& address);
 
-  /// Tries for a while to reach a peer to which there is no link at an address that may be wrong.
-  /// Unlike with join(), failure is not reported. Ignores peers that are not authorised.
+  /// Tries for a while to reach an unlinked peer at an address that may be wrong. Unlike with
+  /// join(), failure is not reported. Ignores peers that are not authorised.
   void dial(PeerId peer, const std::string& address);
 
   /// Sets where an authorised peer can be dialled (learnt from membership). An empty address
@@ -138,7 +140,7 @@ class ControlLinks {
   bool send(PeerId to, const LaneInvite& invite);
   bool send(PeerId to, const RelayStep& step);
 
-  /// True if a connection with the peer is up, on which both hellos agree.
+  /// True if a connection with the peer is up and both hellos agree.
   bool is_linked(PeerId peer) const;
 
   /// Counts an offence of a peer: input that no correct peer sends, for example because its handler
@@ -154,11 +156,11 @@ class ControlLinks {
   /// Replaces the allow-list. Links of keys that are no longer in it are cut at once.
   void authorize(std::vector<AuthorizedPeer> authorized);
 
-  /// Replaces the keys that are admitted beside those of peers: of tickets and of visitors. They
-  /// may ask to join or show certificates, and get no link.
+  /// Replaces the admitted keys of tickets and visitors, which are not peers. They may ask to join
+  /// or show certificates, and get no link.
   void admit_guests(const std::vector<PublicKey>& keys);
 
-  /// Shows certificates to the peer with the key `there` at "host:port", as a visitor: for a peer
+  /// Shows certificates to the peer with the key `there` at "host:port", as a visitor. For a peer
   /// that may not know yet that we belong to its swarm.
   void show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
             const Certificates& chain);

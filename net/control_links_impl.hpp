@@ -1,4 +1,4 @@
-// The state of the control link to each peer; only the sources of the control links include this.
+// The state of the control link to each peer. Included only by the sources of the control links.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -27,7 +27,7 @@
 
 namespace gv {
 
-/// The numeric address that a message came from; empty if ZeroMQ does not say it.
+/// The numeric address from which a message came; empty if ZeroMQ does not provide it.
 inline std::string source_host(const zmq::message_t& message) {
   const char* from = ::zmq_msg_gets(message.handle(), "Peer-Address");
   return from == nullptr ? std::string() : plain_host(from);
@@ -36,7 +36,7 @@ inline std::string source_host(const zmq::message_t& message) {
 struct ControlLinks::Impl {
   using Clock = std::chrono::steady_clock;
 
-  /// Frames handled before other events have their turn.
+  /// Frames handled before other events get their turn.
   static constexpr int drained_at_once = 64;
   /// Frames ZeroMQ queues for each link and direction.
   static constexpr int high_water_mark = 256;
@@ -45,7 +45,7 @@ struct ControlLinks::Impl {
   struct Dealer {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
-    bool up = false;            ///< The hello was answered and agrees.
+    bool up = false;            ///< True if the hello was answered and agrees.
     Clock::time_point opened;   ///< When we began to expect it to come up.
     Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
@@ -58,14 +58,14 @@ struct ControlLinks::Impl {
   /// One authorised peer.
   struct Link {
     AuthorizedPeer peer;
-    std::string address;  ///< Where to dial it; empty: unknown.
+    std::string address;  ///< Address to dial; empty: unknown.
     std::optional<Dealer> dealer;
     zmq::message_t route;         ///< Routing id of its dealer at our router; empty: none.
-    std::uint64_t session = 0;    ///< Session of the process we are in contact with.
+    std::uint64_t session = 0;    ///< Session of the process that we are in contact with.
     std::uint64_t before = 0;     ///< Session of the process before that one.
     int returns = 0;              ///< How many times in a row that earlier session came back.
-    bool refused = false;         ///< Its hello disagrees.
-    std::string claimed_address;  ///< Where its hello says that it listens; empty: nowhere.
+    bool refused = false;         ///< True if its hello disagrees.
+    std::string claimed_address;  ///< The listening address in its hello; empty: none.
     RateLimit frames{{}};
     RateLimit hellos{{.per_second = 50, .burst = 100}};
     RateLimit invitations{{.per_second = 100, .burst = 100}};
@@ -73,7 +73,7 @@ struct ControlLinks::Impl {
     RateLimit exams{{}};
   };
 
-  /// What all guests with one key may still say.
+  /// The remaining budget of all guests with one key.
   struct Guest {
     RateLimit frames;
     RateLimit exams;

@@ -1,4 +1,4 @@
-// Connections that were given up, kept until no peer reads memory shared over them.
+// Abandoned connections, kept until no peer reads memory shared over them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class DrainingConnections {
   DrainingConnections(const DrainingConnections&) = delete;
   DrainingConnections& operator=(const DrainingConnections&) = delete;
 
-  /// Takes over a connection that is given up. If a read is under way, read_ended() must follow.
+  /// Takes over an abandoned connection. If a read is under way, read_ended() must follow.
   void add(const ConnectionPtr& connection);
   /// The connection's read has ended. Ignores connections that are not here.
   void read_ended(const ConnectionPtr& connection);

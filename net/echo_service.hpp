@@ -1,4 +1,4 @@
-// A lane that returns what comes on it, so that its speed can be measured from the other end.
+// A lane that echoes its input, so that its speed can be measured from the other end.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -14,16 +14,17 @@
 
 namespace gv {
 
-/// The bytes that one echo returns at most, and how fast: a bound on what a measurement can cost.
+/// The most bytes that one echo returns, and its highest speed. They bound the cost of a
+/// measurement.
 inline constexpr std::size_t echo_bytes_max = std::size_t{32} << 20;
 inline constexpr double echo_bytes_per_second = 125e6;
 
-/// Offers one echo at a time, to the holder of the token of the offer. What comes is never looked
-/// at. All calls on the thread of `io`.
+/// Offers one echo at a time, to the holder of the offer's token. Never inspects the bytes. All
+/// calls on the thread of `io`.
 class EchoService {
  public:
   struct Options {
-    Duration patience = std::chrono::seconds(5);  ///< Time in which an offer must be taken.
+    Duration patience = std::chrono::seconds(5);  ///< Time within which an offer must be accepted.
     Duration lasts = std::chrono::seconds(10);    ///< Time after which an echo ends.
   };
 
@@ -35,10 +36,10 @@ class EchoService {
     std::uint64_t lane = 0;
     LaneToken token{};
   };
-  /// Nullopt while there is another echo.
+  /// Nullopt while another echo exists.
   std::optional<Offer> offer();
 
-  /// Returns true if the proved connection has taken the offer; it then belongs to the echo.
+  /// Returns true if the proved connection has accepted the offer; the echo then owns it.
   bool accepted(std::uint64_t lane, const ConnectionPtr& connection);
 
   /// Ends an echo whose time is over. Call periodically.
@@ -57,7 +58,7 @@ class EchoService {
   Options options_;
   LaneHandshake& doors_;
   EchoPtr echo_;  ///< Null: there is none.
-  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

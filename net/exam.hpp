@@ -12,7 +12,7 @@ namespace gv {
 /// neither a member nor a second process of its key.
 struct ExamRequest {
   std::uint64_t number = 0;  ///< Chosen by the asker. The answer has it too.
-  /// Ports to be dialled at the host that the request comes from, and at no other; 0: none.
+  /// Ports to dial at the host from which the request comes, and at no other; 0: none.
   std::uint16_t control_port = 0;
   std::uint16_t lane_port = 0;
   bool wants_echo = false;    ///< Asks for a lane that returns all that comes on it.
@@ -21,15 +21,15 @@ struct ExamRequest {
   friend bool operator==(const ExamRequest&, const ExamRequest&) = default;
 };
 
-/// What dialling a port has led to.
+/// The result of dialling a port.
 enum class DialOutcome : std::uint8_t { not_asked, connected, refused, silent, unreachable };
 constexpr DialOutcome last_value(DialOutcome) { return DialOutcome::unreachable; }
 
 struct ExamAnswer {
   std::uint64_t number = 0;
   std::string refusal;        ///< Why there is no answer, as a sentence; empty: there is one.
-  std::uint64_t wall_us = 0;  ///< The clock there, in microseconds since 1970.
-  std::string seen_as;        ///< The host that the request came from.
+  std::uint64_t wall_us = 0;  ///< The peer's clock, in microseconds since 1970.
+  std::string seen_as;        ///< The host from which the request came.
   DialOutcome control_port = DialOutcome::not_asked;
   DialOutcome lane_port = DialOutcome::not_asked;
   std::string lanes;                     ///< "host:port" of its lanes; empty: it has no port.

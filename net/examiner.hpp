@@ -15,15 +15,15 @@
 
 namespace gv {
 
-/// Dials only the host that a request has come from, so that no asker can point this peer at
-/// another machine. How often a key may ask is up to the control links. All calls on the thread of
+/// Dials only the host from which a request has come, so that no asker can point this peer at
+/// another machine. The control links limit how often a key may ask. All calls on the thread of
 /// `io`.
 class Examiner {
  public:
   struct Options {
     std::string dial_from;  ///< Address to dial from; empty: the system's choice.
     std::size_t dials_max = 16;
-    Duration patience = std::chrono::seconds(3);  ///< For each dial.
+    Duration patience = std::chrono::seconds(3);  ///< Time limit for each dial.
   };
   struct Callbacks {
     std::function<std::uint64_t()> wall_us;  ///< Microseconds since 1970.
@@ -36,8 +36,8 @@ class Examiner {
   Examiner(asio::io_context& io, Options options, Callbacks callbacks);
   ~Examiner();
 
-  /// Answers once, at once or when the ports were dialled. `source` is the numeric address that the
-  /// request comes from.
+  /// Answers exactly once: immediately, or when the ports were dialled. `source` is the numeric
+  /// address from which the request comes.
   void examine(const std::string& source, const ExamRequest& request, Reply reply);
 
  private:
@@ -48,8 +48,8 @@ class Examiner {
   asio::io_context& io_;
   Options options_;
   Callbacks callbacks_;
-  std::size_t dials_ = 0;  ///< Under way.
-  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  std::size_t dials_ = 0;  ///< Number of dials under way.
+  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -35,7 +35,7 @@ struct CurveKeyPair {
 };
 CurveKeyPair curve_keys(const KeyPair& pair);
 
-/// Converts a public key for CURVE. Returns nullopt for a key without a secret half, which anybody
+/// Converts a public key for CURVE. Returns nullopt for a key without a secret half, which anyone
 /// could use. Two keys may have the same CURVE key.
 std::optional<CurveKey> curve_key(const PublicKey& key);
 
@@ -50,7 +50,7 @@ PeerId peer_id(const PublicKey& key);
 
 /// "ed25519:" and 43 characters of unpadded base64.
 std::string to_text(const PublicKey& key);
-/// Parses a key. Accepts only the one text that to_text() returns for it.
+/// Parses a key. Accepts only the text that to_text() returns for it.
 std::optional<PublicKey> public_key_from_text(std::string_view text);
 
 /// Creates `file` with mode 0600; refuses if it exists.
@@ -85,8 +85,8 @@ struct LoadedAuthorizedPeers {
 LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file);
 
 /// Returns why the list `next`, read from `place`, must not replace the list of a running peer with
-/// the key `own`. A file that is half written or cut off looks like a list that excludes every
-/// peer.
+/// the key `own`. A file that is half written or cut off looks like a list that excludes all other
+/// peers.
 Problems problems_of_change(const std::string& place, const std::vector<AuthorizedPeer>& current,
                             const std::vector<AuthorizedPeer>& next, const PublicKey& own);
 

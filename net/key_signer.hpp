@@ -32,7 +32,7 @@ class KeySigner final : public Signer {
 
  private:
   PublicKey own_;
-  std::array<std::uint8_t, 64> secret_{};  ///< As libsodium wants it: the seed and the public key.
+  std::array<std::uint8_t, 64> secret_{};  ///< In libsodium's form: the seed and the public key.
   std::map<PeerId, PublicKey> keys_;
 };
 

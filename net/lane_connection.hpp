@@ -55,7 +55,7 @@ struct LaneConnection {
   std::optional<RingReader> ring_in;
   std::optional<BorrowedBuffer> borrowed;  ///< The partner's shared buffer.
   std::deque<Payload> lent;  ///< Our blocks that the partner may still read, in order.
-  /// A block in the partner's shared buffer that we have not reported as done.
+  /// A block in the partner's shared buffer that we have not reported as read.
   struct Loan {
     std::weak_ptr<const void> held;  ///< Alive while the block is in use.
     std::size_t bytes = 0;
@@ -65,7 +65,7 @@ struct LaneConnection {
   std::string kind;  ///< Reported to the operator: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
 
-  // The connection holds the memory of reads and writes in progress, because they may outlive the
+  // The connection holds the memory of reads and writes under way, because they may outlive the
   // lane.
   std::array<std::byte, (2 + records_at_once) * (sizeof(RecordHeader) + sizeof(LentPlace))> out;
   std::size_t out_bytes = 0;  ///< Bytes used of `out`: headers, and short contents.

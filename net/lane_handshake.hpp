@@ -23,25 +23,25 @@ class LaneHandshake {
     std::string advertise_host;  ///< Host others dial; empty: `listen_host`.
     std::uint16_t port = 0;      ///< Port to listen on; 0 = any free one.
     std::string dial_from;       ///< Address to dial from; empty: the system's choice.
-    bool local = true;           ///< Unix sockets may be used.
-    bool remote = true;          ///< TCP may be dialled.
-    bool plain = false;          ///< TCP goes without TLS.
+    bool local = true;           ///< True if Unix sockets may be used.
+    bool remote = true;          ///< True if TCP may be dialled.
+    bool plain = false;          ///< True if TCP is used without TLS.
     std::filesystem::path socket_folder;
-    std::shared_ptr<SharedBuffer> lent;  ///< Shown to partners on this host; may be null.
+    std::shared_ptr<SharedBuffer> lent;  ///< Sent to partners on this host; may be null.
   };
 
-  /// How a connection that proves to hold a token goes on.
+  /// The use of a connection that has proved to hold a token.
   enum class Use {
     lane,         ///< As a lane: by TLS, unless plain lanes are allowed.
-    relay,        ///< Plain, because what a peer relays is encrypted already.
-    behind_relay  ///< By TLS in what dial_through() has dialled, and not on what comes in.
+    relay,        ///< For relaying, without TLS, because relayed bytes are encrypted already.
+    behind_relay  ///< By TLS inside a connection of dial_through(); not for incoming connections.
   };
 
-  /// What a connection has proved. Peers choose numbers of lanes too, so a number alone does not
-  /// say whose a connection is.
+  /// The result of a proof. Peers choose numbers of lanes too, so a number alone does not identify
+  /// the connection's peer.
   struct Proved {
     std::uint64_t lane = 0;
-    PeerId peer{};  ///< From whom the lane was expected; none for a lane of no peer.
+    PeerId peer{};  ///< The peer from which the lane was expected; none for a lane without a peer.
     Use use = Use::lane;
   };
 
@@ -61,12 +61,12 @@ class LaneHandshake {
   const std::string& listening() const;
   const std::string& advertised() const;
 
-  /// Fills in where this peer can be dialled.
+  /// Fills in the addresses at which this peer can be dialled.
   void describe(LaneInvite& invite) const;
 
   /// Admits a connection that proves to hold `token` for `lane`, for a few seconds or until
-  /// expect_no_more(). It is then taken for one of `peer`. Returns false and changes nothing if the
-  /// number is in use: no peer may replace the token of another's lane.
+  /// expect_no_more(). It then counts as one of `peer`. Returns false and changes nothing if the
+  /// number is in use, because no peer may replace the token of another's lane.
   bool expect(std::uint64_t lane, const LaneToken& token, Use use = Use::lane, PeerId peer = {});
   bool expects(std::uint64_t lane) const;
   /// True if a lane with this number is expected or dialled.
@@ -79,9 +79,9 @@ class LaneHandshake {
   /// here, but a Unix socket is dialled only if it can belong to a peer of the same user.
   void dial(const LaneInvite& invite, Dialled done);
 
-  /// Dials a relay as `way` says, and through it makes the lane `lane` with the peer at the other
-  /// end, which dials the relay too: TLS with the token that `lane` is expected with, behind a
-  /// relay and from `peer`. One of the two ends is the client. Both `way.lane` and `lane` must be
+  /// Dials a relay according to `way`, and through it makes the lane `lane` with the peer at the
+  /// other end, which dials the relay too. TLS uses the token with which `lane` is expected, behind
+  /// a relay and from `peer`. One of the two ends is the client. Both `way.lane` and `lane` must be
   /// expected.
   void dial_through(const LaneInvite& way, std::uint64_t lane, PeerId peer, bool is_client,
                     Dialled done);

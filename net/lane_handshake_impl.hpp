@@ -1,4 +1,4 @@
-// The state of lanes that are being opened; only the sources of the handshake include this.
+// The state of lanes that are being opened. Included only by the sources of the handshake.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -27,7 +27,7 @@ struct LaneHandshake::Impl {
   using tcp = asio::ip::tcp;
   using stream_protocol = asio::local::stream_protocol;
 
-  /// A token we gave out or were given.
+  /// A token that we gave or were given.
   struct Expected {
     LaneToken token{};
     Clock::time_point until;
@@ -96,12 +96,12 @@ struct LaneHandshake::Impl {
   std::string advertised;
   std::optional<tcp::endpoint> source;  ///< Address to dial from, if one was given.
   std::filesystem::path unix_path;
-  std::filesystem::path own_folder;  ///< Made because the path given was too long for a socket.
+  std::filesystem::path own_folder;  ///< Made because the given path was too long for a socket.
   std::uint64_t host = 0;
   std::map<std::uint64_t, Expected> expected;
   std::map<std::uint64_t, DialPtr> dials;  ///< By lane.
   std::uint64_t dials_failed = 0;
-  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
 };
 

@@ -17,9 +17,9 @@ namespace gv {
 
 /// One listening socket. Connections that have not proved themselves share a bounded number of
 /// places, see ProvingPlaces. While a partner is expected and more connections arrive than one turn
-/// accepts, accepting takes at most about a tenth of the loop's time. While none is expected, all
-/// connections are strangers'. The system then queues only a few of them, and few are accepted in
-/// a second. All calls on the loop's thread.
+/// accepts, accepting takes at most about a tenth of the loop's time. While no partner is expected,
+/// all connections come from strangers. The system then queues only a few of them, and few are
+/// accepted in a second. All calls on the loop's thread.
 class LaneListener {
  public:
   struct Options {
@@ -38,7 +38,7 @@ class LaneListener {
   /// Says whether a partner is expected. Call it before the partner can dial.
   void set_expecting(bool expecting);
 
-  /// Call when the connection names an existing invitation. It then no longer gives way.
+  /// Call when the connection names an existing invitation. It then keeps its place.
   void keep(const LaneConnection& connection);
   /// Call when the connection has proved itself. From then on the caller owns it.
   void release(const ConnectionPtr& connection);

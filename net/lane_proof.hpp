@@ -14,8 +14,8 @@ namespace gv {
 
 inline constexpr char plain_first_byte = 'G';
 
-/// The side that dialled sends its proof first. On a Unix socket the descriptors of the sender's
-/// ring and of its shared buffer, if it has one, come with it.
+/// The side that dialled sends its proof first. On a Unix socket it comes with the descriptors of
+/// the sender's ring and, if it has one, of its shared buffer.
 struct LaneProof {
   char mark = plain_first_byte;
   std::uint8_t version = 1;

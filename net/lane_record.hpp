@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// The content behind a record's header.
+/// The content after a record's header.
 enum class RecordKind : std::uint16_t {
   block = 1,       ///< The block's bytes.
   message = 2,     ///< A control frame; the header's later fields are 0.

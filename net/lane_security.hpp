@@ -22,7 +22,7 @@ bool same_proof(const std::array<std::uint8_t, 32>& a, const std::array<std::uin
 /// Returns the token of an open invitation; nullopt if there is none.
 using FindToken = std::function<std::optional<LaneToken>(std::uint64_t lane)>;
 
-/// A TLS 1.3 context without certificates: a pre-shared key, named by its lane, is the only way in.
+/// A TLS 1.3 context without certificates: only a pre-shared key, named by its lane, is accepted.
 /// After the handshake `is_mutual` must be true, which shows that the key was really used.
 class LaneTls {
  public:

@@ -1,4 +1,4 @@
-// Watches the TCP connections under ZeroMQ's sockets, and ends those that go beyond limits.
+// Watches the TCP connections under ZeroMQ's sockets, and ends connections that exceed limits.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,8 @@ class LinkConnections {
     /// messages, and the system some MiB more.
     std::uint64_t bytes_max = std::uint64_t{32} << 20;
     std::uint64_t bytes_max_in_all = std::uint64_t{128} << 20;
-    std::size_t per_peer_max = 8;  ///< Beyond it, the one heard longest ago is ended.
+    std::size_t per_peer_max = 8;  ///< Beyond it, the connection with the oldest last message is
+                                   ///< ended.
     Duration silence_max = std::chrono::seconds(10);  ///< Time for the first message.
     ProvingPlaces::Options places;                    ///< For connections without a first message.
   };
@@ -40,7 +41,7 @@ class LinkConnections {
   void closed(int descriptor);
   /// A whole message of `peer` has arrived.
   void heard(const zmq::message_t& message, PeerId peer);
-  /// Ends the connection that a message came on.
+  /// Ends the connection on which a message came.
   void hang_up(const zmq::message_t& message);
 
   /// Call periodically. Ends connections whose first message is overdue, and those with too many
@@ -55,7 +56,7 @@ class LinkConnections {
     std::string ends;  ///< Both addresses, because another connection may get the descriptor.
     std::optional<PeerId> peer;
     std::uint64_t received_before = 0;  ///< All bytes up to the last message or soon after.
-    std::uint64_t unfinished = 0;       ///< Bytes since then.
+    std::uint64_t unfinished = 0;       ///< Bytes since that message.
     std::uint64_t heard_at = 0;         ///< Number of its last message among all messages; 0: none.
     bool was_heard = false;             ///< True if a message came since the last tick.
   };

@@ -1,4 +1,4 @@
-// A bounded number of places for unproved connections, and the choice of the one that gives way.
+// A bounded number of places for unproved connections, and the choice of the one to close.
 #pragma once
 
 #include <chrono>
@@ -25,20 +25,20 @@ class ProvingPlaces {
   struct Options {
     std::size_t places = 128;
     std::size_t kept_max = 64;  ///< Limit for keep(); kept connections take no place.
-    /// Time in which a partner has named its invitation.
+    /// Time within which a partner names its invitation.
     Duration grace = std::chrono::milliseconds(500);
     std::uint64_t seed = 1;
   };
 
   explicit ProvingPlaces(Options options);
 
-  /// Gives a new connection a place. Returns the connection that loses its place for it: never the
-  /// new one, and one that came at the same moment only if there is no other. So a partner's first
+  /// Gives a new connection a place. Returns the connection that loses its place: never the new
+  /// one, and one that came at the same moment only if there is no other. So a partner's first
   /// bytes are read before a later connection can take its place.
   std::optional<Id> enter(Time now, Id id, const std::string& source);
 
-  /// Call when the connection names an existing invitation: it no longer gives way to others and
-  /// takes no place from them. No effect while too many are kept already.
+  /// Call when the connection names an existing invitation: it then keeps its place, and does not
+  /// count against the limit. No effect if too many are kept already.
   void keep(Id id);
 
   /// Call when the connection has proved itself or is gone. No effect if it is not here.

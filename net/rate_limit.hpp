@@ -17,7 +17,7 @@ class RateLimit {
 
   explicit RateLimit(Options options) : options_(options), tokens_(options.burst) {}
 
-  /// Takes one token; false if there is none. `now` must not go backwards.
+  /// Takes one token; returns false if there is none. `now` must not go backwards.
   bool take(Time now) {
     tokens_ = tokens_at(now);
     filled_ = std::max(filled_, now);
@@ -26,7 +26,7 @@ class RateLimit {
     return true;
   }
 
-  /// True if it is as a new one, so that forgetting it changes nothing.
+  /// True if the bucket is full, so that forgetting it changes nothing.
   bool is_full(Time now) const { return tokens_at(now) >= options_.burst; }
 
  private:

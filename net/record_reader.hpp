@@ -18,12 +18,12 @@ struct Record {
   std::span<const std::byte> bytes;  ///< The content behind the header.
 };
 
-/// Keeps the beginning of the next record, or writes a block straight to its final place. The
+/// Keeps the beginning of the next record, or writes a block directly into its final place. The
 /// caller reads bytes into room(), reports them with came(), and calls next() until there is no
 /// record. Pure.
 class RecordReader {
  public:
-  /// Returns the memory for an arriving block: as many bytes as its header says, or none. The
+  /// Returns the memory for an arriving block: as many bytes as its header announces, or none. The
   /// answer may change between calls.
   using Place = std::function<std::span<std::byte>(const RecordHeader&)>;
 
@@ -40,13 +40,13 @@ class RecordReader {
   /// Returns the next complete record; nullopt if it is incomplete or malformed.
   std::optional<Record> next();
 
-  /// The bytes cannot be a record.
+  /// True if the bytes cannot be a record.
   bool is_malformed() const { return malformed_; }
-  /// A record has begun and is not complete.
+  /// True if a record has begun and is not complete.
   bool is_amid_record() const { return placed_ || begin_ != end_; }
 
  private:
-  /// A block that is written straight to its final place.
+  /// A block that is written directly into its final place.
   struct Placed {
     RecordHeader header;
     std::span<std::byte> place;  ///< Empty: its owner withdrew it.

@@ -20,17 +20,17 @@
 
 namespace gv {
 
-/// A bound on bytes per second, with a second's worth at once.
+/// A bound on bytes per second, with one second's worth at once.
 class ByteBudget {
  public:
   explicit ByteBudget(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  /// Counts bytes that have gone, and returns how long to wait before the next.
+  /// Counts sent bytes, and returns how long to wait before the next.
   Duration charge(Time now, std::size_t bytes);
 
  private:
   double bytes_per_second_;
-  Time paid_until_{};  ///< What has gone so far is within the budget at this time.
+  Time paid_until_{};  ///< The time at which the bytes sent so far are within the budget.
 };
 
 /// The number by which one end of a relayed stream proves itself to the relay.
@@ -38,19 +38,20 @@ constexpr std::uint64_t relay_lane(std::uint64_t stream, PeerId self, PeerId oth
   return stream ^ (self < other ? 1U : 2U);
 }
 
-/// Makes streams on request of one of their ends: both are told to dial here, and prove that they
-/// were told. What they send each other is copied and not looked at. All calls on the thread of
-/// `io`.
+/// Makes streams at the request of one of their ends. Both ends are told to dial this peer, and
+/// prove that they were told. Their bytes are copied without being inspected. All calls on the
+/// thread of `io`.
 class RelayService {
  public:
   struct Options {
     std::size_t streams_max = 64;
-    std::size_t streams_of_peer_max = 8;  ///< That one peer has asked for.
-    /// How often one peer may ask. Each time another peer gets a message.
+    std::size_t streams_of_peer_max = 8;  ///< Streams that one peer has asked for.
+    /// Limit on a peer's requests. Each request causes a message to another peer.
     RateLimit::Options asks{.per_second = 4, .burst = 32};
     double pair_bytes_per_second = 8 << 20;
-    double bytes_per_second = 32 << 20;           ///< Of all pairs together.
-    Duration patience = std::chrono::seconds(5);  ///< Time in which both ends must have dialled.
+    double bytes_per_second = 32 << 20;           ///< Bytes a second of all pairs together.
+    Duration patience = std::chrono::seconds(5);  ///< Time within which both ends must have
+                                                  ///< dialled.
     Duration idle_close = std::chrono::seconds(90);
   };
   using Send = std::function<bool(PeerId, const RelayStep&)>;
@@ -59,23 +60,23 @@ class RelayService {
   RelayService(asio::io_context& io, Options options, LaneHandshake& doors, Send send);
   ~RelayService();
 
-  /// A peer wants to meet another one. An earlier stream of the two ends.
+  /// A peer asks for a stream to another one. An earlier stream of the two ends.
   void asked(PeerId from, PeerId other);
 
-  /// An end does not want to be met there.
+  /// An end refuses the stream.
   void refused(PeerId from, PeerId other);
 
-  /// Returns true if the proved connection is an end of a stream, which then has it.
+  /// Returns true if the proved connection is an end of a stream, which then owns it.
   bool accepted(const LaneHandshake::Proved& proved, const ConnectionPtr& connection);
 
-  /// Ends the streams of a peer that may not take part any more.
+  /// Ends the streams of a peer that may no longer take part.
   void forget(PeerId peer);
-  /// Ends streams on which nothing happens. Call periodically.
+  /// Ends idle streams. Call periodically.
   void tidy_up();
 
   struct Counters {
-    std::size_t streams = 0;  ///< That are open now.
-    std::uint64_t bytes = 0;  ///< Relayed so far.
+    std::size_t streams = 0;  ///< Open streams.
+    std::uint64_t bytes = 0;  ///< Bytes relayed so far.
   };
   Counters counters() const;
 
@@ -97,7 +98,7 @@ class RelayService {
   std::map<PeerId, RateLimit> asks_;
   ByteBudget budget_;
   std::uint64_t bytes_ = 0;
-  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

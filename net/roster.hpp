@@ -1,4 +1,4 @@
-// The peers on the allow-list, used to check what others say about peers.
+// The peers on the allow-list; checks what peers say about peers.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace gv {
 
-/// Checks descriptions of peers, from links and from disk, before any other part trusts them. A
+/// Checks descriptions of peers, from links and from disk, before any other part uses them. A
 /// correct peer passes on only descriptions that it has checked itself, so an invalid message
 /// counts against its sender, even if it describes another peer.
 class Roster {
@@ -21,12 +21,12 @@ class Roster {
   /// `self` is our own line of the allow-list; `authorized` may contain it or not.
   Roster(const AuthorizedPeer& self, const std::vector<AuthorizedPeer>& authorized);
 
-  /// Returns what is wrong with a hello; empty if nothing is.
+  /// Returns what is wrong with a hello; empty if it is valid.
   static std::string problem(const Hello& hello);
 
-  /// Returns what is wrong with the peers that a message describes; empty if nothing is. Gives each
-  /// listed peer in the message the name on our list, because others may call it differently.
-  /// Leaves descriptions of unlisted peers alone, as no part reads them.
+  /// Returns what is wrong with the peers that a message describes; empty if they are valid. Gives
+  /// each listed peer in the message the name on our list, because others may use other names.
+  /// Leaves descriptions of unlisted peers unchanged, as no part reads them.
   std::string admit(Message& message) const;
 
   /// True if this is another peer on the list.

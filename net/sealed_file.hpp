@@ -11,7 +11,7 @@ namespace gv {
 /// Returns a sealed anonymous file of that length; an empty descriptor if the system refuses.
 Descriptor make_sealed_file(const char* name, std::size_t bytes);
 
-/// Returns true if it is such a file of that length, so that reading a mapping of it cannot fault.
+/// True if it is such a file of that length, so that reading a mapping of it cannot fault.
 bool is_sealed_file(const Descriptor& file, std::size_t bytes);
 
 /// Maps the whole file; null if that fails.

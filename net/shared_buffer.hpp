@@ -17,15 +17,15 @@
 namespace gv {
 
 /// Allocates memory for vectors that are sent to other peers. Within one host, a lane then sends
-/// the place of a block instead of a copy. Freed memory goes back to the system, but for the newest
-/// blocks: those that are allocated again and again keep their pages. When the buffer is full, it
-/// allocates ordinary memory, whose blocks are copied. Thread-safe.
+/// the place of a block instead of a copy. Freed memory goes back to the system, except for the
+/// newest blocks: repeatedly allocated ones keep their pages. When the buffer is full, it allocates
+/// ordinary memory, whose blocks are copied. Thread-safe.
 class SharedBuffer : public std::pmr::memory_resource {
  public:
   /// Returns null if the system refuses.
   static std::shared_ptr<SharedBuffer> make();
 
-  /// For the reader to map. It can be neither shrunk nor grown, so reading it cannot fault.
+  /// For the reader to map. The memory can be neither shrunk nor grown, so reading it cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
   /// Returns the place of the bytes in the buffer; nullopt if they are not in it.
@@ -40,10 +40,10 @@ class SharedBuffer : public std::pmr::memory_resource {
 
   SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory);
 
-  // The caller of these holds the mutex.
-  /// Takes `length` free bytes and returns their place; nullopt if the buffer is full.
+  // For these functions the caller holds the mutex. Takes `length` free bytes and returns their
+  // place; nullopt if the buffer is full.
   std::optional<std::size_t> take(std::size_t length);
-  /// Gives pages of the oldest freed ranges back to the system until at most `most` bytes have any.
+  /// Returns pages of the oldest freed ranges to the system until at most `most` bytes keep theirs.
   void keep_warm(std::size_t most);
   void release(Range range);
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
@@ -60,14 +60,14 @@ class SharedBuffer : public std::pmr::memory_resource {
   std::size_t warm_bytes_ = 0;
 };
 
-/// Another peer's shared buffer, mapped read-only. Its owner may change the content, so it may be
-/// wrong, but reading is safe.
+/// Another peer's shared buffer, mapped read-only. Its owner may change the content at any time, so
+/// the content may be wrong, but reading is safe.
 class BorrowedBuffer {
  public:
-  /// Returns nullopt unless the descriptor is that of a sealed buffer.
+  /// Returns nullopt unless the descriptor belongs to a sealed buffer.
   static std::optional<BorrowedBuffer> map(const Descriptor& descriptor);
 
-  /// Returns nullopt if the range is not inside.
+  /// Returns nullopt if the range is not inside the buffer.
   std::optional<std::span<const std::byte>> at(std::uint64_t place, std::size_t length) const;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace gv {
 
-/// Blocks in one direction of a lane before the reader must release a slot. Two let both ends work
-/// at once; more were not faster in any measurement.
+/// Number of blocks in one direction of a lane before the reader must release a slot. With two,
+/// both ends can work at the same time; more were not faster in any measurement.
 inline constexpr std::size_t ring_slots = 2;
 inline constexpr std::size_t ring_bytes = ring_slots * block_bytes_max;
 
@@ -24,7 +24,7 @@ class RingWriter {
   /// Makes the memory; nullopt if the system refuses.
   static std::optional<RingWriter> make();
 
-  /// For the reader to map. It can be neither shrunk nor grown, so reading it cannot fault.
+  /// For the reader to map. The memory can be neither shrunk nor grown, so reading it cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
   std::size_t free_slots() const { return ring_slots - used_; }
@@ -51,7 +51,7 @@ class RingReader {
   /// Maps a partner's ring; nullopt if it is not sealed memory of the right size.
   static std::optional<RingReader> map(const Descriptor& descriptor);
 
-  /// The block in the next slot. The partner could still change it: read it once.
+  /// The block in the next slot. Read it only once, because the partner could still change it.
   std::span<const std::byte> take(std::size_t length);
 
  private:

@@ -1,5 +1,5 @@
-// Small files that are read and written whole, above all those with secrets, which only we may
-// read.
+// Small files that are read and written whole, mainly those with secrets, which only their owner
+// may read.
 #pragma once
 
 #include <sys/types.h>
@@ -37,22 +37,22 @@ class File {
   /// Returns false with errno set if a write fails.
   bool write(std::string_view text) const;
 
-  /// Reads up to `text.size()` bytes and cuts `text` to those. The caller allocates once, so no
-  /// copy of a secret stays behind in memory that grew.
+  /// Reads up to `text.size()` bytes and cuts `text` to them. The caller allocates once, so no copy
+  /// of a secret stays behind in reallocated memory.
   bool read(std::string& text) const;
 
  private:
   int fd_;
 };
 
-/// The system's words for a value of errno.
+/// The system's text for a value of errno.
 std::string error_text(int error);
 
 /// Longest file with a secret. Reserve this much for its text before you fill it, because text that
 /// grows leaves the secret behind in freed memory.
 inline constexpr std::size_t secret_file_bytes_max = 4096;
 
-/// How problems with a file call what is in it.
+/// Words for the content of a file in error messages.
 struct SecretFileWords {
   std::string_view what;     ///< "key pair"
   std::string_view command;  ///< The command that makes one.
@@ -62,8 +62,8 @@ struct SecretFileWords {
 Problems write_secret_file(const std::filesystem::path& file, const SecretText& content,
                            const SecretFileWords& words);
 
-/// Refuses anything but a regular file of ours with mode 0600 or stricter. Without problems
-/// `content` is what is in it.
+/// Refuses anything but a regular file of ours with mode 0600 or stricter. Without problems,
+/// `content` is the file's content.
 Problems read_secret_file(const std::filesystem::path& file, const SecretFileWords& words,
                           SecretText& content);
 

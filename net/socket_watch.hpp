@@ -11,10 +11,10 @@
 
 namespace gv {
 
-/// Owns a ZeroMQ socket and calls `readable` on the loop whenever it may have something to receive.
-/// The descriptor ZeroMQ gives is edge-triggered and says nothing about sends, so `poke()` must
-/// follow every use of the socket outside `readable`. Made by make_shared; `readable` is never
-/// called after the watch is gone.
+/// Owns a ZeroMQ socket and calls `readable` on the loop whenever the socket may have input.
+/// ZeroMQ's descriptor is edge-triggered and reports nothing about sends, so `poke()` must follow
+/// every use of the socket outside `readable`. Made by make_shared; `readable` is never called
+/// after the watch is gone.
 class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
  public:
   SocketWatch(asio::io_context& io, zmq::socket_t socket,
@@ -24,11 +24,12 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   /// Begins watching.
   void start();
 
-  /// Checks soon for something to receive.
+  /// Checks for input soon.
   void poke();
 
   bool has_input();
-  /// Takes the next part of a message; false if there is none now. A signal is no failure.
+  /// Takes the next part of a message; returns false if there is none now. Signals are not
+  /// failures.
   bool receive(zmq::message_t& into);
   zmq::socket_t& socket() { return socket_; }
 
@@ -43,8 +44,8 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   bool poked_ = false;
 };
 
-/// Waits for input outside of a loop. Returns false if there is none until then. A signal does not
-/// end the wait.
+/// Waits for input outside a loop. Returns false if there is none until then. A signal does not end
+/// the wait.
 bool await_input(std::vector<zmq::pollitem_t> items, std::chrono::steady_clock::time_point until);
 
 }  // namespace gv

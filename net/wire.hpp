@@ -25,7 +25,7 @@ constexpr std::uint8_t wire_version = 7;
 /// The first frame each way: the sender's name, and settings on which both ends must agree.
 struct Hello {
   std::string name;       ///< The sender's own name.
-  std::string advertise;  ///< Where to dial it; empty: cannot be dialled.
+  std::string advertise;  ///< The address to dial; empty: cannot be dialled.
   std::uint64_t session = 0;
   std::vector<std::pair<std::string, std::string>> agreement;  ///< Field and value.
   bool answer = false;  ///< True if this answers the other side's hello.
@@ -33,8 +33,8 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-/// Everything that travels on a control link: a version byte, a kind byte, the fields.
-/// A JoinRequest and its answer travel between a guest and the peer that invites it, an ExamRequest
+/// Everything that travels on a control link: a version byte, a kind byte, and the fields. A
+/// JoinRequest and its answer travel between a guest and the peer that invites it, an ExamRequest
 /// and its answer between doctor and a live peer.
 using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep,
                            ExamRequest, ExamAnswer>;
@@ -44,7 +44,7 @@ using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, 
 /// finite, and structs whose `problem()` reports one.
 std::vector<std::byte> encode(const Frame& frame);
 
-/// A frame, or a sentence about why there is none.
+/// A frame, or a sentence that says why there is none.
 struct Decoded {
   std::optional<Frame> frame;
   std::string problem;

@@ -1,4 +1,4 @@
-// The table of doctor's checks. One more check is one more row.
+// The table of doctor's checks. A new check is a new row.
 #pragma once
 
 #include <cstdint>
@@ -20,68 +20,68 @@
 
 namespace gv {
 
-/// What a person asks about. Everything may be left out.
+/// A person's arguments to doctor. All are optional.
 struct DoctorOptions {
-  /// Each a ticket, "[NAME@]HOST:PORT", a run folder or a config file.
+  /// Each is a ticket, "[NAME@]HOST:PORT", a run folder or a config file.
   std::vector<std::string> subjects;
-  std::string key;              ///< Empty: that of the folder, else "key".
-  std::string authorized;       ///< Empty: that of the folder, else "authorized_peers".
-  std::string listen;           ///< "HOST:PORT" that this peer would listen on.
-  std::uint16_t lane_port = 0;  ///< Port of its lanes on the same host; 0: any.
-  std::string their_lanes;      ///< "HOST:PORT" where the other peer's lanes listen.
-  double link_mbit = 0;         ///< Bandwidth; 0: that to the other peer, or 1000.
-  double link_ms = 0;           ///< Round trip; 0: that to the other peer, or 50 ms.
+  std::string key;         ///< The key file; empty: that of the folder, or "key".
+  std::string authorized;  ///< The allow-list; empty: that of the folder, or "authorized_peers".
+  std::string listen;      ///< "HOST:PORT" on which this peer would listen.
+  std::uint16_t lane_port = 0;  ///< Port of the lanes on the same host; 0: any.
+  std::string their_lanes;      ///< "HOST:PORT" on which the other peer's lanes listen.
+  double link_mbit = 0;         ///< Bandwidth; 0: as measured to the other peer, or 1000.
+  double link_ms = 0;           ///< Round trip; 0: as measured to the other peer, or 50 ms.
 };
 
-/// Another peer, which the patient would join.
+/// The other peer, which this machine would join.
 struct OtherPeer {
-  std::string address;                 ///< "HOST:PORT"; empty: none was given.
-  std::string name;                    ///< By our list; empty: any.
-  bool answers = false;                ///< Its port was dialled and answered as a control port.
-  std::optional<Duration> round_trip;  ///< Once it was measured.
-  std::optional<LivePeer> live;        ///< Once it has let us in.
-  ExamAnswer answer;                   ///< To the first question.
-  std::optional<MeasuredLane> lane;    ///< Once it was measured.
+  std::string address;   ///< "HOST:PORT"; empty: none was given.
+  std::string name;      ///< The peer's name on our list; empty: any.
+  bool answers = false;  ///< True if its port was dialled and answered as a control port.
+  std::optional<Duration> round_trip;  ///< Set once it was measured.
+  std::optional<LivePeer> live;        ///< Set once the peer has admitted us.
+  ExamAnswer answer;                   ///< The answer to the first question.
+  std::optional<MeasuredLane> lane;    ///< Set once it was measured.
 };
 
-/// What proves to others which peer this is. Nullopt stands for a file that does not exist.
+/// The proofs of identity of this peer. Nullopt stands for a file that does not exist.
 struct Credentials {
   std::filesystem::path key_file;
   std::filesystem::path authorized_file;
   std::optional<LoadedKeyPair> key;
   std::optional<LoadedAuthorizedPeers> authorized;
-  /// The certificates of the run folder, in place of a list; nullopt: it has none.
+  /// The certificates in the run folder, used instead of a list; nullopt: there are none.
   std::optional<SwarmFiles> swarm;
 
   bool has_key() const { return key && key->problems.empty(); }
   bool has_list() const { return authorized && authorized->problems.empty(); }
-  /// Place of our key in the allow-list; nullopt if it is not in it, or one of them is missing.
+  /// Place of our key in the allow-list; nullopt if it is not listed, or if key or list is missing.
   std::optional<std::size_t> place() const;
 };
 
-/// A config and what shows when it meets its data.
+/// A config, and what its data show about it.
 struct PlannedRun {
   std::string path;  ///< Empty: no config was given.
   ParsedConfig parsed;
   Problems data_problems;
-  std::uint64_t parameters = 0;       ///< Of the whole model; 0 if there are problems.
-  std::size_t optimizer_vectors = 0;  ///< As long as the model each.
+  std::uint64_t parameters = 0;       ///< Parameters of the whole model; 0 if there are problems.
+  std::size_t optimizer_vectors = 0;  ///< Number of optimiser vectors, each as long as the model.
 
   /// True if the config was given and read without problems.
   bool is_sound() const { return !path.empty() && parsed.problems.empty(); }
 };
 
-/// The options, sorted and read once.
+/// The arguments, sorted and read once.
 struct Patient {
   DoctorOptions options;
   OtherPeer other;
-  std::optional<Ticket> ticket;  ///< Of the other peer.
+  std::optional<Ticket> ticket;  ///< The ticket of the other peer.
   Credentials credentials;
   PlannedRun run;
   std::filesystem::path folder;  ///< A run folder; empty: none was given.
   std::string status;            ///< JSON of the peer that runs in the folder; empty: none does.
 
-  /// The other peers of the run, by the allow-list, else by the config.
+  /// The number of the run's other peers, from the allow-list or else the config.
   std::size_t partners() const;
 };
 

@@ -14,20 +14,20 @@ namespace gv {
 enum class Health { ok, warning, error };
 inline constexpr auto health_names = names_of<Health>({"ok", "warning", "error"});
 
-/// What one check has found.
+/// The result of one check.
 struct Diagnosis {
-  std::string check;  ///< Its name; the table of checks fills it in.
+  std::string check;  ///< The check's name, filled in by the table of checks.
   Health health = Health::ok;
-  std::string text;    ///< What was found, with figures.
-  std::string remedy;  ///< The command or the change that mends it; empty if nothing has to be.
+  std::string text;    ///< The finding, with figures.
+  std::string remedy;  ///< The command or change that mends the problem; empty if there is none.
 };
 
 using Diagnoses = std::vector<Diagnosis>;
 
-/// Each problem as an error or, without any, `sound` as the text of an ok.
+/// Returns each problem as an error, or without problems an ok with the text `sound`.
 Diagnoses diagnoses_of(const Problems& problems, std::string_view sound);
 
-/// One line for each, and a last one that counts them.
+/// One line for each diagnosis, and a last one with the counts.
 std::string to_text(const Diagnoses& diagnoses);
 
 /// {"healthy": no error, "lines": [{"check", "health", "text", "remedy"}, ...]}

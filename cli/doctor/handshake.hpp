@@ -1,4 +1,4 @@
-// Proves to another peer's control port that we hold our key, and lets it prove that it holds its.
+// Proves to another peer's control port that we hold our key, and checks that it holds its own.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace gv {
 
 /// Tries the keys of `others` at "HOST:PORT" until the peer there accepts one, for a few seconds.
-/// No message follows the handshake, so the peer takes no notice of us: not as a member, and not as
-/// a second process with our key.
+/// No message follows the handshake, so the peer takes us neither for a member nor for a second
+/// process with our key.
 Handshake shake_hands(const std::string& address, const KeyPair& identity,
                       const std::vector<AuthorizedPeer>& others);
 

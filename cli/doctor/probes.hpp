@@ -11,22 +11,22 @@
 
 namespace gv {
 
-/// Nullopt if there is nothing at that path.
+/// Nullopt if nothing exists at that path.
 std::optional<FileMode> probe_mode(const std::filesystem::path& path);
 
 ClockState probe_clock();
 
-/// Listens on "HOST:PORT" for a moment, as a peer would. Port 0 means any free one.
+/// Listens briefly on "HOST:PORT", as a peer would. Port 0 means any free one.
 PortState probe_port(const std::string& purpose, const std::string& address);
 
-/// Listens on "HOST:PORT" for as long as it lives, so that another peer can dial it. Without a port
-/// that is free it listens nowhere.
+/// Listens on "HOST:PORT" during its lifetime, so that another peer can dial it. If the port is not
+/// free, it does not listen.
 class HeldPort {
  public:
   explicit HeldPort(const std::string& address);
 
   bool is_listening() const { return static_cast<bool>(socket_); }
-  /// True if a connection has come since the last call.
+  /// True if a connection has arrived since the last call.
   bool was_dialled();
 
  private:
@@ -38,16 +38,16 @@ std::uint64_t probe_descriptors();
 
 SharedMemoryState probe_shared_memory();
 
-/// The system's limits; the link is left as it is by default.
+/// The system's limits; the link keeps its default values.
 TcpBuffers probe_tcp_buffers();
 
 ProcessorState probe_processor();
 
-/// The bytes that can be had without swapping, within the limits of this process's control groups.
+/// The bytes available without swapping, within the limits of this process's control groups.
 std::uint64_t probe_available_memory();
 
-/// Whether the folder can be written, and its free space. For a folder that does not exist yet, of
-/// the nearest one above it that does.
+/// Whether the folder can be written, and its free space. If the folder does not exist yet, its
+/// nearest existing parent is used.
 DiskState probe_disk(const std::filesystem::path& folder);
 
 /// Dials "HOST:PORT". If `awaits_greeting`, also waits a moment for the first bytes of a control
