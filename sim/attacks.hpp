@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Kinds of attack. label_flip changes a hostile peer's data; all others change what it sends.
+/// Kinds of attack. label_flip changes a hostile peer's data; all others change its messages.
 enum class AttackKind : std::uint8_t {
   honest,    ///< It sends its own model.
   bit_flip,  ///< -x: the sign of every value is flipped.

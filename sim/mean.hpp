@@ -16,17 +16,17 @@ std::vector<float> mean_of(std::span<const std::span<const float>> models);
 /// The consensus distance sqrt((1/n) sum ||x_i - mean||^2).
 double spread_of(std::span<const std::span<const float>> models, std::span<const float> mean);
 
-/// A model of which some places are held: `values` are those of these ranges.
+/// A model with only some places: `values` are those of `ranges`.
 struct HeldModel {
   std::span<const Range> ranges;
   std::span<const float> values;
 };
 
-/// The mean of models with `size` places, each over those that hold it. Empty if none holds some
-/// place.
+/// The mean of models with `size` places, each place averaged over the models that hold it. Empty
+/// if no model holds some place.
 std::vector<float> mean_of_held(std::size_t size, std::span<const HeldModel> models);
 
-/// The consensus distance, where the mean in each place is over the models that hold it.
+/// The consensus distance, with the mean in each place taken over the models that hold it.
 double spread_of_held(std::span<const HeldModel> models, std::span<const float> mean);
 
 }  // namespace gv

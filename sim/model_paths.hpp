@@ -11,26 +11,26 @@
 namespace gv {
 
 /// Follows models through a run. Each model is shown by its position along one fixed direction of
-/// random signs, in which two models are on average as far apart as they are in truth (root mean
-/// square), and by its distance to the mean. Positions are linear, so the mean's position is the
-/// mean of the positions. So one sees how forces pull models to the mean while the mean learns
-/// (Zhang, Choromanska and LeCun 2015, with the mean of all peers for the centre).
+/// random signs, in which two models are on average (root mean square) as far apart as they really
+/// are, and by its distance to the mean. Positions are linear, so the mean's position is the mean
+/// of the positions. The picture shows how forces pull models to the mean while the mean learns
+/// (Zhang, Choromanska and LeCun 2015, with the mean of all peers as the centre).
 class ModelPaths {
  public:
-  /// No more models than this are drawn; all count for the mean.
+  /// The largest number of models that are drawn. All models count for the mean.
   static constexpr std::size_t drawn_max = 32;
 
-  /// Notes all models at one moment, each under the number of its peer. Moments come in order; all
-  /// models have the same size.
+  /// Notes all models at one moment, each under the number of its peer. Moments must be in order;
+  /// all models have the same size.
   void look(double at, const std::map<std::size_t, std::span<const float>>& models);
 
-  /// True if there are at least two moments, and ever were two models.
+  /// True if there are at least two moments, and at least two models at some moment.
   bool can_be_drawn() const { return moments_ > 1 && was_several_; }
-  /// Two panels: positions, and distances to the mean. `below`: what the moments are.
+  /// Two panels: positions, and distances to the mean. `below`: the label of the time axis.
   std::string svg(const std::string& title, const std::string& below) const;
 
   using Curve = std::vector<std::pair<double, double>>;
-  /// By peer, relative to the first mean; and that of the mean.
+  /// The curve of each peer relative to the first mean, and that of the mean.
   const std::map<std::size_t, Curve>& positions() const { return positions_; }
   const Curve& mean_position() const { return mean_position_; }
   const std::map<std::size_t, Curve>& distances() const { return distances_; }

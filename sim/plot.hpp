@@ -11,7 +11,7 @@ namespace gv {
 struct PlotCurve {
   std::vector<std::pair<double, double>>
       points;            ///< Times, ascending and not negative, and values.
-  bool is_thin = false;  ///< One of many.
+  bool is_thin = false;  ///< True for one of many curves.
 };
 
 struct PlotPanel {

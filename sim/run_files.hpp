@@ -15,12 +15,12 @@ struct RunFiles {
   Config config;
   Scenario scenario;
   Problems problems;    ///< The problems of both, each once.
-  ConfigPlaces places;  ///< Where the config gives its settings.
+  ConfigPlaces places;  ///< The places of settings in the config.
 };
 
 /// Reads `config` (empty means the built-in one) and the scenario in it. If `faults` is given, the
-/// scenario in that file, which may contain nothing else, replaces it. The number of peers, by
-/// which everything is checked, is `peers` or else scenario.peers or else run.peers.
+/// scenario in that file, which may contain nothing else, replaces it. Everything is checked for
+/// `peers` peers, or else scenario.peers, or else run.peers.
 RunFiles read_run_files(const std::string& config, const std::string& faults = {},
                         std::optional<std::size_t> peers = {});
 

@@ -96,7 +96,7 @@ constexpr std::string_view to_string(FaultKind kind) { return fault_names[kind];
 /// True for link faults, and for heal.
 bool is_of_links(FaultKind kind);
 
-/// True for link faults between `peers` and `to`, where both ends are named.
+/// True for link faults between `peers` and `to`, which name both ends.
 bool has_two_ends(FaultKind kind);
 
 /// True for faults that happen to each message with a probability.

@@ -23,7 +23,7 @@ namespace gv {
 struct Flight {
   /// Null while the activations still have to be recomputed, and in a group.
   std::unique_ptr<Network<float>> network;
-  std::unique_ptr<GroupNetwork<float>> group;  ///< Null if we are alone.
+  std::unique_ptr<GroupNetwork<float>> group;  ///< Null if we carry the stage alone.
   std::vector<float> truth;
   std::vector<float> inputs;
   std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
@@ -34,16 +34,17 @@ struct Flight {
 struct CarriedStage {
   using Parameters = std::shared_ptr<std::vector<float>>;
 
-  /// Copies to `values` and to the vectors of `others` what this carrier has of what is in
-  /// `other`.
+  /// Copies to `values` and to the vectors of `others` those parameters of this carrier that are
+  /// also in `other`.
   void copy_kept(const HeldParameters& other, std::span<float> values, Optimizer& others) const;
-  /// The state of a part of `size` parameters: they, the optimiser's vectors, and its updates.
+  /// The state of a part of `size` parameters: the parameters, the optimiser's vectors, and its
+  /// updates.
   void copy_state(const PartOfStage& part, std::size_t size, std::span<float> out) const;
-  /// The reverse. A state of the optimiser that is not possible counts as 0.
+  /// The reverse. An impossible optimiser state counts as 0.
   void adopt_state(const PartOfStage& part, std::size_t size, std::span<const float> state);
   /// Adds the gradient of the last micro-batch to the sum of a run.
   void add_gradient(bool with_common, const HeldValues<float>& sum) const;
-  /// Keeps the networks of a flight that is over for another.
+  /// Keeps the networks of a finished flight for another one.
   void keep_network(Flight& flight);
   /// Undoes the updates of the run under way, and ends its flights.
   void abandon_run();
@@ -59,7 +60,7 @@ struct CarriedStage {
   std::optional<Optimizer> optimizer_begin = std::nullopt;
   std::map<std::uint32_t, Flight> flights = {};
   std::vector<std::unique_ptr<Network<float>>> spare = {};
-  GroupPlace place = {};  ///< The place that `spare_groups` are for.
+  GroupPlace place = {};  ///< The place for which `spare_groups` were made.
   std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups = {};
   std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
   ParameterBound bound;

@@ -38,8 +38,8 @@ struct DataSet {
   }
   std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
 
-  /// From now on `offset` and `scale` are these. Floats, which must be as they were read, are
-  /// changed to (value - offset) * scale.
+  /// Sets `offset` and `scale`. Floats, which must be unchanged since they were read, become (value
+  /// - offset) * scale.
   void normalise(float new_offset, float new_scale);
 
   /// Writes sample `index` into `out` as features() floats. Not for samples in files.

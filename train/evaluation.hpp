@@ -26,15 +26,15 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 /// The outputs of a model for each sample of a data set, (samples, outputs).
 std::vector<float> outputs_on(Model& model, std::span<const float> parameters, const DataSet& data);
 
-/// The coefficient of determination R2 = 1 - SS_res / SS_tot of a model whose score on all of
-/// `data` is given, or on some of them, which then stand for all. The data must have targets t, or
-/// else the score must be of the inputs, which are then the targets. SS_res is the sum of (output -
-/// t)^2 over all samples and outputs, and SS_tot that of (t - the mean of this output's targets)^2.
-/// 1 is perfect, 0 as good as the means, and less is worse. Targets that do not vary give 1 if the
-/// model hits them, else 0. A loss that is not finite gives minus infinity.
+/// The coefficient of determination R2 = 1 - SS_res / SS_tot of a model, given its score on all of
+/// `data`, or on a part that represents all. The data must have targets t, or else the score must
+/// compare outputs with the inputs, which then serve as targets. SS_res is the sum of (output -
+/// t)^2 over all samples and outputs, and SS_tot the sum of (t - the mean of this output's
+/// targets)^2. 1 is perfect, 0 is as good as the means, and less is worse. Targets that do not vary
+/// give 1 if the model hits them, else 0. A loss that is not finite gives minus infinity.
 double determination(const Score& score, const DataSet& data);
 
-/// How good a model is, beside its loss. More is better.
+/// The quality of a model, besides its loss. Larger is better.
 struct Merit {
   std::string_view name;  ///< "accuracy" for a score of labels, "r2" for one of targets or inputs.
   double value = 0;       ///< The accuracy from 0 to 1, or determination().

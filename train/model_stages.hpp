@@ -1,5 +1,4 @@
-// How a model can be cut into stages: their layouts, the work of each layer, and the problems of a
-// cut.
+// The ways to cut a model into stages: layouts, the work of each layer, and the problems of a cut.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@
 
 namespace gv {
 
-/// The stages of a valid cut, with that many slices in those that groups can share.
+/// The stages of a valid cut. Stages that groups can share have that many slices.
 std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input,
                                        const std::vector<std::size_t>& ends, std::size_t slices);
 
@@ -31,7 +30,8 @@ struct LayerWork {
   /// many.
   double operations = 0;
   std::size_t parameters = 0;
-  std::size_t sliced = 0;       ///< Those of them that the members of a group divide up.
+  std::size_t sliced = 0;       ///< The part of these operations that the members of a group divide
+                                ///< among themselves.
   std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for the backward pass.
   bool may_begin_stage = true;  ///< True if it has parameters and shares none with earlier layers.
   /// What a group shares of it, if it makes no pair with another layer.

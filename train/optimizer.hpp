@@ -65,8 +65,8 @@ class Optimizer {
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
                       std::uint64_t updates);
 
-  /// The state as one piece that can be sent: its number of floats, a copy in a fixed order into a
-  /// span of that size, and the inverse.
+  /// The state in one piece for sending: its number of floats, a copy in a fixed order into a span
+  /// of that size, and the inverse.
   std::size_t state_size() const { return first_.size() + second_.size(); }
   void copy_state(std::span<float> out) const;
   void adopt_state(std::span<const float> state, std::uint64_t updates);
@@ -75,9 +75,9 @@ class Optimizer {
   std::vector<std::span<const float>> state() const;
   /// Sets the count of updates, after all of the state was replaced.
   void set_updates(std::uint64_t updates) { updates_ = updates; }
-  /// True if an optimiser of this kind can have made the state, of all parameters or of some: no
-  /// square is negative, no velocity is larger than the largest gradients would make it, and no
-  /// first moment is larger than the average of squares beside it allows. All values must be
+  /// True if an optimiser of this kind can have made the state, which may be of some parameters
+  /// only: no second moment is negative, no velocity is larger than the largest gradients would
+  /// make it, and no first moment is larger than its second moment allows. All values must be
   /// finite.
   bool is_possible(std::span<const float> state) const;
 

@@ -1,4 +1,4 @@
-// The largest parameters that a model may have after others had a say in it.
+// The bound on parameters that other peers have influenced.
 #pragma once
 
 #include <span>
@@ -6,16 +6,16 @@
 namespace gv {
 
 /// Holds parameters within a thousand times the largest of the seed's model, or 1000 if that is
-/// more. Sums and means may contain what hostile peers have made up. They must not make a model so
-/// large that no gradient is finite any more.
+/// more. Sums and means may contain values that hostile peers have invented. These must not make a
+/// model so large that gradients are no longer finite.
 class ParameterBound {
  public:
   /// `largest`: the largest magnitude of the parameters by the seed.
   explicit ParameterBound(float largest);
 
-  /// Call after each update that others had a part in. `before`: the largest magnitude before it,
-  /// because a model that began otherwise than by the seed may stay as large as it is. Returns true
-  /// if a parameter was too large and has been brought back.
+  /// Call after each update to which other peers contributed. `before`: the largest magnitude
+  /// before the update, because a model that did not begin with the seed's values may stay as large
+  /// as it is. Returns true if a parameter was too large and has been clamped.
   bool hold(std::span<float> parameters, float before) const;
 
  private:

@@ -1,4 +1,4 @@
-// How sharply a loss curves at a model: the eigenvalue of the largest magnitude of its Hessian.
+// The sharpness of a loss at a model: the eigenvalue with the largest magnitude of its Hessian.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Sharpness {
   /// |H v - eigenvalue v|. Some eigenvalue is at most this far away.
   double residual = 0;
   std::size_t iterations = 0;
-  bool has_settled = false;  ///< The eigenvalue changed by less than the tolerance at the end.
+  bool has_settled = false;  ///< True if the last change of the eigenvalue was below the tolerance.
 };
 
 /// Power iteration v <- H v / |H v| from a vector drawn from `rng`, with H v = (g(x + e v) -
@@ -38,11 +38,11 @@ std::optional<Sharpness> sharpness(const GradientAt& gradient, std::span<const f
                                    const SharpnessOptions& options = {});
 
 /// The gradient of the mean loss over the first `samples` of `data`. The layers must contain no
-/// dropout, which would make it another loss each time (see without_dropout()). It is 0 for the
+/// dropout, which would change the loss at each call (see without_dropout()). It is 0 for the
 /// running statistics of batch norms. Both arguments must outlive it.
 GradientAt gradient_on(Model& model, const DataSet& data, std::size_t samples);
 
-/// The same model with nothing dropped.
+/// The same model without dropout.
 ModelSpec without_dropout(ModelSpec spec);
 
 }  // namespace gv

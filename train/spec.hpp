@@ -40,15 +40,15 @@ enum class LayerKind {
   kernel_features
 };
 
-/// Whose running statistics a batch norm has: those of one peer's batches, or the mean of the
-/// statistics of all peers whose models are mixed.
+/// The source of a batch norm's running statistics: one peer's batches, or the mean over all peers
+/// whose models are mixed.
 enum class Statistics : std::uint8_t { local, pooled };
 
 /// How a convolution is computed; see layers/convolution_method.
 enum class ConvolutionMethod : std::uint8_t { automatic, direct, winograd, im2col, fft };
 
-/// What the factors of products in dense layers and convolutions are rounded to. Products and sums
-/// are float32 either way, and so are parameters, gradients and everything else.
+/// The type to which dense layers and convolutions round the factors of their products. Products
+/// and sums are float32 either way, and so are parameters, gradients and everything else.
 enum class Precision : std::uint8_t { float32, bf16 };
 
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
@@ -82,8 +82,8 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
-/// reconstruction: half the squared distance of the outputs to the inputs, whatever the data say of
-/// them.
+/// reconstruction: half the squared distance of the outputs to the inputs; labels and targets are
+/// ignored.
 enum class LossKind { cross_entropy, hinge, squared, reconstruction };
 
 /// True for losses that compare outputs with labels.
@@ -162,7 +162,7 @@ enum class PartitionKind { iid, dirichlet, by_label, shared, leased, clusters };
 
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
-  double alpha = 0.5;               ///< dirichlet: concentration; small means unlike shards.
+  double alpha = 0.5;  ///< dirichlet: concentration; a small one makes shards differ strongly.
   std::size_t labels_per_peer = 2;  ///< by_label: number of labels of each peer.
 
   friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
@@ -177,19 +177,19 @@ struct TrainerSpec {
   std::size_t batch_max = 0;  ///< The largest number of samples for gradient(); 0 means `batch`.
   std::size_t threads = 1;    ///< Workers of run_steps(). More than one: Hogwild, without locks.
   std::uint64_t steps = 0;    ///< The whole budget of steps. Schedules end here.
-  /// The budget is the swarm's: the schedule follows its progress, and `steps` is only the number
-  /// of steps in which the schedule is written.
+  /// True if the budget is the swarm's: the schedule follows the swarm's progress, and `steps` is
+  /// only the number of steps in which the schedule is written.
   bool follows_swarm = false;
-  /// Samples are read where read_from() says, in the order that all peers share.
+  /// True if read_from() sets which samples are read, in the order that all peers share.
   bool is_leased = false;
-  /// In a population: what it differs in beside learning rate and momentum, which are not used
+  /// In a population: the settings that vary besides learning rate and momentum, which are not used
   /// here.
   Hyperparameters varied;
   std::uint64_t seed = 1;  ///< Seed of the run. Every peer gets the same initial model.
   /// This replica's number. It determines its own order of samples and dropout.
   std::uint64_t peer = 0;
 
-  /// The number that determines the order of samples; nullopt where all peers have the same order.
+  /// The number that determines the order of samples; nullopt if all peers have the same order.
   std::optional<std::uint64_t> sampling_peer() const {
     return is_leased ? std::nullopt : std::optional(peer);
   }

@@ -1,4 +1,4 @@
-// The faults injected into a run and what they cost, for people and for summary.json.
+// The faults injected into a run and their cost, for people and for summary.json.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct FaultReport {
 /// Number of `event` events in all logs.
 std::uint64_t count(const FaultReport& report, const std::string& event);
 
-/// Prints what the faults did to exchanges or, with `lockstep`, to sums.
+/// Prints the effect of the faults on exchanges or, with `lockstep`, on sums.
 void print(const FaultReport& report, bool lockstep);
 nlohmann::ordered_json to_json(const FaultReport& report);
 

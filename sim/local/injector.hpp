@@ -35,13 +35,13 @@ struct SkippedFault {
 /// "kill at 2 s (peer-5 had not joined yet)".
 std::string to_string(const SkippedFault& skipped);
 
-/// Follows the timeline by the clock of the event loop. Skips a fault that finds no peer to act on,
-/// and says so.
+/// Follows the timeline by the clock of the event loop. Skips and reports a fault that finds no
+/// peer to act on.
 class Injector {
  public:
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
-    std::function<void(const FaultEvent&)> links;  ///< Applies a fault of links.
+    std::function<void(const FaultEvent&)> links;  ///< Applies a link fault.
     /// Asks the peer to switch the swarm to these settings.
     std::function<void(std::size_t peer, const std::string& settings)> switch_to;
     std::function<void(const std::string&)> tell;  ///< Prints a line for people.
@@ -55,7 +55,8 @@ class Injector {
 
   /// Starts the scenario's clock.
   void begin();
-  /// Cancels all future fault events. Those that would have been a rule's first count as skipped.
+  /// Cancels all future fault events. The first event of a rule counts as skipped if it is among
+  /// them.
   void cancel();
   bool is_over() const { return next_ == timeline_.size(); }
 

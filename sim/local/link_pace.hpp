@@ -34,7 +34,7 @@ class LinkPace {
   /// previous segment of the same connection does.
   SegmentFate send(Time now, std::size_t bytes, const LinkQuality& quality, Time not_before);
 
-  /// How long a segment sent at `now` waits for those before it, if bandwidth is limited.
+  /// How long a segment sent at `now` waits for earlier ones, if bandwidth is limited.
   Duration backlog(Time now) const;
 
  private:

@@ -43,7 +43,7 @@ class RealScenario {
   /// Number of peers that exist from the start.
   std::size_t starters() const;
 
-  /// Starts the scenario's clock. May be called only once. has_begun() tells whether it was.
+  /// Starts the scenario's clock. May be called only once; has_begun() tells whether it was.
   void begin();
   bool has_begun() const { return begun_; }
 

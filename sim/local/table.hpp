@@ -1,4 +1,4 @@
-// The display while peers run: a table that is redrawn, or a plain line now and then.
+// The display while peers run: a table that is redrawn, or occasional plain lines.
 #pragma once
 
 #include <cstddef>

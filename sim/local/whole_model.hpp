@@ -20,7 +20,7 @@ namespace gv {
 struct LastModel {
   std::vector<float> parameters;             ///< Empty in a pipeline, or without a checkpoint.
   std::map<std::size_t, Checkpoint> stages;  ///< The stages of a pipeline's peer, by number.
-  /// What it has of each of them: places in the stage's parameters.
+  /// For each stage, the ranges of its parameters that the peer has.
   std::map<std::size_t, std::vector<Range>> ranges;
   std::uint64_t step = 0;  ///< The step of the parameters.
 
@@ -35,7 +35,7 @@ LastModel read_last_model(const std::filesystem::path& folder, const Layout& who
                           const std::vector<SlicedStage>& stages);
 
 /// The mean of all models. In a pipeline, it consists of each stage's mean over the carriers with
-/// the most steps, each of what it has of the stage.
+/// the most steps, where each carrier contributes the part of the stage that it has.
 struct WholeModel {
   std::vector<float> parameters;
   double spread = 0;                 ///< Root mean square distance of the models from their mean.

@@ -43,13 +43,13 @@ class AllReduceInvariants : public Checker {
     GenerationId answered;  ///< The newest ballot it answered in this incarnation.
     bool seen = false;
     ModelVersion version;
-    ModelVersion replaced;         ///< Version that the newest downloaded state took the place of.
-    bool refuses = false;          ///< Its last job has refused that state.
-    std::uint64_t generation = 0;  ///< Key of its generation; 0: none.
-    std::uint64_t switches = 0;    ///< The switch by which its mode was made; 0: none.
-    std::set<std::uint64_t> left;  ///< Keys of earlier ones.
-    ModelVersion job_version;      ///< Version that its job leads to.
-    std::shared_ptr<Floats> gradient;                        ///< The gradient it computes.
+    ModelVersion replaced;             ///< The version that the newest downloaded state replaced.
+    bool refuses = false;              ///< Its last job has refused that state.
+    std::uint64_t generation = 0;      ///< Key of its generation; 0: none.
+    std::uint64_t switches = 0;        ///< The switch by which its mode was made; 0: none.
+    std::set<std::uint64_t> left;      ///< Keys of its earlier generations.
+    ModelVersion job_version;          ///< The version to which its job leads.
+    std::shared_ptr<Floats> gradient;  ///< The gradient it computes.
     std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest gradients, by lineage.
   };
 
@@ -70,7 +70,7 @@ class AllReduceInvariants : public Checker {
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, ModelVersion>
-      results_;                                    ///< By generation and step.
+      results_;                                    ///< Results by generation and step.
   std::map<std::uint64_t, Parent> parents_;        ///< By lineage.
   std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by lineage.
   std::uint64_t sums_ = 0;

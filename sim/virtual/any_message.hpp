@@ -1,4 +1,4 @@
-// Random messages with any content that the wire lets through.
+// Random messages with any content that the decoder accepts.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace gv {
 /// messages, so that the drawn ones pass the receiver's first checks.
 class AnyMessage {
  public:
-  /// `peers` are the ids of the swarm; other ids are drawn now and then.
+  /// `peers` are the ids of the swarm; occasionally other ids are drawn.
   AnyMessage(std::vector<PeerId> peers, Rng rng);
 
   /// Remembers the content of a real message, or of a transfer's name.
@@ -26,7 +26,7 @@ class AnyMessage {
 
   /// Any message of any kind.
   Message any();
-  /// The same with some fields changed.
+  /// A copy of the message with some fields changed.
   Message changed(Message message);
   TransferId any_id();
   TransferId changed(TransferId id);
@@ -38,7 +38,7 @@ class AnyMessage {
 
   std::vector<PeerId> peers_;
   Rng rng_;
-  std::deque<std::uint64_t> numbers_;  ///< The newest of those learnt, a few hundred.
+  std::deque<std::uint64_t> numbers_;  ///< The newest learnt numbers, a few hundred.
   std::deque<std::string> texts_;
 };
 
@@ -49,7 +49,7 @@ bool passes_the_wire(const Message& message);
 /// Sets all steps that the peer reports of its own training.
 void claim_step(Message& message, PeerId self, std::uint64_t step);
 
-/// Signs what the message states about the peer itself, true or not, as its key allows.
+/// Signs the message's statements about the peer itself, true or not, as its key allows.
 void sign_own(Message& message, PeerId self, const Signer& signer);
 
 }  // namespace gv

@@ -17,11 +17,11 @@ struct CurvePoint {
   double spread = 0;    ///< sqrt((1/n) sum ||x_i - mean||^2) over the peers that are up.
   double steps = 0;     ///< Mean local steps of a peer.
   double exchanges = 0;
-  double megabytes = 0;           ///< Sent on all links.
+  double megabytes = 0;           ///< Megabytes sent on all links.
   double peers = 0;               ///< Peers that are up.
   std::optional<double> r2 = {};  ///< R2 of the mean model, if the samples have targets.
 
-  /// The one of accuracy and R2 that the samples have. More is better.
+  /// Accuracy or R2, whichever the samples have. Larger is better.
   double merit() const { return r2.value_or(accuracy); }
 };
 

@@ -1,4 +1,4 @@
-// A virtual peer's checkpoints, and the remains of them after a crash.
+// A virtual peer's checkpoints, and their state after a crash.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ class Disk {
   bool full = false;
   Duration slower{};  ///< Extra time for each write.
 
-  /// The file is complete and renamed, so it counts from now on.
+  /// Call when the file is complete and renamed; it counts from now on.
   void commit(Image image);
 
-  /// The machine dies while it writes `writing`. Leaves no file, a torn one, or the whole one if
-  /// only the sync of the folder was missing.
+  /// Call when the machine dies while it writes `writing`. Leaves no file, a torn one, or the whole
+  /// one if only the sync of the folder was missing.
   void crash(Image writing, Rng& rng);
 
   /// Returns the newest whole image; null if there is none. Skips and counts torn ones.

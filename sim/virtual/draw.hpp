@@ -15,23 +15,23 @@ namespace gv {
 /// The step budget of peers that train until the world ends.
 inline constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
-/// The settings that drawing starts from. Peers save only at the end.
+/// The settings from which drawing starts. Peers save only at the end.
 Config settings_of_worlds();
 
 /// The world of one seed.
 struct DrawnWorld {
   std::uint64_t seed = 0;
   Scenario scenario;                     ///< `until` is the end of the phase with faults.
-  Config config = settings_of_worlds();  ///< For all peers. `run.steps` = 0: endless.
+  Config config = settings_of_worlds();  ///< The config of all peers. `run.steps` = 0: endless.
   /// Floats in a block of a sum; 0: chosen so that sums have several blocks, but not too many.
   std::size_t segment_elements = 0;
 };
 
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
-/// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`. A
-/// quarter of those with at least four peers have hostile peers. In a quarter of those in mode
-/// `gossip` pairs remember what they have sent, and in a fifth peers join by tickets. A tenth of
-/// the honest ones switch to other modes.
+/// `allreduce`, a quarter of the others `pipeline`, and a quarter of the rest `mixing`. A quarter
+/// of the worlds with at least four peers have hostile peers. In mode `gossip`, pairs have memories
+/// in a quarter of the worlds, and in a fifth peers join by tickets. A tenth of the worlds without
+/// hostile peers switch to other modes.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
@@ -46,12 +46,12 @@ DrawnWorld as_pipeline(DrawnWorld world);
 /// Returns the world in mode `mixing`, with a drawn legal rule.
 DrawnWorld as_mixing(DrawnWorld world);
 
-/// Returns the world in mode `gossip` with peers that join by tickets, of which some are revoked
-/// and the first may leave for good. Worlds in other modes and of fewer than four peers are
+/// Returns the world in mode `gossip` with peers that join by tickets. Some of these are revoked,
+/// and the first may leave for good. Worlds in other modes or with fewer than four peers are
 /// returned unchanged.
 DrawnWorld as_tickets(DrawnWorld world);
 
-/// Returns the world with switches to other modes while it runs, at most three. Pipelines and
+/// Returns the world with at most three switches to other modes during the run. Pipelines and
 /// worlds with tickets or hostile peers are returned unchanged.
 DrawnWorld as_switching(DrawnWorld world);
 

@@ -12,7 +12,7 @@
 namespace gv {
 
 /// A priority queue that breaks ties by insertion, so that a run is a function of its inputs. Items
-/// stay where they are; only small keys move in the heap.
+/// do not move; only small keys move in the heap.
 template <class Item>
 class EventQueue {
  public:
@@ -54,7 +54,7 @@ class EventQueue {
     std::uint32_t slot;
   };
 
-  /// A function object, because the heap's functions call a pointer to a function for every pair.
+  /// A function object, because the heap's functions would call a function pointer for every pair.
   static constexpr auto later = [](const Key& a, const Key& b) {
     return a.at != b.at ? a.at > b.at : a.number > b.number;
   };

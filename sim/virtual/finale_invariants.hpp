@@ -1,4 +1,4 @@
-// Invariants of a budget that belongs to the swarm, and of its common end, checked from outside.
+// Invariants of the swarm's budget and of its common end, checked from outside.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing where each peer has its own budget. docs/simulator.md lists
-/// the invariants; each is named where it is checked.
+/// Watches one run, and does nothing if each peer has its own budget. docs/simulator.md lists the
+/// invariants; each is named where it is checked.
 class FinaleInvariants : public Checker {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
@@ -32,20 +32,20 @@ class FinaleInvariants : public Checker {
   struct PeerRecord {
     std::uint64_t switches = 0;  ///< The switch by which its mode was made; 0: none.
     std::uint64_t counted = 0;
-    double progress = 0;  ///< By which its last job went.
+    double progress = 0;  ///< The progress that its last job used.
     bool has_mean = false;
-    double norm = 0;            ///< Of the model that it brings to the common mean.
-    bool is_guarded = false;    ///< A sound peer has proposed how the mean is summed.
-    Time looked{};              ///< When its leases were looked at last.
-    Duration idle{};            ///< For how long it has found no chunk to train on.
-    Duration unhelpful{};       ///< For how long of that another peer needed help.
+    double norm = 0;            ///< Norm of the model that it contributes to the common mean.
+    bool is_guarded = false;    ///< True if a sound peer has proposed how the mean is summed.
+    Time looked{};              ///< When its leases were last checked.
+    Duration idle{};            ///< How long it has found no chunk to train on.
+    Duration unhelpful{};       ///< The part of that time in which another peer needed help.
     std::optional<Time> paced;  ///< When it first knew its own pace.
   };
   /// Step, samples and lineage of a ModelVersion.
   using Version = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
 
   std::map<PeerNumber, PeerRecord> peers_;
-  std::map<Version, std::uint64_t> fingerprints_;  ///< Of the means.
+  std::map<Version, std::uint64_t> fingerprints_;  ///< Fingerprints of the means.
   void check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger);
   bool needs_help(const Simulator& world, PeerNumber idle, double chunk_s) const;
   void check_idleness(const Simulator& world, PeerNumber peer, const SwarmWork& work);
@@ -54,12 +54,13 @@ class FinaleInvariants : public Checker {
   void check_first_end(const Simulator& world, PeerNumber peer);
   void check_mean(const Simulator& world, PeerNumber peer);
 
-  std::vector<bool> steps_trained_;  ///< Of leased data, by any peer.
-  std::uint64_t whole_ = 0;          ///< Chunks that were found to be trained.
+  std::vector<bool> steps_trained_;  ///< For each step of leased data, true if any peer has trained
+                                     ///< it.
+  std::uint64_t whole_ = 0;          ///< Chunks that were found to be completely trained.
   std::uint64_t trained_ = 0;        ///< Samples of all peers, repeated ones included.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
-  std::set<PeerNumber> have_target_;  ///< Peers that have ever measured the target.
+  std::set<PeerNumber> have_target_;  ///< Peers that have ever reached the target.
   std::optional<Time> began_;         ///< When the first peer began to train.
   bool is_first_checked_ = false;
 };

@@ -33,8 +33,8 @@ struct Departure {
 };
 
 /// Hostile peers collude and know everything. Their messages of a round wait until all honest peers
-/// have sent their models, and are made from those, separately for each victim. Otherwise, and
-/// among themselves, they are honest: they train, vote in ballots and hand over states.
+/// have sent their models, and are computed from these, separately for each victim. Otherwise, and
+/// among themselves, they are honest: they train, vote in ballots and send states.
 class HostileSenders {
  public:
   HostileSenders(std::map<std::size_t, HostileRule> rules, const MixRule& rule,
@@ -42,10 +42,9 @@ class HostileSenders {
 
   bool any() const { return !rules_.empty(); }
 
-  /// Takes a message of a round, with the peers of its sender's generation by rank in `ranks`
-  /// and their hosts, as in RoundPlan, in `hosts`.
-  /// Returns the messages that leave now: an honest one at once, and with the last honest one also
-  /// all hostile ones that wait.
+  /// Takes a message of a round. `ranks` has the peers of the sender's generation by rank, and
+  /// `hosts` their hosts, as in RoundPlan. Returns the messages that leave now: an honest one at
+  /// once, and with the last honest one also all waiting hostile ones.
   std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks,
                                 const std::vector<std::size_t>& hosts);
 

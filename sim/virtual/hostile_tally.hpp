@@ -11,7 +11,7 @@ namespace gv {
 /// Models that honest peers received in rounds.
 struct Belief {
   std::uint64_t heard = 0;
-  std::uint64_t held_back = 0;  ///< Models that the guard cut or left out.
+  std::uint64_t held_back = 0;  ///< Models that the guard clipped or left out.
 };
 
 /// Sums over all honest peers since the start.

@@ -37,13 +37,13 @@ class Checker : public Watcher {
   std::optional<Violation> violation_;
 };
 
-/// How much longer than for one gone peer it may take until the last of all silent ones is found.
-/// A lone survivor probes them one by one, and as slowly as its local health allows, because it
-/// takes so much silence for a fault of its own.
+/// How much longer it may take to find all silent peers than to find a single one. A lone survivor
+/// probes them one by one, and as slowly as its local health allows, because so much silence looks
+/// like a fault of its own.
 Duration time_for_other_silent_peers(const Simulator& world);
 
 /// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
-/// After every event this looks at every member that the acting peer knows.
+/// After every event it checks every member that the acting peer knows.
 class Invariants : public Checker {
  public:
   void on_input(const Simulator& world, const Input& input) override;
@@ -102,14 +102,15 @@ class Invariants : public Checker {
   void check_revision(const Simulator& world, PeerNumber peer, const Node& node);
   void check_decisions(const Simulator& world, PeerNumber peer);
 
-  bool ticked_ = false;       ///< The present input is a tick.
-  bool transferred_ = false;  ///< The present input led to a transfer.
+  bool ticked_ = false;       ///< True if the present input is a tick.
+  bool transferred_ = false;  ///< True if the present input led to a transfer.
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, SettingsRevision> revisions_;  ///< By the key of the generation.
   /// What the first peer of each generation knows of it, by the key of the generation.
   std::map<std::uint64_t, Generation> generations_;
-  std::map<PeerNumber, Time> equivocated_;  ///< When two peers first had different generations.
-  std::map<PeerNumber, Time> gone_;         ///< When each peer that is gone went down or ended.
+  std::map<PeerNumber, Time> equivocated_;  ///< When two peers first had different generations of
+                                            ///< one proposer.
+  std::map<PeerNumber, Time> gone_;         ///< When each missing peer went down or ended.
   std::map<TransferId, Time> decided_;      ///< When an exchange was first committed.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;

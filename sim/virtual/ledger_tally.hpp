@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// Counts steps of all peers, those included whose models are lost. Stays empty where no peer takes
-/// chunks.
+/// Counts the steps of all peers, including those whose models are lost. Stays empty if no peer
+/// takes chunks.
 class LedgerTally : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
@@ -21,11 +21,11 @@ class LedgerTally : public Watcher {
   std::uint64_t trained() const;
   /// Trainings beyond the first of each sample.
   std::uint64_t again() const;
-  /// The three on one line, and the samples that were never trained.
+  /// These three figures on one line, with the samples that were never trained.
   std::string text() const;
 
  private:
-  std::uint64_t steps_ = 0;  ///< Of all passes.
+  std::uint64_t steps_ = 0;  ///< Steps of all passes.
   std::uint64_t batch_ = 0;
   std::vector<std::uint32_t> times_;  ///< How often each step was trained.
 };

@@ -9,9 +9,9 @@
 
 namespace gv {
 
-/// For each of `peers` peers, the peers it may talk to, including itself. These are all peers, or
-/// if `wanted` > 0 its two neighbours in a ring, which connects all, and drawn ones up to about
-/// `wanted`.
+/// For each of `peers` peers, the peers that it may talk to, including itself. These are all peers,
+/// or if `wanted` > 0 its two neighbours in a ring, which connects all peers, and random ones up to
+/// about `wanted`.
 std::vector<std::vector<PeerId>> draw_neighbours(std::size_t peers, std::size_t wanted, Rng draws);
 
 }  // namespace gv

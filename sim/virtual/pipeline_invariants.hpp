@@ -19,8 +19,8 @@
 namespace gv {
 
 /// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
-/// is named where it is checked. It knows the right parameters of stages that only take time,
-/// because every run of summed gradients lowers them by one.
+/// is named where it is checked. It knows the correct parameters of stages that only take time,
+/// because every run with summed gradients lowers them by one.
 class PipelineInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -43,7 +43,7 @@ class PipelineInvariants : public Checker {
   struct PeerRecord {
     bool seen = false;
     ModelVersion version;
-    std::set<std::uint32_t> carried;      ///< Parts it carries, at `version`.
+    std::set<std::uint32_t> carried;      ///< The parts that it carries, at `version`.
     std::uint64_t generation = 0;         ///< Key of its generation; 0: none.
     std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.
     std::uint64_t job_generation = 0;     ///< Its generation when its job was issued.
@@ -75,13 +75,14 @@ class PipelineInvariants : public Checker {
 
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
-  std::map<RunName, std::set<PeerNumber>> said_;  ///< Peers that said that their part is complete.
+  std::map<RunName, std::set<PeerNumber>> said_;  ///< Peers that have reported their part complete.
   std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes made.
-  std::map<RunName, Tested> tested_;                  ///< Of tests before runs.
+  std::map<RunName, Tested> tested_;                  ///< Passes of tests before runs.
   std::map<RunName, ModelVersion> results_;
   /// Fingerprints of parameters, by lineage and part.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// By generation and part: the peers that were sent copies, with the runs they were made after.
+  /// By generation and part: the peers that were sent copies, and the runs after which the copies
+  /// were made.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
       keepers_;
   /// By generation: the peers that have each part since a run of the generation was finished.

@@ -1,4 +1,4 @@
-// How busy the peers of a virtual pipeline are, and how long its runs take.
+// How busy the peers of a virtual pipeline are, and the duration of its runs.
 #pragma once
 
 #include <cstdint>

@@ -9,12 +9,12 @@
 
 namespace gv {
 
-/// A model that a peer trains: its first one, or one it copied.
+/// A model that a peer trains: its first one, or a copied one.
 struct Strain {
   PeerNumber peer = 0;
   std::uint64_t step = 0;  ///< The peer's step when it began to train it.
-  /// Index in the lineage of the strain it was copied from, which is an earlier one; its own index
-  /// if it is a first model.
+  /// Index of the strain from which it was copied, an earlier one in the lineage; its own index if
+  /// it is a first model.
   std::size_t parent = 0;
 };
 
@@ -26,7 +26,8 @@ class PopulationTally : public Watcher {
 
   /// The newest trial of each peer that was validated.
   const std::map<PeerNumber, Trial>& trials() const { return trials_; }
-  /// Strains in the order they began: a forest in which every strain's parent began before it.
+  /// Strains in the order of their beginnings: a forest, in which every strain's parent began
+  /// before it.
   const std::vector<Strain>& lineage() const { return lineage_; }
   std::uint64_t copies(PeerNumber peer) const;
   std::uint64_t copies() const;

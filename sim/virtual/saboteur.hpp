@@ -40,24 +40,24 @@ struct Deeds {
 };
 
 /// Stands between a real node and its links. Its behaviour is drawn once: how often and in which
-/// ways it changes what its node sends, which peers it spares, and how often it sends something
-/// unasked. So some saboteurs get deep into a protocol before they lie, and others babble. It only
-/// sends under its own id, because links are authenticated, and it sends nothing that a receiver's
-/// network would refuse.
+/// ways it changes the node's messages, which peers it spares, and how often it sends something
+/// unasked. So some saboteurs get deep into a protocol before they lie, and others send garbage
+/// from the start. It sends only under its own id, because links are authenticated, and sends
+/// nothing that a receiver's network would refuse.
 class Saboteur {
  public:
-  /// `loudest` bounds the finite values in blocks that it makes up.
+  /// `loudest` bounds the finite values in blocks that it invents.
   Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rng);
 
   /// Learns from a message to its node. Made-up messages reuse what it has learnt.
   void hear(const Message& message);
   void hear(const TransferId& id) { any_.learn(id); }
 
-  /// Adds to `deeds` what the peer really sends in place of what its node wants to send.
+  /// Adds to `deeds` the messages that the peer really sends instead of its node's message.
   void send(Outgoing outgoing, Deeds& deeds);
   void send(Transfer transfer, Deeds& deeds);
 
-  /// Adds something unasked, and messages that it held back.
+  /// Adds unasked messages, and messages that it held back.
   void act(Deeds& deeds);
   /// Draws the time until it acts again.
   Duration pause();
@@ -104,7 +104,7 @@ class Saboteur {
   double pause_s_ = 0;
   std::optional<PeerId> only_;           ///< If set, it harms only this peer.
   std::optional<std::uint64_t> claims_;  ///< If set, it claims to be at this step.
-  std::deque<Message> memory_;           ///< The newest messages that it sent or heard.
+  std::deque<Message> memory_;           ///< The newest messages that it sent or received.
   std::deque<Transfer> transfers_;       ///< The newest transfers that it sent.
   std::deque<Outgoing> held_;            ///< Messages that leave later, in any order.
 };

@@ -22,7 +22,7 @@ using PeerNumber = std::uint32_t;
 constexpr PeerId id_of(PeerNumber number) { return PeerId{number + 1ULL}; }
 constexpr PeerNumber number_of(PeerId id) { return static_cast<PeerNumber>(id) - 1; }
 
-/// The key of a virtual peer, from which stand-in signers tell its id.
+/// The key of a virtual peer, from which stand-in signers derive its id.
 constexpr PeerKey key_of(PeerId id) {
   PeerKey key{};
   for (std::size_t i = 0; i < 8; ++i) {
@@ -59,7 +59,7 @@ struct WorldCounts {
 
 class Simulator;
 
-/// One input as a watcher sees it. The kind decides which pointers are set; they are valid only
+/// One input, as a watcher sees it. The kind decides which pointers are set; they are valid only
 /// during the call.
 struct Input {
   enum class Kind { start, contact, message, block, tick, opened, done, lane_lost, leave, command };
@@ -77,7 +77,7 @@ class Watcher {
   virtual ~Watcher() = default;
   /// The peer is about to get `input`.
   virtual void on_input(const Simulator&, const Input&) {}
-  /// The effects that the peer wants in return, facts included.
+  /// The effects that the peer asks for in response, including facts.
   virtual void on_effects(const Simulator&, PeerNumber, const NodeEffects&) {}
   /// The peer's replica is about to run `job`.
   virtual void on_job(const Simulator&, PeerNumber, const Job&) {}
@@ -115,12 +115,12 @@ class Simulator {
     std::size_t peers = 4;
     std::uint64_t seed = 1;
     Scenario scenario;
-    NodeOptions node;  ///< The same for every peer; includes the layout.
+    NodeOptions node;  ///< Options of every peer; includes the layout.
     /// Size of the start barrier. 0: the number of peers at the start, or 2 if each peer may meet
     /// only some.
     std::size_t wait_for = 0;
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.course.steps`.
-    std::vector<std::uint64_t> data;   ///< Samples of each peer's shard; empty: those of `node`.
+    std::vector<std::uint64_t> data;   ///< Samples of each peer's shard; empty: as in `node`.
     /// True seconds of a pipeline's stages; empty: those that peers assume.
     std::vector<double> stage_seconds;
   };
@@ -141,9 +141,10 @@ class Simulator {
   bool all_ended() const;
   std::size_t size() const;
   const VirtualPeer& peer(PeerNumber number) const;
-  /// Peers that this peer may meet, sorted. Whether it contains itself has no meaning.
+  /// Peers that this peer may meet, sorted. It does not matter whether the list contains the peer
+  /// itself.
   const std::vector<PeerId>& allowed(PeerNumber number) const;
-  /// The peer is a saboteur: the messages under its id are not those that its node wanted to send.
+  /// True for a saboteur: the messages under its id are not the ones that its node sent.
   bool is_hostile(PeerNumber number) const;
   /// Number of hostile peers.
   std::size_t hostile_count() const;
@@ -151,7 +152,7 @@ class Simulator {
   std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
-  /// True if peers may be in a mode with generations, from the start or after a switch.
+  /// True if peers may be in a mode with generations, at the start or after a switch.
   bool may_have_generations() const;
   /// Returns the signer of that peer. A hostile peer has only its own.
   StandInSigner signer(PeerId peer) const;
@@ -172,16 +173,16 @@ class Simulator {
 
   /// True if a sound peer of the swarm has certified that key.
   bool is_invited(PeerId peer) const;
-  /// The sound peer that has revoked that key.
+  /// The sound peer that has revoked that key, if any.
   std::optional<PeerNumber> revoker(PeerId peer) const;
-  /// Lets a running peer certify a guest, which is no virtual peer, or revoke a key. Returns false
-  /// if it may not, or does not know the key.
+  /// Lets a running peer certify a guest, which is not a virtual peer, or revoke a key. Returns
+  /// false if it has no right to, or does not know the key.
   bool invite(PeerNumber by, PeerId guest);
   bool revoke_by(PeerNumber by, PeerId target);
-  /// Puts all wall clocks ahead.
+  /// Moves all wall clocks ahead.
   void set_walls(std::uint64_t ahead_s);
 
-  /// Delivers a message from a peer outside the swarm, or a forged one, straight to a peer's node.
+  /// Delivers a message from a peer outside the swarm, or a forged one, directly to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);
 
  private:

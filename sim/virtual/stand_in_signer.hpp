@@ -11,9 +11,8 @@
 
 namespace gv {
 
-/// A keyed hash stands in for a signature: it is cheap, and the same for equal seeds. Only a holder
-/// of `secret` could sign for others, and virtual peers, even hostile ones, use only this
-/// interface.
+/// A keyed hash replaces a signature: it is cheap, and the same for equal seeds. Only a holder of
+/// `secret` could sign for others, and virtual peers, even hostile ones, use only this interface.
 class StandInSigner final : public Signer {
  public:
   StandInSigner(PeerId self, std::uint64_t secret) : self_(self), secret_(secret) {}

@@ -1,5 +1,5 @@
-// Learners that stand in for training: a quadratic with a known optimum, and some that only cost
-// time. Also replicas of them.
+// Learners in place of real training: a quadratic with a known optimum, and learners that only take
+// time. Also their replicas.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class StandIn : public Learner, public Tunable {
  public:
   StandIn(std::vector<float> parameters, double learning_rate);
 
-  /// From now on its learning rate starts at this value, is its own, and is part of its state.
+  /// Makes the learning rate its own, part of its state, and starts it at this value.
   void join_population(double learning_rate);
 
   const Layout& layout() const override { return layout_; }
@@ -44,7 +44,7 @@ class StandIn : public Learner, public Tunable {
     learning_rate_ = given.learning_rate;
   }
   void set_update_factor(double factor) override { factor_ = factor; }
-  /// Rises with its steps from 0 to 1: half after fifty.
+  /// Rises with its steps from 0 to 1; it is one half after fifty steps.
   double test_merit() override;
 
  protected:
@@ -65,9 +65,9 @@ class StandIn : public Learner, public Tunable {
 };
 
 /// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with uniform
-/// noise of a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1
-/// to 1. The sum over peers has its optimum at the mean of the c_i, so bias and variance of any
-/// rule are exact.
+/// noise of a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1 to
+/// 1. The sum over peers has its optimum at the mean of the c_i, so the bias and variance of any
+/// rule are known exactly.
 struct QuadraticSpec {
   std::size_t dimension = 64;
   double learning_rate = 0.1;
@@ -77,7 +77,8 @@ struct QuadraticSpec {
 };
 std::unique_ptr<StandIn> quadratic_learner(const QuadraticSpec& spec, std::size_t peer);
 
-/// Peer i's own optimum c_i, and the optimum of the sum over `peers` peers: the mean of theirs.
+/// Peer i's own optimum c_i, and the optimum of the sum over `peers` peers, which is the mean of
+/// their optima.
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
 /// The optimum of the sum over these peers only, of which there must be at least one.
@@ -96,7 +97,7 @@ std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed,
 /// parameters of a stage are equal and fall by the mean of its gradients.
 std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes);
 
-/// A replica with stages of these sizes that only cost time. A crash loses them, so a restarted
+/// A replica with stages of these sizes that only take time. A crash loses them, so a restarted
 /// peer is a newcomer.
 std::unique_ptr<Replica> idle_stage_workload(const std::vector<StageSize>& sizes);
 
@@ -104,7 +105,7 @@ std::unique_ptr<Replica> idle_stage_workload(const std::vector<StageSize>& sizes
 std::unique_ptr<Replica> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
                                             const LocalSteps& local = {});
 
-/// A vector of that size, whose training only costs time.
+/// A vector of that size, whose training only takes time.
 std::unique_ptr<Replica> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
                                        bool alike = false, const LocalSteps& local = {});
 

@@ -25,14 +25,14 @@ struct PeerSummary {
   double accuracy = 0;            ///< Accuracy on all test samples, 0 to 1; 0 without labels.
   std::optional<double> r2 = {};  ///< R2 on all test samples, if they have targets.
 
-  /// The one of accuracy and R2 that the samples have. More is better.
+  /// Accuracy or R2, whichever the samples have. Larger is better.
   double merit() const { return r2.value_or(accuracy); }
   std::optional<HostileRule> hostile;
 };
 
 /// Returns a JSON object: the mean model as in `last`, the worst honest peer with a model, traffic,
-/// every event by name, faults, and each peer. Keys shared with `grapevine launch` mean the same;
-/// docs/simulator.md lists them. `wall_s` is the duration of the run.
+/// the count of every event by name, faults, and each peer. Keys shared with `grapevine launch`
+/// have the same meaning; docs/simulator.md lists them. `wall_s` is the duration of the run.
 std::string virtual_summary(const Simulator& world, const Tally& tally, const HostileTally& hostile,
                             const CurvePoint& last, std::span<const PeerSummary> peers,
                             double wall_s);

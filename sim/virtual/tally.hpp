@@ -24,14 +24,14 @@ class Tally : public Watcher {
   }
   /// Counts of all facts, by name.
   std::map<std::string, std::uint64_t> by_name() const { return counts_.by_name(); }
-  /// Counts by name and reason, as "exchange_aborted timed_out".
+  /// Counts by name and reason, for example "exchange_aborted timed_out".
   const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
   const std::map<std::string, std::uint64_t>& injected() const { return injected_; }
 
   /// Exchanges committed by both sides count 1.
   double exchanges() const { return static_cast<double>(count<ExchangeCommitted>()) / 2; }
   std::uint64_t steps() const { return steps_; }
-  /// The steps that the peer's model has had, without the mean with which all end.
+  /// The steps that the peer's model has had, not counting the mean with which all end.
   std::uint64_t step_of(PeerNumber peer) const {
     const auto known = step_of_.find(peer);
     return known != step_of_.end() ? known->second : 0;

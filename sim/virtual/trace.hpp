@@ -16,7 +16,7 @@ class Trace : public Watcher {
   enum class Detail {
     everything,
     /// Leaves out routine: steps, blocks, probes without news, rumours about third parties, and
-    /// arrivals without consequences, which were shown when sent.
+    /// arrivals without consequences, because the sending was shown.
     story,
   };
 
@@ -38,7 +38,7 @@ class Trace : public Watcher {
   std::function<void(const std::string&)> line_;
   Detail detail_;
   std::string pending_;                        ///< An input that is shown only once it has effects.
-  std::map<PeerNumber, LedgerEntry> ledgers_;  ///< What each peer has told of chunks last.
+  std::map<PeerNumber, LedgerEntry> ledgers_;  ///< Each peer's last report about chunks.
 };
 
 /// A message with its main fields, for example "Commit 2/5" or "Ping 17 peer-3 suspect 1".

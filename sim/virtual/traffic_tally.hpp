@@ -1,4 +1,4 @@
-// How many bytes of small messages a virtual run sends, by kind.
+// Counts the bytes of small messages in a virtual run, by kind.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace gv {
 /// Bytes of the message on a control link.
 std::uint64_t bytes_on_link(const Message& message);
 
-/// Counts the small messages that peers send and their bytes on a control link. Models and sums do
-/// not count.
+/// Counts the small messages that peers send, and their bytes on a control link. Models and sums
+/// are not counted.
 class TrafficTally : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -22,15 +22,16 @@ class TrafficTally : public Watcher {
     std::uint64_t messages = 0;
     std::uint64_t bytes = 0;
   };
-  /// By the name of the message's struct.
+  /// Counts by the name of the message's struct.
   const std::map<std::string, Kind>& kinds() const { return kinds_; }
   /// Bytes of all kinds together.
   std::uint64_t bytes() const { return bytes_; }
-  /// Those that report what peers have trained, with the ledger where data are leased.
+  /// Bytes of messages that report training work, including the ledger if data are leased.
   std::uint64_t work_bytes() const { return work_bytes_; }
   /// The longest message.
   std::uint64_t longest() const { return longest_; }
-  /// All of that as JSON, with bytes for a second and peer. `peer_seconds`: time of all peers.
+  /// All of these figures as JSON, with bytes per second and peer. `peer_seconds`: time of all
+  /// peers.
   std::string to_json(double peer_seconds) const;
 
  private:

@@ -39,7 +39,7 @@ struct Simulator::World {
     std::uint32_t to_life = 0;
     TransferId id;
     std::uint64_t offset = 0;
-    Payload payload;  ///< This block only.
+    Payload payload;  ///< Only this block.
   };
 
   /// A peer's deadline or the end of its job is due.
@@ -96,12 +96,12 @@ struct Simulator::World {
     int tries = 0;
   };
 
-  /// Something about the certificates of a peer is due.
+  /// An action about the certificates of a peer is due.
   struct Admission {
     enum class Kind {
       ask,    ///< It asks for a certificate by a ticket, and then starts.
       show,   ///< It shows its certificates to `other`.
-      leave,  ///< It knows that it does not belong to the swarm any more.
+      leave,  ///< It knows that it no longer belongs to the swarm.
     };
     Kind kind = Kind::ask;
     PeerNumber peer = 0;
@@ -126,9 +126,9 @@ struct Simulator::World {
   struct Machine {
     /// Faults in effect at this peer, by FaultEvent::fault.
     std::map<std::size_t, FaultRule> faults;
-    bool told_to_leave = false;           ///< Asked while stopped; it leaves when it wakes.
+    bool told_to_leave = false;  ///< True if it was asked while stopped; it leaves when it wakes.
     std::optional<std::size_t> taken_by;  ///< The fault that ended it, and may restart it.
-    Time armed = never;  ///< In true time; an earlier tick than needed does no harm.
+    Time armed = never;  ///< In true time; an earlier tick than needed is harmless.
     std::uint64_t timer = 0;
     std::optional<Job> job;
     std::optional<Job> next_job;    ///< Begins when `job` is done.
@@ -146,8 +146,9 @@ struct Simulator::World {
     /// Peers that answered, with their incarnation at that time.
     std::map<PeerNumber, std::uint32_t> heard;
     std::set<PeerNumber> lanes;  ///< Peers with which it has exchanged blocks.
-    std::set<PeerNumber> known;  ///< Members it knew that did not leave, as in its cache on disk.
-    std::vector<Certificate> certificates;  ///< On its disk; none before it has joined.
+    std::set<PeerNumber> known;  ///< Known members that did not leave, as in its cache on disk.
+    std::vector<Certificate> certificates;  ///< Certificates on its disk; none before it has
+                                            ///< joined.
     std::vector<Revocation> revocations;
     double clock_rate = 1;
     /// At `clock_true` the clock showed `clock_local`; since then it runs at `clock_rate`.
@@ -157,7 +158,7 @@ struct Simulator::World {
 
   struct WorldLink {
     Link link;
-    std::uint64_t version = 0;  ///< The `link_version` that its quality was computed for.
+    std::uint64_t version = 0;  ///< The `link_version` for which its quality was computed.
   };
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
@@ -191,9 +192,9 @@ struct Simulator::World {
   std::map<PeerNumber, Saboteur> saboteurs;
   Rng ticket_draws;
   StandInSigner swarm_signer;               ///< Signs with the swarm's key.
-  std::uint64_t wall_s = 1'700'000'000;     ///< What wall clocks showed at the beginning.
+  std::uint64_t wall_s = 1'700'000'000;     ///< The time of wall clocks at the beginning.
   std::set<PeerId> invited;                 ///< All keys that a sound peer has certified.
-  std::map<PeerId, PeerNumber> revoked_by;  ///< By the revoked key, the last sound revoker.
+  std::map<PeerId, PeerNumber> revoked_by;  ///< The last sound revoker of each revoked key.
   std::size_t running = 0;                  ///< Peers that are up or stopped.
   std::size_t starts_left = 0;              ///< Coming fault events that start a peer.
   std::size_t wait_for = 1;
@@ -308,7 +309,7 @@ struct Simulator::World {
 
   PeerKey swarm_key() const;
   bool accepts(PeerNumber number, PeerNumber other) const;
-  /// True if the two have a link, as far as their certificates go.
+  /// True if the two have a link, as far as their certificates allow.
   bool may_talk(PeerNumber a, PeerNumber b) const {
     return !options.scenario.tickets || (accepts(a, b) && accepts(b, a));
   }

@@ -1,4 +1,4 @@
-// The types of numbers in files of models, and their conversion from and to float32.
+// The number types in model files, and their conversion from and to float32.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace gv {
 
 enum class NumberType { f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean };
 
-/// What a type is called in messages and in safetensors files, and how long a number is.
+/// A type's names in messages and in safetensors files, and the length of a number.
 struct NumberTypeFacts {
   NumberType type;
   std::string_view name;         ///< For example "f16".
@@ -42,9 +42,9 @@ constexpr std::string_view to_string(NumberType type) { return facts_of(type).na
 /// The type that safetensors files call `name`; nullopt if we do not read it.
 std::optional<NumberType> safetensors_type(std::string_view name);
 
-/// Reads out.size() little-endian numbers from `bytes`, which has bytes_of(type) for each. A f64 is
-/// rounded to the nearest float32 and may become infinite. Returns false if one is a whole number
-/// that float32 cannot hold exactly; `out` is then not to be used.
+/// Reads out.size() little-endian numbers from `bytes`, which has bytes_of(type) for each. An f64
+/// is rounded to the nearest float32 and may become infinite. Returns false if a whole number
+/// cannot be held exactly by float32; `out` must then not be used.
 bool read_numbers(NumberType type, std::span<const std::byte> bytes, std::span<float> out);
 
 /// Writes the values as little-endian f32, f16 or bf16 into `out`, which has bytes_of(type) for

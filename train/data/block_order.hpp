@@ -1,4 +1,4 @@
-// A random order of samples in files in which reads stay long.
+// A random order of samples in files that keeps reads long.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ class BlockOrder {
   std::uint64_t size() const { return size_; }
   /// The number at that place in the order, which is below size().
   std::uint64_t at(std::uint64_t place) const;
-  /// The blocks that the numbers in the window of that place come from, in their order.
+  /// The blocks from which the numbers in the window of that place come, in order.
   std::vector<std::uint64_t> blocks_near(std::uint64_t place) const;
 
  private:
-  /// Where a number is before windows are shuffled: which block in the order of blocks, and the
-  /// place among the numbers of that block.
+  /// The position of a number before windows are shuffled: its block's place in the order of
+  /// blocks, and its place within that block.
   struct Spot {
     std::uint64_t turn = 0;
     std::uint64_t offset = 0;

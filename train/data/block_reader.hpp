@@ -1,4 +1,4 @@
-// Keeps the few blocks in memory that a sampler reads, and reads others ahead of time.
+// Keeps a sampler's few current blocks in memory, and reads others ahead of time.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ class DataError : public std::runtime_error {
 /// work has ended; it may be called on one thread, and need not be called.
 using RunAside = std::function<std::function<void()>(std::function<void()> work)>;
 
-/// Reads the blocks of one data set for one sampler. At most `held_max` blocks are in memory, those
-/// included that are being read.
+/// Reads the blocks of one data set for one sampler. At most `held_max` blocks are in memory,
+/// including blocks that are being read.
 class BlockReader {
  public:
   static constexpr std::size_t held_max = 6;
@@ -34,13 +34,13 @@ class BlockReader {
   /// call of a function. Throws DataError if it cannot be read; another call then tries again.
   const DataSet& block(std::size_t number);
 
-  /// Block `number` will soon be asked for, so begin to read it.
+  /// Announces that block `number` will soon be needed, so reading begins.
   void expect(std::size_t number);
 
  private:
   struct Held {
     std::size_t number = 0;
-    std::uint64_t used = 0;                 ///< When it was last asked for, by `clock_`.
+    std::uint64_t used = 0;                 ///< When the block was last used, by `clock_`.
     std::shared_ptr<LoadedDataSet> loaded;  ///< Shared with the thread that reads it.
     std::function<void()> wait;             ///< Null once the block has been read.
   };

@@ -1,4 +1,4 @@
-// Makes samples of lines of comma-separated numbers.
+// Turns lines of comma-separated numbers into samples.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Reads the lines of one file in their order and checks that they fit together.
+/// Reads the lines of one file in order and checks that they fit together.
 class CsvRows {
  public:
   /// With `targets` = 0 the last column is a label, otherwise the last `targets` columns are
@@ -21,18 +21,18 @@ class CsvRows {
   CsvRows(std::size_t targets, std::size_t width, std::size_t first_line)
       : targets_(targets), width_(width), number_(first_line - 1), may_be_headings_(false) {}
 
-  /// Appends the sample in the next line, which is given without its end, to `data`. Empty lines
-  /// and headings in the first line are skipped. Returns reason and remedy if the line is refused;
-  /// then `data` is useless.
+  /// Appends the sample in the next line, which is given without its line end, to `data`. Empty
+  /// lines, and headings in the first line, are skipped. Returns reason and remedy if the line is
+  /// refused; then `data` is useless.
   std::optional<Problem> add(std::string_view line, DataSet& data);
 
   /// Number of the last line, from 1.
   std::size_t number() const { return number_; }
   /// Columns of a row; 0 before the first.
   std::size_t width() const { return width_; }
-  /// Columns that are inputs. Only after the first row.
+  /// Number of input columns. Only valid after the first row.
   std::size_t features() const { return width_ - last_columns(); }
-  /// Sets the shape of samples, and the number of targets. Only after the first row.
+  /// Sets the shape of samples, and the number of targets. Only valid after the first row.
   void describe(DataSet& data) const;
 
  private:
@@ -41,7 +41,7 @@ class CsvRows {
   std::size_t targets_;
   std::size_t width_ = 0;
   std::size_t number_ = 0;
-  bool may_be_headings_ = true;  ///< True if the file's first line is read.
+  bool may_be_headings_ = true;  ///< True while the file's first line is being read.
 };
 
 }  // namespace gv

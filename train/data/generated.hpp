@@ -13,15 +13,15 @@ struct GeneratedSpec {
   std::size_t samples = 0;
   std::size_t features = 0;
   std::size_t classes = 0;
-  std::size_t blobs = 1;    ///< Of each class, each with a centre of its own.
+  std::size_t blobs = 1;    ///< Number of blobs of each class, each with its own centre.
   std::size_t targets = 0;  ///< Numbers to predict for each sample, for generate_linear().
   /// Standard deviation of a sample around its class's centre, or of a target around its line.
   double noise = 1;
   std::uint64_t seed = 1;  ///< Determines the centres or weights, and the samples.
 };
 
-/// Samples of every blob in turn, whose classes alternate. The centres depend only on the seed; the
-/// samples also depend on `stream`: 0 for training, 1 for testing.
+/// Samples from every blob in turn; the classes of the blobs alternate. The centres depend only on
+/// the seed; the samples also depend on `stream`: 0 for training, 1 for testing.
 DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream);
 
 /// Normally distributed inputs x and targets W x + b + noise. Each row of W has length 1 and each

@@ -1,4 +1,4 @@
-// The forms of IDX files and of CIFAR-10's binary files, for those who read them whole or in
+// The formats of IDX files and of CIFAR-10's binary files, for readers of whole files and of
 // blocks.
 #pragma once
 
@@ -18,9 +18,9 @@ inline constexpr std::size_t cifar_classes = 10;
 /// Bytes of the header of an IDX file, before its values.
 constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
 
-/// The dimensions in the header of an IDX file, of which `bytes` are the first ones. If it is not
-/// an IDX file of bytes with `expected` dimensions and at most `bytes_max` values, adds a problem
-/// and returns an empty list.
+/// The dimensions in the header of an IDX file that begins with `bytes`. If it is not an IDX file
+/// of bytes with `expected` dimensions and at most `bytes_max` values, adds a problem and returns
+/// an empty list.
 std::vector<std::size_t> idx_dimensions(const std::string& file,
                                         const std::vector<std::uint8_t>& bytes,
                                         std::size_t expected, std::uint64_t bytes_max,
@@ -34,7 +34,7 @@ void check_idx_length(const std::string& file, std::size_t announced, std::size_
 void check_idx_counts(const std::string& labels, std::size_t label_count, std::size_t image_count,
                       Problems& problems);
 
-/// The problem of a CIFAR-10 file whose size is no number of records.
+/// The problem of a CIFAR-10 file whose size is not a whole number of records.
 Problem not_cifar_records(const std::string& file, std::size_t bytes);
 
 /// The problem of a CIFAR-10 record whose label is too large.

@@ -13,18 +13,18 @@
 
 namespace gv {
 
-/// A regular file that is not compressed, open for reading. It is read with pread, not mapped: the
+/// An uncompressed regular file, open for reading. It is read with pread and not mapped, because
 /// access to a mapped file that has become shorter would end the process.
 class InputFile {
  public:
-  /// Null if it cannot be opened so; then a problem is added.
+  /// Null if the file cannot be opened or is of another kind; then a problem is added.
   static std::shared_ptr<const InputFile> open(const std::string& path, Problems& problems);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Number of bytes when it was opened.
+  /// Size in bytes at the time of opening.
   std::uint64_t size() const { return size_; }
 
   /// Fills `out` with the bytes from `offset` on. Returns a problem if they cannot be read or if
@@ -43,7 +43,8 @@ class InputFile {
 /// The lines of a part of a file, one after the other. Memory: one line and a piece of the file.
 class InputLines {
  public:
-  /// The part from `begin` to `end`, which is in the file or its size. `begin` is a line's.
+  /// The part from `begin` to `end`, which is inside the file or equals its size. A line begins at
+  /// `begin`.
   InputLines(const InputFile& file, std::uint64_t begin, std::uint64_t end);
 
   /// The next line without the character that ends it, valid until the next call. A byte order mark
@@ -52,7 +53,7 @@ class InputLines {
   std::optional<std::string_view> next();
   /// Where the line of the last next() begins in the file.
   std::uint64_t offset() const { return offset_; }
-  /// Set if reading failed or if a line is too long to be one.
+  /// Set if reading failed or if a line is too long.
   const std::optional<Problem>& problem() const { return problem_; }
 
  private:
@@ -62,8 +63,8 @@ class InputLines {
   std::uint64_t position_;  ///< The next byte to read from the file.
   std::uint64_t end_;
   std::uint64_t offset_;
-  std::string bytes_;      ///< Bytes that were read.
-  std::size_t taken_ = 0;  ///< How many of them are in lines that next() has returned.
+  std::string bytes_;      ///< Bytes that have been read.
+  std::size_t taken_ = 0;  ///< The number of these bytes in lines that next() has returned.
   std::optional<Problem> problem_;
 };
 

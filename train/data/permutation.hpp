@@ -17,7 +17,7 @@ class KeyedPermutation {
   std::uint64_t size() const { return size_; }
   /// The number at that place in the order, which is below size().
   std::uint64_t at(std::uint64_t place) const;
-  /// The place of that number, which is below size(), in the order: at() backwards.
+  /// The place of that number in the order: the inverse of at(). The number must be below size().
   std::uint64_t place_of(std::uint64_t number) const;
 
  private:

@@ -29,13 +29,13 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 /// columns are targets.
 LoadedDataSet read_csv(const std::string& file, std::size_t targets);
 
-/// Sets what is the same in all data sets of text windows of `context` bytes.
+/// Sets the fields that are equal in all data sets of text windows of `context` bytes.
 void describe_text(std::size_t context, DataSet& data);
 
-/// The problem of a text of which only `bytes` are read.
+/// The problem of a text that is too short, with `bytes` bytes.
 Problem text_too_short(const std::string& file, std::size_t bytes, std::size_t context);
 
-/// Which part of every text file is read.
+/// The part of every text file that is read.
 enum class TextPart { whole, but_last_tenth, last_tenth };
 
 /// Reads files of any bytes, plain or gzipped, and cuts them into windows of `context` bytes (at

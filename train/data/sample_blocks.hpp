@@ -7,8 +7,8 @@ namespace gv {
 
 struct LoadedDataSet;
 
-/// Memory that one block takes, unless a single sample takes more. Long enough that a disk reads
-/// blocks in any order nearly as fast as one after the other.
+/// Memory of one block, unless a single sample takes more. Large enough that a disk reads blocks in
+/// any order nearly as fast as in sequence.
 inline constexpr std::size_t data_block_bytes = std::size_t{4} << 20;
 
 /// A larger sample is refused, because several blocks are in memory at once.
@@ -28,9 +28,9 @@ class SampleBlocks {
   std::size_t block_samples() const { return block_samples_; }
   std::size_t count() const { return (samples_ + block_samples_ - 1) / block_samples_; }
 
-  /// Reads block `number` into memory and checks it as a file is checked that is read whole. If
-  /// that fails, for example because a file has become shorter, the problem names the file and the
-  /// place in it. May be called on any thread, and on several at once.
+  /// Reads block `number` into memory and checks it like a file that is read whole. On failure, for
+  /// example because a file has become shorter, the problem names the file and the place in it. May
+  /// be called on any thread, and on several at once.
   virtual LoadedDataSet read(std::size_t number) const = 0;
 
  protected:

@@ -23,8 +23,8 @@ LoadedDataSet open_idx(const std::string& images, const std::string& labels,
 LoadedDataSet open_cifar10(const std::vector<std::string>& files,
                            std::size_t block_bytes = data_block_bytes);
 
-/// Reads and checks the whole file now, because lines have no known length; keeps where each block
-/// begins.
+/// Reads and checks the whole file now, because lines have no known length; keeps the place at
+/// which each block begins.
 LoadedDataSet open_csv(const std::string& file, std::size_t targets,
                        std::size_t block_bytes = data_block_bytes);
 

@@ -34,7 +34,7 @@ class Archive {
   /// The entries, in the order of the archive.
   const std::vector<ArchiveEntry>& entries() const { return entries_; }
 
-  /// The position of an entry in entries(); nullopt if there is none of that name.
+  /// The position of an entry in entries(); nullopt if there is none with that name.
   std::optional<std::size_t> find(std::string_view name) const;
 
   /// Unpacks an entry into `out` and compares its checksum. Returns why it failed, or an empty

@@ -1,4 +1,4 @@
-// The values of tensors as the bytes of a file.
+// Converts the values of tensors to a file's bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// GPT-2's tensors under the names of Hugging Face's transformers, and as the built-in
+// Converts between GPT-2's tensors, as Hugging Face's transformers name them, and the built-in
 // transformer's.
 #pragma once
 
@@ -15,31 +15,32 @@ namespace gv {
 /// Tensors under other names. Usable only if `reason` is empty.
 struct RenamedTensors {
   std::vector<Tensor> tensors;
-  std::string reason;  ///< Why the tensors are not those of such a model.
+  std::string reason;  ///< Why the tensors do not belong to such a model.
   std::string remedy;
 };
 
-/// True if the names are those of a GPT-2 of Hugging Face: "wte.weight" and
-/// "h.0.attn.c_attn.weight", perhaps below "transformer.".
+/// True if the names are those of a GPT-2 from Hugging Face: "wte.weight" and
+/// "h.0.attn.c_attn.weight", possibly below "transformer.".
 bool is_gpt2(std::span<const Tensor> tensors);
 
-/// What a GPT-2 is to be read into. 0 means all positions of the file, and a head of its own only
-/// if it differs from the table.
+/// The intended use of a GPT-2. 0 positions means all of the file's, and without an intended use
+/// the head is separate only if it differs from the table.
 struct Gpt2Use {
   std::size_t positions = 0;  ///< Positions of the model; those of the file may be more.
-  bool has_own_head = false;  ///< The model's output layer has weights of its own.
+  bool has_own_head = false;  ///< True if the model's output layer has its own weights.
 };
 
-/// The use in a model of this layout.
+/// The use for a model with this layout.
 Gpt2Use use_in(const Layout& layout);
 
-/// The tensors of a GPT-2 as those of the built-in transformer. Weights of its four kinds of
-/// products are stored as (inputs, outputs) and are transposed. Causal masks are passed over. The
-/// output layer gets biases of zero, which GPT-2 does not have, or those of "lm_head.bias".
+/// Converts the tensors of a GPT-2 to those of the built-in transformer. The weights of its four
+/// kinds of matrix products are stored as (inputs, outputs) and are transposed. Causal masks are
+/// left out. The output layer gets the biases in "lm_head.bias", or zeros if there are none, as in
+/// GPT-2.
 RenamedTensors from_gpt2(std::vector<Tensor> tensors, const Gpt2Use& use);
 
-/// The tensors of a built-in transformer under the names of GPT2LMHeadModel. Biases of the output
-/// layer become "lm_head.bias", which only readers that know it take, or nothing if all are zero.
+/// Converts the tensors of a built-in transformer to those of GPT2LMHeadModel. Biases of the output
+/// layer become "lm_head.bias", which only some readers know, and are left out if all are zero.
 RenamedTensors to_gpt2(std::vector<Tensor> tensors);
 
 }  // namespace gv

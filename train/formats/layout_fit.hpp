@@ -1,4 +1,4 @@
-// Finds the tensors of a file that are those of a model.
+// Matches the tensors of a file with those of a model.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ namespace gv {
 /// A file's tensors as a model's parameters. Usable only if `problem` is empty.
 struct LayoutFit {
   std::vector<float> parameters;  ///< (layout.size())
-  /// For each tensor of the layout, its name in the file and its own.
+  /// For each tensor of the layout, its name in the file and its own name.
   std::vector<std::pair<std::string, std::string>> names;
   std::string problem;
 };
 
-/// Fits tensors into a layout: by their names if these are those of the layout, else by their
-/// order, in which there must be as many, each of the shape that the layout has there. Nothing is
-/// transposed: PyTorch's layers keep their weights in the same shapes.
+/// Fits tensors into a layout: by name if the names are those of the layout, otherwise by order. In
+/// the latter case their number and the shape of each must match the layout. Nothing is transposed,
+/// because PyTorch's layers keep their weights in the same shapes.
 LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& tensors);
 
 }  // namespace gv

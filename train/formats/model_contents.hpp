@@ -1,4 +1,4 @@
-// A model as any of the readers of files returns it.
+// A model, in the form that all readers of files return.
 #pragma once
 
 #include <map>
@@ -14,9 +14,9 @@ namespace gv {
 struct ModelContents {
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata;
-  std::vector<std::string> left_out;  ///< Names of what is in the file but is no tensor.
+  std::vector<std::string> left_out;  ///< Names of entries in the file that are not tensors.
   std::string reason;                 ///< Why the file cannot be used.
-  std::string remedy;                 ///< What to do about it.
+  std::string remedy;                 ///< The remedy.
 };
 
 /// A file that cannot be used.

@@ -1,4 +1,4 @@
-// Files of models in the formats of other programs, by the endings of their names.
+// Model files in the formats of other programs, chosen by the endings of their names.
 #pragma once
 
 #include <filesystem>
@@ -13,14 +13,15 @@
 
 namespace gv {
 
-/// The endings that are known, for messages.
+/// The known endings, for messages.
 inline constexpr const char* model_file_endings = ".safetensors, .pt, .pth, .bin, .npz or .npy";
 
 /// Reads a file by its ending. Nothing in it is executed.
 ModelContents read_model_file(const std::filesystem::path& file);
 
-/// Writes a file by its ending; .pth and .bin are as .pt. A .npy holds one tensor, and NumPy has no
-/// bf16. Metadata are kept only by safetensors. Returns what is wrong; then `file` is unchanged.
+/// Writes a file in the format of its ending; .pth and .bin are the same as .pt. A .npy holds one
+/// tensor, and NumPy has no bf16. Only safetensors keeps metadata. Returns the problems; if there
+/// are any, `file` is unchanged.
 Problems write_model_file(const std::filesystem::path& file, const std::vector<TensorView>& tensors,
                           const std::map<std::string, std::string>& metadata, NumberType type);
 

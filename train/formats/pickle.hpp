@@ -1,5 +1,5 @@
 // The part of Python's pickle format in which PyTorch writes state dicts. Nothing in a pickle is
-// executed: a few functions have a meaning that is known here, and all others are refused.
+// executed: a few functions have a built-in meaning here, and all others are refused.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +35,11 @@ struct PickleStorageType {
   NumberType type;
 };
 
-/// A run of numbers, which is in a file of its own.
+/// A run of numbers, stored in a separate file.
 struct PickledStorage {
   NumberType type = NumberType::f32;
-  std::string key;             ///< The name of its file.
-  std::uint64_t elements = 0;  ///< How many numbers it has.
+  std::string key;             ///< The name of that file.
+  std::uint64_t elements = 0;  ///< The number of numbers in it.
 };
 
 /// A view of a storage. It lies inside the storage and has at most as many elements.
@@ -55,7 +55,7 @@ using PickleValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, PickleList, PickleDict,
                  PickleFunction, PickleStorageType, PickledStorage, PickledTensor>;
 
-/// What a pickle describes. The rest may be used only if `problem` is empty.
+/// The content of a pickle. The rest may be used only if `problem` is empty.
 struct Pickle {
   std::vector<PickleValue> values;
   PickleRef root = 0;

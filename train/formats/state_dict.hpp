@@ -1,4 +1,4 @@
-// The named tensors of a model in a pickle, as PyTorch's state_dict() has them.
+// The named tensors of a model in a pickle, in the form of PyTorch's state_dict().
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace gv {
 
-/// The tensors of a pickle. Those in dictionaries and lists inside others are named by the way to
-/// them, with dots: "model.fc.weight", "layers.0".
+/// The tensors of a pickle. The names of tensors in nested dictionaries and lists are paths with
+/// dots: "model.fc.weight", "layers.0".
 struct StateDict {
   std::vector<std::pair<std::string, PickledTensor>> tensors;
-  std::vector<std::string> left_out;  ///< The names of values that are no tensors.
+  std::vector<std::string> left_out;  ///< The names of values that are not tensors.
   std::string problem;                ///< Why it was refused. Empty if it was not.
 };
 
-/// Collects the tensors. One that is the whole pickle is called `lone`.
+/// Collects the tensors. A tensor that is the whole pickle is called `lone`.
 StateDict state_dict_of(const Pickle& pickle, const std::string& lone);
 
 /// The pickle of an ordered dictionary of tensors. The values of tensor number i are the storage

@@ -1,4 +1,4 @@
-// Tensors whose elements do not lie one after the other: transposed ones, and pieces of others.
+// Tensors whose elements are not contiguous: transposed ones, and pieces of others.
 #pragma once
 
 #include <cstddef>

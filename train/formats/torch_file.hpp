@@ -1,4 +1,4 @@
-// Files that PyTorch's torch.save() writes of a state dict.
+// Files that PyTorch's torch.save() writes for a state dict.
 #pragma once
 
 #include <filesystem>

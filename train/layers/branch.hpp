@@ -1,4 +1,4 @@
-// Layers one after the other, with their activations: the parts of layers that hold others.
+// A sequence of layers with their activations, as a part of layers that contain others.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace gv {
 
-/// Some layers, of which each takes the output of the one before it. The calls are those of a
-/// layer, and have the same order. A branch without layers has the input as its output.
+/// Some layers, each of which takes the output of the previous one. The calls are those of a layer,
+/// and have the same order. The output of a branch without layers is its input.
 template <class T>
 class Branch {
  public:

@@ -13,8 +13,8 @@ namespace gv {
 /// The parameters of a member with some of the heads: their rows of queries, keys and values, and
 /// their columns of the output matrix. The biases of the output are at every member.
 struct AttentionPart {
-  /// Where they lie in the flat vector of the whole model. In the part's own vector they follow
-  /// each other in this order.
+  /// The places of these parameters in the flat vector of the whole model. In the part's own vector
+  /// they are consecutive, in this order.
   std::vector<Range> ranges;
   std::size_t out_bias = 0;  ///< Offset of the biases of the output in the part's own vector.
 };

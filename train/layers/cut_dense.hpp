@@ -18,21 +18,22 @@ enum class DenseCut {
   inputs    ///< Columns of W: a member has a summand of all outputs, from some of the inputs.
 };
 
-/// What the members of a group have to do with the result of a pass before it can be used.
-/// Afterwards all members hold the same bits.
+/// What the members of a group have to do with a pass's result before it can be used. Afterwards
+/// all members hold the same bits.
 enum class GroupExchange {
   none,    ///< The result is complete as it is.
   gather,  ///< Every member has the columns of its own range; all need all columns.
   sum      ///< Every member has a summand. Summands are added in the order of their ranges.
 };
 
-/// One member's part of a dense layer. A pass ends where members have to exchange something, and
-/// the caller carries the exchange out, so that it may compute something else meanwhile. Signals
-/// must be held during its passes (SignalsHeld). T is float or double.
+/// One member's part of a dense layer. A pass ends where members have to exchange data, and the
+/// caller carries out the exchange, so that it may compute something else meanwhile. Signals must
+/// be held during its passes (SignalsHeld). T is float or double.
 ///
 /// A member with outputs [a, z) holds weights (z - a, inputs) and z - a biases. A member with
-/// inputs [a, z) holds weights (outputs, z - a); the biases are at every member, which adds them
-/// after the sum, and all compute the same gradient of them from the same gradient of the outputs.
+/// inputs [a, z) holds weights (outputs, z - a). In that case every member has the biases and adds
+/// them after the sum, and all compute the same gradient of the biases from the same gradient of
+/// the outputs.
 template <class T>
 class CutDense {
  public:
@@ -56,10 +57,11 @@ class CutDense {
   void take_weights(std::span<const T> whole, std::span<T> part) const;
   void put_weights(std::span<const T> part, std::span<T> whole) const;
 
-  /// `out` (rows, out_width) from `in` (rows, in_width). If it is to be gathered, it has its
-  /// biases; if it is to be summed, it has none, and add_biases() is called on the sum.
+  /// Computes `out` (rows, out_width) from `in` (rows, in_width). If `out` is to be gathered, it
+  /// includes the biases; if it is to be summed, it does not, and add_biases() is called on the
+  /// sum.
   void forward(const T* weights, const T* biases, const T* in, T* out, std::size_t rows) const;
-  /// Adds the biases once, behind a sum; does nothing behind a gather.
+  /// Adds the biases once, after a sum; does nothing after a gather.
   void add_biases(const T* biases, T* out, std::size_t rows) const;
 
   /// `d_in` (rows, in_width) from `d_out` (rows, out_width): its own columns of the gradient of the
@@ -82,8 +84,8 @@ class CutDense {
 template <class T>
 class CutPair {
  public:
-  /// `hidden` are all hidden units and `part` those of this member. The activation works on each
-  /// value alone.
+  /// `hidden` is the number of all hidden units, and `part` the range of this member. The
+  /// activation acts on each value separately.
   CutPair(std::size_t inputs, std::size_t hidden, std::size_t outputs, LayerKind activation,
           Range part);
 

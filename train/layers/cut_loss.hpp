@@ -11,11 +11,11 @@
 
 namespace gv {
 
-/// What a member tells the others of one row of its logits. Only these numbers travel.
+/// A member's report about one row of its logits. Only these numbers travel.
 template <class T>
 struct LossPart {
   T largest = 0;
-  std::size_t best = 0;  ///< The first class with it.
+  std::size_t best = 0;  ///< The first class with the largest logit.
   T sum = 0;             ///< Of exp(logit - largest).
   T label = 0;           ///< The label's logit, if it is among the member's classes; else 0.
 };

@@ -11,9 +11,9 @@
 
 namespace gv {
 
-/// The rows of the input that some rows of the output are computed from.
+/// The input rows from which some output rows are computed.
 struct RowsRead {
-  Range rows;                   ///< Those inside the image.
+  Range rows;                   ///< The rows inside the image.
   std::size_t zeros_above = 0;  ///< Rows of padding above them.
   std::size_t zeros_below = 0;
 
@@ -24,19 +24,19 @@ struct RowsRead {
 /// p + k). Nothing is read for an empty range.
 RowsRead rows_read(const LayerPlan& layer, const Range& outputs);
 
-/// Rows that the member with the strip `from` sends to the one with the strip `to`. Strips are
-/// numbered in the order of their rows.
+/// Rows that the member with strip `from` sends to the member with strip `to`. Strips are numbered
+/// in the order of their rows.
 struct RowTransfer {
   std::size_t from = 0;
   std::size_t to = 0;
-  Range rows;  ///< Of the whole image.
+  Range rows;  ///< Rows of the whole image.
 
   friend bool operator==(const RowTransfer&, const RowTransfer&) = default;
 };
 
-/// The halo exchange before a layer: every row that a member reads and another one owns. Owners of
-/// the input rows and the output rows of each strip are given. A strip may be empty, and one that
-/// is shorter than a halo lets its neighbour read rows of a member further away. Backward, the
+/// The halo exchange before a layer: every row that one member reads and another owns. The owners
+/// of the input rows and the output rows of each strip are given. A strip may be empty, and if a
+/// strip is shorter than a halo, its neighbour reads rows of a member further away. Backward, the
 /// gradients of the same rows go the other way, and their owners add them in the order of strips.
 std::vector<RowTransfer> row_transfers(const LayerPlan& layer, std::span<const Range> owned,
                                        std::span<const Range> outputs);
@@ -50,7 +50,7 @@ class CutRows {
   /// `layer` is a conv2d, max_pool or avg_pool, and `outputs` the rows of this strip.
   CutRows(const LayerPlan& layer, Range outputs);
 
-  /// The rows that forward() needs: one's own and those of others.
+  /// The rows that forward() needs, its own and others'.
   const Range& reads() const { return read_.rows; }
 
   /// `in` (batch, C, reads, W), `out` (batch, C', outputs, W'). `parameters` is the model's flat
@@ -65,7 +65,7 @@ class CutRows {
  private:
   LayerPlan whole_;
   RowsRead read_;
-  LayerPlan strip_;  ///< The strip with its zeros, as a layer without padding.
+  LayerPlan strip_;  ///< The strip with its padding zeros, as a layer without padding.
   std::unique_ptr<Layer<T>> layer_;
   std::vector<T> padded_;
   std::vector<T> d_padded_;

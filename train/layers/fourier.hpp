@@ -7,10 +7,10 @@
 
 namespace gv {
 
-/// Transforms of real images of one side S. Images go through in blocks: their values at one place
-/// lie side by side, so that each step of the transform is a loop over them. Two real images are
-/// the real and the imaginary part of one complex image, and their spectra are told apart by their
-/// symmetry. T is float or double.
+/// Transforms of real images with one side S. Images are processed in blocks: the values of all
+/// images at one place are adjacent, so that each step of the transform is a loop over them. Two
+/// real images form the real and the imaginary part of one complex image, and their spectra are
+/// separated by symmetry. T is float or double.
 template <class T>
 class Fourier {
  public:
@@ -25,7 +25,7 @@ class Fourier {
   /// Frequencies that determine a real image's spectrum: S (S / 2 + 1).
   static std::size_t frequencies(std::size_t side) { return side * (side / 2 + 1); }
 
-  /// Writes row `y` of an image, which is zero before: value x to `to[x * lanes]`.
+  /// Writes row `y` of an image, which is zero beforehand: value x goes to `to[x * lanes]`.
   using Load = std::function<void(std::size_t image, std::size_t y, T* to)>;
   /// Takes row `y` of an image: value x is `from[x * lanes]`.
   using Store = std::function<void(std::size_t image, std::size_t y, const T* from)>;
@@ -34,7 +34,8 @@ class Fourier {
   /// Rows from `rows` on are zero and not asked for.
   void forward(std::size_t images, std::size_t rows, const Load& load, T* spectra);
 
-  /// The images that have these spectra. Only every `stride`-th of the first `rows` rows is stored.
+  /// Computes the images with these spectra. Only every `stride`-th of the first `rows` rows is
+  /// stored.
   void inverse(std::size_t images, std::size_t rows, std::size_t stride, const T* spectra,
                const Store& store);
 

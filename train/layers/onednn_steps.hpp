@@ -11,7 +11,7 @@
 namespace gv {
 
 /// How the factors of a dense layer's or a convolution's products are rounded to bfloat16: not at
-/// all, by oneDNN, whose products then read that type, or by us.
+/// all, by oneDNN (whose products then read that type), or by us.
 enum class Rounding { none, by_onednn, by_us };
 Rounding rounding_of(const LayerPlan& plan);
 
@@ -21,7 +21,7 @@ std::shared_ptr<OnednnContext> make_onednn_context(std::size_t batch);
 std::size_t batch_of(const OnednnContext& context);
 /// Requests the factors of these weights' gradients, see Network::give_factors().
 void give_factors(OnednnContext& context, std::span<const std::size_t> weights);
-/// Waits until everything begun is done.
+/// Waits until all operations that have begun are done.
 void wait_for(OnednnContext& context);
 
 /// Activations between two steps: their values, and their gradient in the same layout.

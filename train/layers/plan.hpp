@@ -74,15 +74,15 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
 /// table.
 bool may_cut(const ModelPlan& plan, std::size_t at);
 
-/// The running statistics of batch norms in the flat vector, ascending. They are no parameters: the
-/// layer writes in place of their gradient what they are, minus those of the batch, and the
-/// optimiser takes a tenth of that away. So means over micro-batches, gradients or models of
-/// several peers pool their statistics.
+/// The running statistics of batch norms in the flat vector, ascending. They are not trained
+/// parameters: in place of their gradient the layer writes their difference from the batch's
+/// statistics, and the optimiser subtracts a tenth of it. So means over micro-batches, gradients or
+/// models of several peers pool their statistics.
 std::vector<Range> statistics_of(const ModelPlan& plan);
 
-/// The layers [first, last) as a plan of their own: one stage of a pipeline. Its flat vector begins
-/// at 0 and is the piece of the whole vector that starts at layer `first`; its tensors keep their
-/// names. Networks of consecutive slices together compute what the whole network does. The plan
+/// The layers [first, last) as a separate plan: one stage of a pipeline. Its flat vector begins at
+/// 0 and is the piece of the whole vector that starts at layer `first`; its tensors keep their
+/// names. Networks of consecutive slices together compute the same as the whole network. The plan
 /// must allow a cut at both ends.
 ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last);
 

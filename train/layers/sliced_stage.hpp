@@ -1,4 +1,4 @@
-// Where the slices of a stage lie in its parameters, and what a peer with some of them holds.
+// The places of a stage's slices in its parameters, and the parameters of a peer with some slices.
 #pragma once
 
 #include <algorithm>
@@ -11,27 +11,27 @@
 
 namespace gv {
 
-/// Parameters that lie next to each other both in what a peer holds and in a part of the stage.
+/// Parameters that are adjacent both in the peer's vector and in a part of the stage.
 struct HeldRun {
-  std::size_t held = 0;  ///< Where they lie in what the peer holds.
-  std::size_t part = 0;  ///< Where they lie in the part.
+  std::size_t held = 0;  ///< Where they begin in the peer's vector.
+  std::size_t part = 0;  ///< Where they begin in the part.
   std::size_t size = 0;
 };
 
-/// What a peer holds of a stage: what all its carriers have, and some slices. It is the stage's
-/// flat vector without the other slices, so a layer's tensors keep their order, and have fewer rows
-/// or columns.
+/// The parameters of a stage that a peer holds: those that all carriers have, and some slices. This
+/// is the stage's flat vector without the other slices, so a layer's tensors keep their order, but
+/// have fewer rows or columns.
 struct HeldParameters {
   Range slices;
   std::vector<Range> ranges;  ///< Of the stage's vector, ascending; no two are adjacent.
-  Layout layout;  ///< Tensors as they are held. Those of which nothing is held are left out.
+  Layout layout;  ///< Tensors in their held form. A tensor without held parameters is left out.
   std::vector<HeldRun> common;
-  std::vector<std::vector<HeldRun>> own;  ///< By slice, from the first that is held.
+  std::vector<std::vector<HeldRun>> own;  ///< Runs by slice, from the first held one.
 
   /// Number of held parameters that come before this place in the stage's vector.
   std::size_t held_before(std::size_t place) const;
 
-  /// Takes what is held out of a whole vector.
+  /// Extracts the held parameters from a whole vector.
   template <class T>
   std::vector<T> take(std::span<const T> whole) const {
     std::vector<T> values;
@@ -43,7 +43,7 @@ struct HeldParameters {
     return values;
   }
 
-  /// Calls `use` with each run of the slices. Its place is among all of them.
+  /// Calls `use` with each run of the slices, and its place among all of them.
   template <class Use>
   void for_each_sliced(const Use& use) const {
     std::size_t begin = 0;
@@ -59,8 +59,8 @@ struct HeldParameters {
   std::vector<std::size_t> before_;  ///< Held parameters before each range.
 };
 
-/// Calls `use` with the place before, the place now and the number of parameters that are held both
-/// before and now.
+/// Calls `use` for all parameters that are held both before and now, with their old place, new
+/// place and number.
 template <class Use>
 void for_each_kept(const HeldParameters& before, const HeldParameters& now, const Use& use) {
   const auto keep = [&](const std::vector<HeldRun>& from, const std::vector<HeldRun>& to) {
@@ -75,8 +75,8 @@ void for_each_kept(const HeldParameters& before, const HeldParameters& now, cons
 
 /// A stage whose shareable layers are cut into slices: slice j of S has the grains from j G / S to
 /// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has one.
-/// What is not in a slice is common to all carriers. The parameters of a part follow each other in
-/// the order of the stage's vector.
+/// Everything outside slices is common to all carriers. The parameters of a part keep the order of
+/// the stage's vector.
 class SlicedStage {
  public:
   /// A stage without a layer to share has no slices, and all of it is common.
@@ -86,7 +86,7 @@ class SlicedStage {
   std::size_t slices() const { return parts_.size(); }
   std::size_t common_size() const { return size_of(common_); }
   std::size_t slice_size(std::size_t slice) const { return size_of(parts_[slice]); }
-  /// Where a slice lies in the stage's vector, ascending.
+  /// The ranges of a slice in the stage's vector, ascending.
   const std::vector<Range>& ranges_of_slice(std::size_t slice) const { return parts_[slice]; }
   /// The grains of a unit in these slices.
   Range grains_of(std::size_t grains, const Range& slices) const;
@@ -98,7 +98,7 @@ class SlicedStage {
 
   ModelPlan plan_;
   std::vector<Range> common_;
-  std::vector<std::vector<Range>> parts_;  ///< By slice: where its parameters lie.
+  std::vector<std::vector<Range>> parts_;  ///< By slice: the ranges of its parameters.
 };
 
 }  // namespace gv

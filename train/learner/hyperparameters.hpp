@@ -1,4 +1,4 @@
-// The settings in which the learners of a population differ, and how it chooses among them.
+// The settings in which the learners of a population differ, and the choice among them.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,8 @@ struct Hyperparameters {
   /// The peak of the learning-rate schedule. The schedule's shape does not change.
   double learning_rate = 0;
   double momentum = 0;
-  /// Each of these is 0 if the peers do not differ in it. A batch and a period are whole numbers.
+  /// Each of these is 0 if it does not differ between peers. A batch and a period are whole
+  /// numbers.
   double weight_decay = 0;
   double batch = 0;
   double alpha = 0;   ///< Elastic coefficient of gossip, which the learner only keeps.
@@ -21,10 +22,10 @@ struct Hyperparameters {
   friend bool operator==(const Hyperparameters&, const Hyperparameters&) = default;
 };
 
-/// Which settings of a population live on.
+/// Which settings of a population survive.
 enum class Selection {
   truncation,  ///< One of the worst fifth copies one of the best (Jaderberg 2017).
-  halving,     ///< One of the worse half copies one of the better, as it is (Jamieson 2016).
+  halving,     ///< One of the worse half copies one of the better half, unchanged (Jamieson 2016).
   none,        ///< No peer copies another: random search (Bergstra and Bengio 2012).
 };
 inline constexpr auto selection_names = names_of<Selection>({"truncation", "halving", "none"});

@@ -55,8 +55,8 @@ class ArraySource {
   virtual std::optional<std::size_t> await() = 0;
   /// Copies that array to all of `out`, multiplied by its weight, which it returns.
   virtual float read(std::span<float> out) = 0;
-  /// Ends the call with the array: `mean` is the mean over `peers` peers of what they have read,
-  /// and `weights` the sum of their weights.
+  /// Ends the call for the array: `mean` is the mean over `peers` peers of the arrays that they
+  /// have read, and `weights` the sum of their weights.
   virtual void write(std::span<const float> mean, float weights, std::size_t peers) = 0;
 };
 
@@ -81,7 +81,7 @@ class Learner {
   virtual const Layout& layout() const = 0;
   /// Dense layers that can give their gradient as two factors, ascending.
   virtual std::vector<DenseWeights> dense_weights() const { return {}; }
-  /// True if it takes as many samples for a gradient as it is asked to.
+  /// True if it can compute a gradient from any requested number of samples.
   virtual bool takes_any_batch() const { return true; }
   /// Number of samples that it trains on. Its weight in a mean may depend on it.
   virtual std::size_t samples() const { return 1; }
@@ -90,7 +90,7 @@ class Learner {
 
   virtual std::span<const float> parameters() const = 0;
   /// The parameters, for changes between tasks and by `Direct`. Their address never changes, but
-  /// after a task they must be asked for again: the model may be elsewhere while it learns.
+  /// they must be requested again after a task, because the model may be elsewhere while it learns.
   virtual std::span<float> live_parameters() = 0;
   /// Number of optimiser steps made.
   virtual std::uint64_t step() const = 0;
@@ -116,7 +116,8 @@ class Learner {
   /// the last update, are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
   /// The number of updates, and of ends of local steps, that would have made parameters absurdly
-  /// large, so that these were held at a bound. Equal at all learners that began and learnt alike.
+  /// large, so that the parameters were held at a bound. Equal at all learners with equal
+  /// beginnings and updates.
   virtual std::uint64_t held() const { return 0; }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and
@@ -152,8 +153,8 @@ class Learner {
   /// fixed order.
   virtual std::size_t optimizer_size() const { return 0; }
   virtual void copy_optimizer(std::span<float> /*out*/) const {}
-  /// True if an optimiser like ours can have made that state. It comes from another peer, and all
-  /// values are finite.
+  /// True if an optimiser like ours can have made that state, which comes from another peer and has
+  /// only finite values.
   virtual bool is_possible(std::span<const float> /*optimizer*/) const { return true; }
   /// Number of updates since the optimiser was last reset.
   virtual std::uint64_t updates() const { return step(); }
@@ -173,23 +174,23 @@ class Learner {
   /// The ArraySource interface. Null if it has a model.
   virtual ArraySource* arrays() { return nullptr; }
 
-  // ---- What it is told ----
+  // ---- Information from its owner ----
 
-  /// From now on every update is multiplied by `factor`, which is 1 at first.
+  /// Multiplies every update by `factor` from now on. It is 1 at first.
   virtual void set_update_factor(double factor) = 0;
 
-  /// From now on steps of run_steps() take this many times the first batch.
+  /// Makes steps of run_steps() take this many times the first batch from now on.
   virtual void set_batch_growth(std::uint64_t /*growth*/) {}
 
   /// The fraction of the swarm's budget that is used up. A learner may use it for its learning
   /// rate.
   virtual void set_progress(double /*fraction*/) {}
 
-  /// Data are leased: the samples of the next steps are those from this position on, counted
-  /// through all passes over all data in an order that is the same at all peers.
+  /// For leased data: the samples of the next steps begin at this position, counted through all
+  /// passes over all data in an order that is the same at all peers.
   virtual void read_from(std::uint64_t /*position*/) {}
 
-  /// The next task may come at any time, so the learner may prepare for it now.
+  /// Lets the learner prepare for the next task, which may come at any time.
   virtual void prefetch() {}
 
   /// Says that training will end soon. May be called from any thread. A learner with its own loop

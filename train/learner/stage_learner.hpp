@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// Number of floats that a stage gets from the one before it for one micro-batch: activations
+/// Number of floats that a stage gets from the previous one for one micro-batch: activations
 /// (batch, C, H, W), followed by the labels or targets that the last stage needs. The gradient that
 /// goes back is as long as the activations.
 struct BoundarySize {
@@ -28,18 +28,19 @@ struct BoundarySize {
 /// A part of a pass that a group makes together.
 struct PassPart {
   std::size_t stage = 0;
-  std::uint32_t number = 0;  ///< Of the micro-batch.
+  std::uint32_t number = 0;  ///< Number of the micro-batch.
   std::size_t part = 0;
 };
 
-/// A slice of a stage, or else what all its carriers have of it: all of a stage without slices.
+/// A slice of a stage, or else the part that all its carriers have: without slices, all of the
+/// stage.
 struct PartOfStage {
   std::size_t stage = 0;
   std::optional<std::size_t> slice = std::nullopt;
 };
 
-/// Numbers for what a peer holds of a stage, in the order in which carriers exchange them: what all
-/// carriers have, and the peer's slices one after the other.
+/// Numbers for the parts of a stage that a peer holds, in the order in which carriers exchange
+/// them: the part that all carriers have, then the peer's slices.
 template <class T>
 struct HeldValues {
   std::span<T> common;
@@ -78,20 +79,20 @@ class StageLearner {
 
   /// Number of slices of a stage; 0 if groups cannot share it.
   virtual std::size_t slices(std::size_t stage) const = 0;
-  /// Starts to carry a stage with these slices of it, or other slices than before. What was not
-  /// carried yet is in its state before the first step.
+  /// Starts to carry a stage with these slices, or changes the slices. Parts that were not carried
+  /// yet are in the state before the first step.
   virtual void take_up(std::size_t stage, const Range& slices) = 0;
   /// Carries all of a stage.
   void take_up(std::size_t stage) { take_up(stage, {0, slices(stage)}); }
   /// Stops carrying a stage and frees its memory.
   virtual void release(std::size_t stage) = 0;
   virtual bool carries(std::size_t stage) const = 0;
-  /// The slices that are carried of a carried stage.
+  /// The carried slices of a carried stage.
   virtual Range held(std::size_t stage) const = 0;
-  /// What is carried of the stage's parameters, and their layout.
+  /// The carried parameters of the stage, and their layout.
   virtual std::span<const float> parameters(std::size_t stage) const = 0;
   virtual const Layout& held_layout(std::size_t stage) const = 0;
-  /// Where they lie in the whole stage's parameters, ascending.
+  /// The ranges of these parameters in the whole stage, ascending.
   virtual std::vector<Range> held_ranges(std::size_t stage) const = 0;
 
   /// Number of parameters of a part.
@@ -109,8 +110,8 @@ class StageLearner {
     adopt_state(PartOfStage{stage}, state);
   }
   virtual void adopt_state(const PartOfStage& part, std::span<const float> state) = 0;
-  /// The state that a stage's checkpoint holds besides its parameters. restore() is the inverse for
-  /// what is carried of the stage, or all of it; it returns why the state does not fit, or an empty
+  /// The part of a stage's checkpoint besides its parameters. restore() is the inverse for the
+  /// carried parts of the stage, or all of it; it returns why the state does not fit, or an empty
   /// string.
   virtual OptimizerState optimizer_state(std::size_t stage) const = 0;
   virtual std::string restore(std::size_t stage, std::span<const float> parameters,
@@ -125,9 +126,9 @@ class StageLearner {
   virtual Score forward(std::size_t stage, std::uint32_t number, std::size_t draw,
                         std::uint32_t version, std::span<const float> in, std::span<float> out) = 0;
 
-  /// Adds the gradient of the micro-batch's mean loss to `gradient`, for what is carried of the
-  /// stage, and writes the gradient of its inputs to `d_in` (empty for the first stage). `d_out` is
-  /// empty for the last stage.
+  /// Adds the gradient of the micro-batch's mean loss to `gradient`, for the carried parameters of
+  /// the stage, and writes the gradient of its inputs to `d_in` (empty for the first stage).
+  /// `d_out` is empty for the last stage.
   virtual void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
                         std::span<float> d_in, const HeldValues<float>& gradient) = 0;
   virtual void backward_input(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
@@ -139,11 +140,11 @@ class StageLearner {
   /// pass through the stage. They are the same for every group. Without forward sums, the stage has
   /// nothing that a group could share.
   virtual std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const = 0;
-  /// The parts of a pass in a group, in place of forward(), and of backward_input() or the first
-  /// half of backward(). `in` of a part other than the first is the group's sum, and `out` of a
-  /// part other than the last is our summand. The others are those of the whole pass. The group's
+  /// The parts of a pass in a group, which replace forward(), and backward_input() or the first
+  /// half of backward(). For parts other than the first, `in` is the group's sum; for parts other
+  /// than the last, `out` is our summand. Otherwise they are those of the whole pass. The group's
   /// first member draws the batches of the first stage. backward_weight() adds the gradient of our
-  /// slices, and the first member also that of what all carriers have. There is one version of the
+  /// slices, and at the first member also that of the common part. There is one version of the
   /// parameters in a run.
   virtual Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                              std::span<const float> in, std::span<float> out) = 0;
@@ -151,14 +152,15 @@ class StageLearner {
                              std::span<float> out) = 0;
 
   /// Takes batch `number` of the test samples forward through a stage, with the newest parameters,
-  /// and keeps nothing of it. The samples begin again at their end. The first stage ignores `in`.
-  /// `out` is as in forward(); the last stage scores the outputs for test_merit() instead.
+  /// and keeps no activations. After the last sample the samples begin again. The first stage
+  /// ignores `in`. `out` is as in forward(); the last stage scores the outputs for test_merit()
+  /// instead.
   virtual void test(std::size_t stage, std::size_t number, std::span<const float> in,
                     std::span<float> out) = 0;
-  /// The parts of it in a group, in place of test(), as those of forward_part().
+  /// The parts of a test pass in a group, which replace test(), as in forward_part().
   virtual void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
                          std::span<const float> in, std::span<float> out) = 0;
-  /// The accuracy, or R2 of data with targets, on the batches that the last stage has scored since
+  /// The accuracy, or R2 for data with targets, on the batches that the last stage has scored since
   /// the last call, or since the run began. 0 if there are none.
   virtual double test_merit() = 0;
 
@@ -177,8 +179,8 @@ class StageLearner {
   /// began.
   virtual void abandon_run() = 0;
 
-  /// How often update(), add() or set() would have made parameters absurdly large, so that these
-  /// were held at a bound.
+  /// How often update(), add() or set() would have made parameters absurdly large, so that the
+  /// parameters were held at a bound.
   virtual std::uint64_t held() const { return 0; }
 };
 
