@@ -25,7 +25,7 @@ constexpr int guest_events = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr std::size_t refusal_shown = 200;
-/// Time for one connection. Many guests that join at once may have to wait for each other.
+/// Time limit for one connection. Many guests that join at once may have to wait for each other.
 constexpr auto ask_again = std::chrono::seconds(2);
 constexpr const char* guest_monitor = "inproc://monitor.guest";
 
@@ -37,7 +37,7 @@ struct Door {
       : dealer(context, zmq::socket_type::dealer), events(context, zmq::socket_type::pair) {
     dealer.set(zmq::sockopt::linger, 0);
     dealer.set(zmq::sockopt::ipv6, is_ipv6(address));
-    dealer.set(zmq::sockopt::reconnect_ivl, -1);  // Another door is opened instead.
+    dealer.set(zmq::sockopt::reconnect_ivl, -1);  // Another connection is opened instead.
     dealer.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     dial_as(dealer, curve_keys(guest_keys(ticket)), ticket.inviter);
     zmq_socket_monitor(dealer.handle(), guest_monitor, guest_events);
@@ -49,7 +49,7 @@ struct Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  /// Why the handshake failed; empty if it has not.
+  /// Why the handshake failed; empty if it has not failed.
   std::string failure() {
     zmq::message_t event, where;
     if (!events.recv(event, zmq::recv_flags::dontwait)) return {};
@@ -64,7 +64,7 @@ struct Door {
   zmq::socket_t dealer, events;
 };
 
-/// What is wrong with an answer that does not refuse; empty if nothing is.
+/// What is wrong with an answer other than a refusal; empty if nothing is.
 std::string unsound(const JoinAnswer& answer, const Ticket& ticket, const KeyPair& own) {
   const bool is_ours = !answer.certificates.empty() &&
                        answer.certificates.front().key == own.public_key &&
@@ -92,8 +92,8 @@ Admission judge(const Decoded& decoded, const Ticket& ticket, const KeyPair& own
   return admission;
 }
 
-/// Asks once, over a connection of its own. Returns nullopt if nothing is heard until then; a
-/// handshake that fails goes to `failure`.
+/// Asks once, over a connection of its own. Returns nullopt if there is no answer in time; the
+/// reason of a failed handshake is written to `failure`.
 std::optional<Admission> ask_once(const std::string& address, const Ticket& ticket,
                                   const KeyPair& own, const JoinRequest& request,
                                   GuestClock::time_point until, std::string& failure) {
@@ -120,7 +120,7 @@ std::optional<Admission> ask_once(const std::string& address, const Ticket& tick
   return std::nullopt;
 }
 
-/// Asks until there is an answer: a peer that is asked by many guests at once turns some away.
+/// Asks until there is an answer: a peer that many guests ask at once turns some of them away.
 Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
                  const JoinRequest& request, std::chrono::milliseconds patience) {
   const auto until = GuestClock::now() + patience;

@@ -22,7 +22,7 @@ constexpr int enforce_domain_option = 93;
 
 /// Limit for each key. A correct peer needs far fewer.
 constexpr RateLimit::Options handshakes_allowed{.per_second = 1, .burst = 30};
-/// Limit for each key that many machines have: a ticket may let in 256 at once.
+/// Limit for a key that many machines have: a ticket may admit 256 at once.
 constexpr RateLimit::Options shared_handshakes_allowed{.per_second = 20, .burst = 300};
 
 constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.
@@ -45,13 +45,15 @@ void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& 
       if (const auto curve = curve_key(key)) keys_[*curve] = {key, from == &shared};
     }
   }
-  // What a key may still do outlives its place on the list, or leaving the list would give it more.
+  // The allowance of a key outlives its place on the list. Otherwise leaving the list would
+  // increase it.
   std::erase_if(handshakes_, [this](const auto& item) {
     return !keys_.contains(item.first) && item.second.is_full(steady_time());
   });
 }
 
-/// Counts a handshake with a key. Returns false if the key is on no list, or has made too many.
+/// Counts a handshake with a key. Returns false if the key is on no list, or has made too many
+/// handshakes.
 bool AllowList::admits(const CurveKey& key) {
   const auto known = keys_.find(key);
   if (known == keys_.end()) return false;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more use the control link.
 constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
-/// Ended lanes that a peer may keep open, each with memory. With more it gets no new lane.
+/// Ended lanes that a peer may keep open, each with memory. With more of them it gets no new lane.
 constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
@@ -104,15 +104,15 @@ void BulkLanes::Impl::invite(Lane& lane) {
   if (!is_out_of_reach(lane.peer) || !ask_relay(lane.peer)) refused(lane.peer);
 }
 
-/// True if a lane has this number, or is being opened with it. Then no other may get it: peers
-/// choose numbers, and what one peer has chosen must not stand for another's lane.
+/// True if a lane has this number, or is being opened with it. Then no other lane may get it: peers
+/// choose numbers, and a number from one peer must not stand for another peer's lane.
 bool BulkLanes::Impl::is_taken(std::uint64_t number) const {
   return doors.uses(number) || std::ranges::any_of(lanes, [number](const auto& item) {
            return item.second.id == number;
          });
 }
 
-/// Ends what is under way to open a lane.
+/// Stops the opening of a lane.
 void BulkLanes::Impl::give_up(const Lane& lane) {
   doors.expect_no_more(lane.id);
   if (lane.relay) doors.expect_no_more(relay_lane(lane.id, options.self, lane.peer));
@@ -128,7 +128,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
     if (theirs.refused) {
       refused(peer);
     } else {
-      // It could not dial us, so we dial it, with the token we gave it.
+      // The other side could not dial us, so we dial it, with the token that we gave it.
       dial(peer, theirs);
     }
     return;

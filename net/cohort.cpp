@@ -21,7 +21,7 @@ constexpr char context[] = "cohort 1";
 
 static_assert(sizeof context == crypto_kdf_CONTEXTBYTES + 1 && crypto_kdf_KEYBYTES == 32);
 
-/// The secret in the text of a file: lines that are empty or begin with '#', and one with it.
+/// The secret in the text of a file, whose other lines must be empty or begin with '#'.
 std::optional<CohortSecret> secret_in(std::string_view text) {
   std::optional<CohortSecret> secret;
   while (!text.empty()) {
@@ -77,7 +77,7 @@ LoadedCohortSecret load_cohort_secret(const std::filesystem::path& file) {
   if (!loaded.problems.empty()) return loaded;
   std::optional<CohortSecret> secret = secret_in(content.text);
   if (!secret) {
-    // Does not repeat what the file says: it could be the secret.
+    // The problem does not repeat text of the file, because that could be the secret.
     loaded.problems.push_back(
         {file.string(), "holds no line \"cohort \" and 43 characters of base64, or more than that",
          "copy the file from a machine that has it, or make another for all peers with `" +

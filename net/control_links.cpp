@@ -21,7 +21,7 @@ constexpr std::size_t setting_shown = 128;  ///< Bytes of another peer's setting
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
-/// Silence of a used link before it is checked.
+/// A used link that is silent this long is checked.
 constexpr auto silence_max = std::chrono::seconds(1);
 constexpr auto check_patience = std::chrono::seconds(2);    ///< Time for the answer to that check.
 constexpr auto dial_again_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
@@ -32,11 +32,11 @@ constexpr auto show_patience = std::chrono::seconds(5);
 constexpr std::size_t shows_max = 32;
 /// Limit on the frames of all guests with one key: as many machines may join by one ticket at once.
 constexpr RateLimit::Options guest_frames{.per_second = 20, .burst = 300};
-/// A late message of a dead process brings its session back once, and then the newer one returns.
-/// More returns mean that two processes use one key.
+/// A late message of a dead process brings its session back once, and then the newer session
+/// returns. More returns mean that two processes use one key.
 constexpr int returns_max = 3;
 
-/// What ZeroMQ dials: an address, from another one if that is not empty.
+/// The address as ZeroMQ dials it. If a source address is given, the connection comes from there.
 std::string source_and(const std::string& source, const std::string& address) {
   if (source.empty()) return address;
   return (source.find(':') == std::string::npos ? source : "[" + source + "]") + ":0;" + address;
@@ -155,8 +155,8 @@ void ControlLinks::Impl::open(PeerId peer, Link& link) {
   if (link.dealer) say_hello(*link.dealer);
 }
 
-/// Dials again when a link does not come up or a hello stays unanswered. ZeroMQ silently gives up a
-/// connection on bytes that it cannot parse (damaged ones, say), and after a damaged length it
+/// Dials again if a link does not come up or a hello stays unanswered. ZeroMQ silently gives up a
+/// connection on bytes that it cannot parse (damaged ones, for example). After a damaged length it
 /// waits for bytes that never come.
 void ControlLinks::Impl::dial_again(PeerId peer, const PublicKey& key, Dealer& dealer) {
   std::optional<Dealer> fresh = dial(peer, key, dealer.address);
@@ -262,7 +262,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
   if (!link.dealer) return false;
-  // If the link does not come up, reporting that is better than queueing.
+  // If the link does not come up, reporting the failure is better than queueing.
   const bool opening = Clock::now() - link.dealer->opened < dial_patience;
   if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
   link.dealer->used = Clock::now();
@@ -294,7 +294,7 @@ void ControlLinks::Impl::read_dealer(PeerId peer, SocketWatch& watch) {
     }
     connections.heard(frame, peer);
     heed(peer, [&] { on_dealer_frame(peer, watch, frame); });
-    // The frame may have ended this very link.
+    // The frame may have ended this link.
     if (dealer_of(peer, &watch) == nullptr) return;
   }
 }
@@ -349,7 +349,7 @@ void ControlLinks::Impl::show(const PublicKey& there, const std::string& address
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::ipv6, is_ipv6(address));
-    // What comes back over it is never read.
+    // Data that come back over this connection are never read.
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     socket.set(zmq::sockopt::rcvhwm, 1);
     socket.set(zmq::sockopt::reconnect_ivl, 1000);
@@ -378,7 +378,7 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   }
 }
 
-/// Counts a frame against the limit of its key. Beyond the limit, the connection ends.
+/// Counts a frame against the limit of its key. Above the limit, the connection ends.
 bool ControlLinks::Impl::is_within_budget(PeerId peer, Link& link, const zmq::message_t& bytes) {
   if (link.frames.take(steady_time())) return true;
   connections.hang_up(bytes);
@@ -404,7 +404,8 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
     }
     callbacks.invite(from, *invite);
   } else if (auto* step = std::get_if<RelayStep>(&frame)) {
-    // A relay passes on what others ask for, which must cost it no invitations.
+    // A relay only passes on what others ask for, so these requests must not use up its
+    // invitations.
     if (!link.relay_steps.take(steady_time()) || !callbacks.relay) return;
     const bool is_offer = step->kind == RelayStep::Kind::offer;
     if (is_offer && !is_host_of(step->address, link.claimed_address, link.peer.address, bytes)) {
@@ -535,7 +536,7 @@ void ControlLinks::set_address(PeerId peer, const std::string& address) {
   const auto found = impl_->links.find(peer);
   if (found == impl_->links.end() || found->second.address == address) return;
   found->second.address = address;
-  // A link that works stays; another one is tried at the new address.
+  // A link that works stays; a second one is tried at the new address.
   if (found->second.dealer && !found->second.dealer->up) found->second.dealer.reset();
 }
 

@@ -143,8 +143,8 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   counters.bytes_received += bytes.size();
   const std::optional<PublicKey> key = sender_key(bytes);
   const bool is_guest = key && !links.contains(peer_id(*key)) && guests.contains(*key);
-  // Guests share a key, so no connection of theirs counts as one of many of a peer. They stay among
-  // those without a first message, which end soon.
+  // Guests share a key, so their connections do not count towards the limit of one peer. They stay
+  // among the connections without a first message, which end soon.
   if (key && !is_guest) connections.heard(bytes, peer_id(*key));
   const auto found = key ? links.find(peer_id(*key)) : links.end();
   if (is_guest) {
@@ -152,7 +152,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
     return;
   }
   if (found == links.end()) {
-    // Certified once, but no longer on the list.
+    // The key had a certificate once, but is no longer on the list.
     refuse(key ? std::optional(peer_id(*key)) : std::nullopt, "its key is not authorised");
     connections.hang_up(bytes);
     return;
@@ -167,7 +167,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   heed(peer, [&] { on_frame_of(peer, found->second, std::move(route), bytes); });
 }
 
-/// Answers a guest, or takes the certificates that a visitor shows. Neither may say anything else.
+/// Answers a guest, or takes the certificates that a visitor shows. Neither may send anything else.
 void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t route,
                                         const zmq::message_t& bytes) {
   const auto turn_away = [&](const std::string& why) {
@@ -203,8 +203,8 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
   }
 }
 
-/// Passes on a request of doctor. Nothing else is remembered of the asker, which is no process of
-/// the peer whose key it has. Returns false if it may not ask.
+/// Passes on a request of doctor. Nothing else is remembered about the asker, because it is not a
+/// process of the peer whose key it has. Returns false if it may not ask.
 bool ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool is_guest,
                                  zmq::message_t route, const zmq::message_t& bytes,
                                  const ExamRequest& request) {
@@ -244,7 +244,7 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
     if (known && !link.refused) {
       deliver(peer, link, *std::move(decoded.frame), bytes);
     } else if (!link.refused && link.hellos.take(steady_time())) {
-      // It knew an earlier process of ours: ask it to introduce itself.
+      // The sender knew an earlier process of ours: ask it to introduce itself.
       Link unknown;
       unknown.route = std::move(route);
       put_routed(unknown, encode(hello(false)));
@@ -258,7 +258,7 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
   if (!link.hellos.take(steady_time())) return;
   was_dialled = true;
   link.route = std::move(route);
-  // Answered even when we disagree, so that the other side can name the difference as well.
+  // The hello is answered even if we disagree, so that the other side can name the difference too.
   put_routed(link, encode(hello(true)));
   const bool moved = !greeting->advertise.empty() && greeting->advertise != link.address &&
                      link.session != greeting->session;
@@ -267,7 +267,7 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
     link.address = greeting->advertise;
   }
   if (!admit(peer, link, *greeting)) return;
-  // Dialling back shows at once whether the address it advertises can be reached.
+  // Dialling back shows at once whether the advertised address can be reached.
   if (!link.dealer && !link.address.empty()) open(peer, link);
 }
 

@@ -11,8 +11,8 @@ DrainingConnections::~DrainingConnections() {
   for (const ConnectionPtr& connection : connections_) drop(*connection);
 }
 
-/// Also drops the payloads: pending handlers may keep a connection alive for longer than the owners
-/// of that memory.
+/// Also drops the payloads: pending handlers may keep a connection alive longer than the owners
+/// keep that memory.
 void DrainingConnections::drop(LaneConnection& connection) {
   connection.close();
   connection.lent.clear();
@@ -45,8 +45,9 @@ std::size_t DrainingConnections::count(PeerId peer) const {
 
 void DrainingConnections::tidy_up() {
   for (const ConnectionPtr& connection : std::vector(connections_.begin(), connections_.end())) {
-    // Held blocks keep the partner's buffer mapped, and nothing else needs it now. add() must not
-    // do this, because the connection may have ended while one of its blocks was being read.
+    // Blocks that are still held keep the partner's buffer mapped, and nothing else needs them now.
+    // add() must not do this, because the connection may have ended while one of its blocks was
+    // being read.
     connection->borrowed.reset();
     connection->ring_in.reset();
     wind_up(connection);

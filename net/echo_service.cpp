@@ -19,7 +19,7 @@ constexpr std::size_t echoed_at_once = std::size_t{128} * 1024;
 
 struct EchoService::Echo {
   explicit Echo(asio::io_context& io) : timer(io), budget(echo_bytes_per_second) {
-    // A budget begins with a second's worth, and here nothing may go faster.
+    // A rate limit starts with one second's worth, but here nothing may exceed the rate.
     (void)budget.charge(steady_time(), static_cast<std::size_t>(echo_bytes_per_second));
   }
 

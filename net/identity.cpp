@@ -84,7 +84,7 @@ LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
   const auto problem = [&](std::string where, std::string reason, std::string what_to_do) {
     loaded.problems.push_back({std::move(where), std::move(reason), std::move(what_to_do)});
   };
-  // No problem below repeats what the file says: it could be the secret.
+  // The problems below never repeat text of the file, because it could be the secret.
   std::optional<PublicKey> public_key, secret_key;
   bool is_old = false;
   for_each_line(text, [&](std::size_t number, const std::vector<std::string_view>& words) {
@@ -101,7 +101,7 @@ LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
     }
     key = public_key_from_text(words[1]);
     if (key) return;
-    key.emplace();  // The line exists, so it is not also reported as missing.
+    key.emplace();  // The line exists, so it must not also be reported as missing.
     if (!is_old_key(words[1])) {
       problem(
           line,
@@ -238,7 +238,7 @@ PeerId peer_id(const PublicKey& key) {
 
 std::string to_text(const PublicKey& key) {
   need_sodium();
-  // One allocation, as the text may be a secret; libsodium ends it with a zero byte.
+  // One allocation, because the text may be a secret; libsodium ends it with a zero byte.
   std::string text(key_prefix.size() + base64_length + 1, '\0');
   key_prefix.copy(text.data(), key_prefix.size());
   sodium_bin2base64(text.data() + key_prefix.size(), base64_length + 1, key.data(), key.size(),

@@ -14,12 +14,12 @@
 namespace gv {
 namespace {
 
-/// Between hosts the system sizes the buffers by the bytes in flight. A fixed size, often at most
-/// 416 KiB, would leave long links underused. At most one block waits unsent, because messages wait
-/// behind it.
+/// Between hosts the system chooses the buffers' sizes by the bytes in flight. A fixed size, often
+/// at most 416 KiB, would leave long links underused. At most one block waits unsent, because
+/// messages wait behind it.
 constexpr int unsent_max_bytes = block_bytes_max;
-/// Within one host bytes arrive as soon as they are sent: larger buffers would only move them out
-/// of a processor's cache, smaller ones make two peers wait for each other.
+/// Within one host bytes arrive as soon as they are sent. Larger buffers would only push the bytes
+/// out of a processor's cache, and smaller ones make two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;
 constexpr int host_receive_buffer_bytes = 768 << 10;
 constexpr std::string_view unpaced = "reno";  ///< Any process may choose this one.
@@ -71,7 +71,7 @@ void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
 
 void LaneConnection::tune() {
   const int handle = socket.native_handle();
-  // Every write is a whole record: Nagle's algorithm would only wait for a delayed ACK.
+  // Every write is a whole record: with Nagle's algorithm it would only wait for a delayed ACK.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   asio::error_code ignored;

@@ -17,13 +17,13 @@ namespace {
 
 using asio::ip::tcp;
 
-/// For all addresses and the proofs together.
+/// Time for all addresses and the proofs together.
 constexpr auto dial_deadline = std::chrono::seconds(3);
 constexpr std::size_t dials_max = 64;
 
 /// Returns true if a path can be a peer's lane socket: it has a name that LaneHandshake gives, and
-/// lies in a folder that only our own user can enter. An invitation must not make us dial the
-/// socket of another program.
+/// lies in a folder that only our own user can enter. An invitation must not make us dial another
+/// program's socket.
 bool is_lane_socket(const std::string& path) {
   const std::filesystem::path whole(path);
   const std::string name = whole.filename().string();
@@ -199,7 +199,7 @@ void LaneHandshake::Impl::prove_tls(const DialPtr& dial) {
 }
 
 /// Makes a lane of a connection that a relay has made with the other peer. To both ends the relay
-/// is the network between them: they trust nothing that comes until TLS has shown the token.
+/// is only the network between them: they trust no bytes until TLS has shown the token.
 void LaneHandshake::Impl::secure(ConnectionPtr connection, const Proved& wanted, bool is_client,
                                  Dialled done) {
   const std::uint64_t lane = wanted.lane;

@@ -154,7 +154,7 @@ void LaneHandshake::Impl::listen_unix() {
 /// A connection came in. Its first byte says whether it speaks TLS or plain.
 void LaneHandshake::Impl::welcome(LaneListener& listener, const ConnectionPtr& connection,
                                   bool at_home) {
-  // Usually a partner's first bytes are here already. Then it cannot lose its place while it waits.
+  // Usually the partner's first bytes are already here. Then it cannot lose its place by waiting.
   char first = 0;
   if (::recv(connection->socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
     begin(listener, connection, at_home, first);
@@ -205,7 +205,7 @@ void LaneHandshake::Impl::welcome_tls(LaneListener& listener, const ConnectionPt
       });
 }
 
-/// A connection has named a lane that is expected. It is not proved yet.
+/// A connection has named an expected lane. It has not proved itself yet.
 void LaneHandshake::Impl::named(const SSL* ssl) {
   if (!tcp_listener) return;
   const ConnectionPtr connection = tcp_listener->find(
@@ -257,15 +257,15 @@ bool LaneHandshake::Impl::goes_plain(std::uint64_t lane) const {
   return options.plain || (found != expected.end() && found->second.use == Use::relay);
 }
 
-/// True if just this is expected.
+/// True if exactly this kind of connection is expected.
 bool LaneHandshake::Impl::is_expected(const Proved& wanted) const {
   const auto found = expected.find(wanted.lane);
   return found != expected.end() && found->second.peer == wanted.peer &&
          found->second.use == wanted.use;
 }
 
-/// What a connection that came in has proved by the token of a lane, over plain TCP or another way;
-/// nullopt if that is not the way on which it was expected.
+/// What an incoming connection has proved by a lane's token, over plain TCP or another transport;
+/// nullopt if it was expected over a different one.
 std::optional<LaneHandshake::Proved> LaneHandshake::Impl::proved_by(std::uint64_t lane,
                                                                     bool is_plain) const {
   const auto found = expected.find(lane);

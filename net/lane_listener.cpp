@@ -23,10 +23,10 @@ constexpr int pause_factor = 9;
 constexpr Duration flood_pause_max = std::chrono::milliseconds(5);
 /// While no partner is expected, the time from one batch to the next.
 constexpr Duration unexpected_pause = std::chrono::milliseconds(100);
-/// Connections that the system queues for us while no partner is expected. It drops the first
-/// packets of more, so the attackers' own systems wait before they try again.
+/// Number of connections that the system queues for us while no partner is expected. The system
+/// drops the first packets of further ones, so attackers' own systems wait before they try again.
 constexpr int unexpected_queue = 64;
-/// Most likely we are out of descriptors. Accepting again at once would spin.
+/// Most likely we have no descriptors left. Accepting again at once would be a busy loop.
 constexpr Duration error_pause = std::chrono::milliseconds(100);
 
 /// The processor time that this thread has used.
@@ -65,7 +65,7 @@ LaneListener::~LaneListener() {
 void LaneListener::set_expecting(bool expecting) {
   if (is_expecting_ == expecting) return;
   is_expecting_ = expecting;
-  // On a socket that listens already, this changes the length of the queue and nothing else.
+  // On a socket that already listens, this call only changes the length of the queue.
   ::listen(listening_.native_handle(), expecting ? SOMAXCONN : unexpected_queue);
   if (expecting && pause_.cancel() > 0) wait();
 }

@@ -7,23 +7,24 @@
 namespace gv {
 namespace {
 
-/// Failures with more time in between have nothing to do with each other.
+/// Failures that are further apart in time are unrelated.
 constexpr auto failures_apart = std::chrono::minutes(2);
-/// Time between two requests, doubled with each that every relay was asked in vain.
+/// Pause between two requests; doubled each time that all relays were asked in vain.
 constexpr auto ask_pause = std::chrono::seconds(2);
 constexpr std::size_t doublings_max = 4;
-/// Time between two offers that are followed: each makes us dial.
+/// Pause between two offers that we follow: each makes us dial.
 constexpr auto offer_pause = std::chrono::seconds(1);
-/// Offers of one relay that are followed at once. All lanes share the dials that may be under way.
+/// Offers of one relay that we follow at the same time. All lanes share the limit on dials under
+/// way.
 constexpr std::ptrdiff_t offers_at_once = 16;
-/// A relayed lane gives way when nothing has come or gone for so long.
+/// A relayed lane that was quiet for this long is replaced by a direct one.
 constexpr auto quiet = std::chrono::milliseconds(200);
-/// A lane that is never quiet gives way between two records after this time.
+/// A relayed lane that is never quiet is replaced after this time, between two records.
 constexpr auto gives_way_within = std::chrono::seconds(10);
 
 }  // namespace
 
-/// Notes that a peer was not reached. Returns true if that has gone on for long enough.
+/// Notes that a peer was not reached. Returns true if this has lasted long enough.
 bool BulkLanes::Impl::is_out_of_reach(PeerId peer) {
   const auto now = Clock::now();
   const auto [found, is_first] = detours.try_emplace(peer);
@@ -47,18 +48,20 @@ bool BulkLanes::Impl::ask_relay(PeerId peer) {
                               {.kind = RelayStep::Kind::ask, .other = peer});
 }
 
-/// A relay cannot reach the peer either, or has no room: the next one is asked.
+/// This relay cannot reach the peer either, or has no room: the next relay is asked.
 void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   const auto found = detours.find(peer);
   if (found == detours.end()) return;
   const std::size_t relays = callbacks.relays ? callbacks.relays(peer).size() : 0;
-  if (relays == 0 || found->second.asked % relays == 0) return;  // All were asked in this turn.
+  if (relays == 0 || found->second.asked % relays == 0)
+    return;  // All relays were asked in this
+             // turn.
   found->second.next_ask = Clock::now();
   ask_relay(peer);
 }
 
-/// True if an offer is not followed. Nobody may have asked for it: a relay whose offers lead to no
-/// lane has to pause, few are followed at once, and a peer with a link needs no relay unless its
+/// True if an offer is not followed. It may be unrequested: a relay whose offers lead to no lane
+/// has to pause, few offers are followed at once, and a peer with a link needs no relay unless its
 /// direct lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   const auto now = Clock::now();
@@ -82,7 +85,7 @@ void BulkLanes::Impl::offer_was_vain(PeerId relay) {
   ++vain.in_a_row;
 }
 
-/// A relay connects us with a peer, if we dial it.
+/// A relay offers to connect us with a peer if we dial the relay.
 void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const PeerId other = step.other;
   if (other == relay || other == options.self || !callbacks.pair_token) return;
@@ -92,11 +95,12 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   auto found = lanes.find(other);
   const bool is_dialling =
       found != lanes.end() && found->second.state == Lane::State::dialling && found->second.relay;
-  // If each end has asked another relay, both get both offers, and take the smaller relay's.
+  // If the two ends have asked different relays, both ends get both offers, and take that of the
+  // smaller relay.
   const bool is_better = is_dialling && relay < *found->second.relay;
   if (now < detours[other].next_offer && !is_better) return;
   const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;
-  // The relay of a lane that is open makes another one only if the old one has ended.
+  // The relay of an open lane makes another lane only after the old one has ended.
   if (is_open && found->second.relay != relay) return;
   const bool is_unsound =
       is_taken(step.stream) || is_taken(relay_lane(step.stream, options.self, other));
@@ -168,7 +172,7 @@ void BulkLanes::receive_relay(PeerId from, const RelayStep& step) {
   }
 }
 
-/// True while a direct lane to the peer is not tried, because one could not be opened.
+/// True while no direct lane to the peer is tried, because a direct one could not be opened.
 bool BulkLanes::Impl::is_blocked(PeerId peer) const {
   const auto found = moves.find(peer);
   return found != moves.end() && Clock::now() < found->second.not_before;
@@ -180,7 +184,7 @@ bool BulkLanes::Impl::can_give_way(const Lane& lane) const {
   return now - lane.progress > quiet || now - *lane.gives_way > gives_way_within;
 }
 
-/// Ends a relayed lane. What is under way goes on over the next one, as after a loss.
+/// Ends a relayed lane. Transfers under way go on over the next lane, as after a loss.
 void BulkLanes::Impl::move_lane(PeerId peer) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;

@@ -28,7 +28,7 @@ int lane_index() {
   return index;
 }
 
-/// Index where a context keeps its LaneTls. Asio uses the slot called application data itself.
+/// Index at which a context keeps its LaneTls. Asio uses the slot called application data itself.
 int owner_index() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;

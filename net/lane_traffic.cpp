@@ -15,8 +15,8 @@ namespace {
 constexpr int reads_at_once = 8;
 constexpr int writes_at_once = 4;
 
-/// Slots that a reader has read before it reports them: half the ring, so that the writer fills one
-/// half while the reader is in the other.
+/// Number of slots that a reader reads before it reports them: half the ring, so that the writer
+/// fills one half while the reader is in the other.
 constexpr std::size_t slots_told_at_once = ring_slots / 2;
 /// Blocks read in a shared buffer are reported together with other records, or alone after this
 /// many blocks or bytes, or at the next housekeeping.
@@ -146,7 +146,7 @@ bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   return !connection.out_buffers.empty();
 }
 
-/// Writes all that is ready; with `tell` also records that could wait for others.
+/// Writes everything that is ready; with `tell` also records that could wait for others.
 void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
@@ -206,7 +206,7 @@ void BulkLanes::Impl::read_on(PeerId peer) {
   }
 }
 
-/// Reads straight to the final place. A socket's errors show when reading from it.
+/// Reads straight into the final memory. A socket's errors show when it is read.
 void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& connection) {
   if (current(peer, connection) == nullptr) {
     connection->reading = false;
@@ -244,7 +244,7 @@ bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::e
   // A partner that closes before it has read our last record resets the connection.
   const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
   if (ended && !lane->is_busy()) {
-    // The partner had no more use for the lane, or died; what we wait for will not come.
+    // The partner had no more use for the lane, or died; the data that we wait for will not come.
     retired.add(connection);
     lanes.erase(peer);
     callbacks.fact(LaneClosed{.peer = peer});

@@ -55,7 +55,7 @@ void LinkConnections::hang_up_on(const Connections::value_type& entry) {
 void LinkConnections::opened(int descriptor, Time now) {
   const std::string ends = ends_of(descriptor);
   const auto known = connections_.find(descriptor);
-  // Its first message may be seen before the report that it was accepted.
+  // The first message may be seen before the report that the connection was accepted.
   if (known != connections_.end() && known->second.ends == ends && known->second.peer) return;
   connections_[descriptor] = {.ends = ends};
   const auto id = static_cast<ProvingPlaces::Id>(descriptor);
@@ -104,7 +104,7 @@ void LinkConnections::limit(PeerId peer) {
 }
 
 void LinkConnections::hang_up(const zmq::message_t& message) {
-  // The message may be older than the end of its connection.
+  // The message may have been sent before its connection ended.
   const auto found = connections_.find(descriptor_of(message));
   if (found != connections_.end()) hang_up_on(*found);
 }
@@ -124,7 +124,7 @@ std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
   for (auto entry = connections_.begin(); entry != connections_.end();) {
     auto& [descriptor, connection] = *entry;
     const std::optional<std::uint64_t> received = received_on(descriptor);
-    // Another connection may have the descriptor by now.
+    // Another connection may have this descriptor by now.
     if (!received || ends_of(descriptor) != connection.ends) {
       places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
       entry = connections_.erase(entry);

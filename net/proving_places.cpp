@@ -22,7 +22,7 @@ std::optional<ProvingPlaces::Id> ProvingPlaces::enter(Time now, Id id, const std
   for (const auto& [each, stranger] : strangers_) most = std::max(most, ++held[stranger.source]);
   std::vector<Id> candidates;
   std::optional<Id> oldest;
-  // Connections of this moment have not been read yet. They give way only if no other can.
+  // Connections of this moment have not been read yet. They are closed only if no other can be.
   for (const bool spares_newest : {true, false}) {
     if (!candidates.empty()) break;
     for (const auto& [each, stranger] : strangers_) {

@@ -12,7 +12,7 @@ namespace gv {
 namespace {
 
 /// Bytes to read while no header is known: a few small records, or the beginning of a long one,
-/// which is then copied to its place. That copy takes no longer than another read.
+/// which is then copied to its final memory. The copy takes no longer than another read.
 constexpr std::size_t look_ahead = 8 * 1024;
 constexpr std::size_t buffer_bytes = sizeof(RecordHeader) + block_bytes_max + look_ahead;
 

@@ -24,7 +24,7 @@ struct RelayService::Stream {
 
     std::uint64_t lane = 0;
     ConnectionPtr connection;
-    std::array<std::byte, relayed_at_once> bytes;  ///< On their way from this end to the other.
+    std::array<std::byte, relayed_at_once> bytes;  ///< Bytes from this end to the other.
     asio::steady_timer timer;
   };
 
@@ -69,7 +69,7 @@ void RelayService::asked(PeerId from, PeerId other) {
   const Pair pair = std::minmax(from, other);
   if (const auto before = streams_.find(pair); before != streams_.end()) {
     const StreamPtr stream = before->second;
-    // Both ends may ask at once, and dial what the first has asked for.
+    // Both ends may ask at once; both then dial for the lane that the first has asked for.
     if (!stream->is_open() && stream->asker != from) return;
     end(stream);
   }
@@ -94,7 +94,7 @@ void RelayService::asked(PeerId from, PeerId other) {
   stream->asker = from;
   const bool has_room = !doors_.advertised().empty() && streams_.size() < options_.streams_max &&
                         by_asker < static_cast<std::ptrdiff_t>(options_.streams_of_peer_max);
-  // The other peer hears of it first: without it there is nothing to relay.
+  // The other peer is told first: without it there is nothing to relay.
   const std::size_t at = pair.first == from ? 0 : 1;
   if (!has_room || !offer(1 - at, other, from)) {
     for (const Stream::End& each : stream->ends) doors_.expect_no_more(each.lane);
@@ -132,7 +132,7 @@ bool RelayService::accepted(const LaneHandshake::Proved& proved, const Connectio
   return false;
 }
 
-/// Reads what comes from one end, for the other.
+/// Reads the bytes of one end, to pass them to the other.
 void RelayService::pump(const StreamPtr& stream, std::size_t from) {
   Stream::End& end_of = stream->ends[from];
   end_of.connection->socket.async_read_some(
@@ -159,7 +159,7 @@ void RelayService::pass_on(const StreamPtr& stream, std::size_t from, std::size_
         }
         bytes_ += written;
         stream->moved = Clock::now();
-        // While it waits, nothing is read, and so TCP slows the sender down.
+        // While the write waits, nothing is read, and so TCP slows the sender down.
         const Duration pause = std::max(stream->budget.charge(steady_time(), written),
                                         budget_.charge(steady_time(), written));
         if (pause == Duration{}) {

@@ -8,7 +8,7 @@ namespace gv {
 namespace {
 
 /// A peer raises its incarnation by one for each false rumour, so a correct one never comes near
-/// this limit. Above it there is room to go on counting.
+/// this limit. Above the limit there is room for further counting.
 constexpr std::uint64_t incarnation_max = std::uint64_t{1} << 48;
 
 bool is_address_or_empty(std::string_view address) {

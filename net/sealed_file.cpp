@@ -17,8 +17,8 @@ auto file_system_of(const Descriptor& file) {
   return ::fstatfs(file.get(), &about) == 0 ? about.f_type : 0;
 }
 
-/// The file system of anonymous files with ordinary pages. Files with huge pages are on another
-/// one: the system may lack a page when it is read, which kills the reader.
+/// The file system of anonymous files with ordinary pages. Files with huge pages are on a different
+/// one, where the system may lack a page during a read, which kills the reader.
 auto ordinary_file_system() {
   static const auto type = file_system_of(Descriptor(::memfd_create("grapevine", MFD_CLOEXEC)));
   return type;

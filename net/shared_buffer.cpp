@@ -13,11 +13,11 @@
 namespace gv {
 namespace {
 
-/// Addresses, not memory: pages exist once they are written to.
+/// Size in addresses, not memory: pages exist once they are written to.
 constexpr std::size_t lent_bytes = std::size_t{1} << 36;
 constexpr std::size_t page = 4096;
-/// The memory that freed blocks may keep. To fetch a page and fill it with zeros takes longer than
-/// to send it: with pages kept, sums of 1 MiB by exchanges of whole vectors are twice as fast.
+/// The memory that freed blocks may keep. Getting a page and filling it with zeros takes longer
+/// than sending it. With pages kept, sums of 1 MiB by exchanges of whole vectors are twice as fast.
 constexpr std::size_t warm_bytes_max = std::size_t{16} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {

@@ -110,8 +110,8 @@ Problems write_secret_file(const std::filesystem::path& file, const SecretText& 
     return {
         {file.string(), "cannot be written: " + error_text(error), "check the disk's free space"}};
   }
-  // Makes the name itself survive a power cut; not every file system can, and the file is good
-  // anyway.
+  // Makes the name itself survive a power cut. Not every file system can do this, and the file is
+  // good anyway.
   const auto parent = file.parent_path();
   const File directory(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
   if (directory.is_open()) ::fsync(directory.fd());

@@ -39,7 +39,7 @@ bool take(std::span<const std::uint8_t>& from, std::size_t count, Output to) {
   return true;
 }
 
-/// The ticket in its bytes, without the checksum. Returns false if they are not one.
+/// The ticket in its bytes, without the checksum. Returns false if the bytes are no ticket.
 bool fill_ticket(std::span<const std::uint8_t> bytes, Ticket& ticket) {
   std::array<std::uint8_t, 8> expires{};
   std::array<std::uint8_t, 1> count{};

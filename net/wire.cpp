@@ -55,7 +55,7 @@ void serialize(A& ar, TransferId& id) {
   ar(id.kind, id.owner, id.session, id.number, id.stage);
 }
 
-/// Every other struct is its fields in order. Throws if the struct breaks a bound of its own.
+/// Every other struct is its fields in order. Throws if the struct breaks one of its own bounds.
 template <BoundedArchive A, PlainStruct T>
 void serialize(A& ar, T& value) {
   std::apply([&ar](auto&... fields) { ar(fields...); }, fields_of(value));

@@ -81,7 +81,7 @@ float larger(float a, float b) {
 /// Results of at least this many bytes do not stay in a processor's cache until they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// A peer is unsound if it makes a sum this many times too large. A sound one makes it at most
+/// A peer is unsound if it makes a sum too large by this factor. A sound peer makes it at most
 /// twice as large, when it adds its input to a sum that a hostile peer has brought to the limit.
 constexpr float excess = 4;
 
@@ -155,7 +155,7 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
         const bool was_sent = !is_receipt(earlier.what);
         if (!was_sent || !sends_input(earlier)) step.first_touch = false;
         // Only an addition waits for an earlier send. A final copy cannot arrive before the values
-        // that it was made of were sent.
+        // it was made from were sent.
         if (was_sent && what.kind != ReduceStep::Kind::add) continue;
         if (was_sent) earlier.is_added_to_later = true;
         step.after.push_back(i);
@@ -183,7 +183,7 @@ std::size_t AllReduce::elements() const {
   return buckets.empty() ? 0 : std::max(buckets.front().end, buckets.back().end);
 }
 
-/// The element up to which a step may go: all earlier steps that it waits for have passed it.
+/// The element up to which a step may go: all earlier steps that it depends on have passed it.
 std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   std::size_t end = step.what.range.end;
   for (const std::size_t i : step.after) {
@@ -193,8 +193,8 @@ std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   return std::max(end, step.what.range.begin);
 }
 
-/// A tail of up to a quarter of a segment is appended to the last whole segment. A block of its own
-/// would be as much work as a long one.
+/// A tail of up to a quarter of a segment is appended to the last whole segment. As a separate
+/// block it would take as much work as a long one.
 std::size_t AllReduce::segments(const Step& step) const {
   const std::size_t elements = step.what.range.size();
   const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
@@ -206,7 +206,7 @@ std::size_t AllReduce::segment_begin(const Step& step, std::size_t segment) cons
   return segment < segments(step) ? range.begin + segment * options_.segment : range.end;
 }
 
-/// The segment that begins where the step is.
+/// The segment that begins at the step's position.
 std::size_t AllReduce::segment_at(const Step& step) const {
   return (step.at - step.what.range.begin) / options_.segment;
 }
@@ -265,7 +265,7 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
   }
 }
 
-/// In a ring of n the first n - 1 rounds pass partial sums on.
+/// In a ring of n, the first n - 1 rounds pass on partial sums.
 bool AllReduce::is_final(const Step& step) const {
   return step.what.round + 1 >= options_.order.size();
 }
@@ -464,7 +464,8 @@ bool AllReduce::involves(PeerId peer) const {
   });
 }
 
-/// The largest value of the sums that a step leaves: those of all inputs, or their means.
+/// The largest allowed value of the sums after a step: of the sums of all inputs, or of their
+/// means.
 float AllReduce::largest_sum(const Step& step) const {
   const bool is_whole = step.what.completes || step.what.kind == ReduceStep::Kind::copy;
   return is_whole ? options_.largest : options_.largest / options_.scale;
@@ -479,10 +480,11 @@ bool AllReduce::is_too_long(const Step& step, std::span<const float> values) con
   return norm_of(values.first(plain)) > options_.norm_cap * std::max(own, 1.0);
 }
 
-/// Merges the next received elements of a step into the result. Each is read only once, because its
-/// sender may change shared memory at any time. So the check of values looks at the result. A sum
-/// that is passed on is brought back to the limit, so that the next peer finds us sound whatever
-/// has come in; one that all must have in the same bits is left as it is.
+/// Merges the next received elements of a step into the result. Each element is read only once,
+/// because its sender may change shared memory at any time. So the check of values looks at the
+/// result. A sum that is passed on is brought back to the limit, so that the next peer finds us
+/// sound whatever we have received. A sum that must have the same bits at all peers is left
+/// unchanged.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;

@@ -27,7 +27,7 @@ std::size_t floor_log2(std::size_t n) { return static_cast<std::size_t>(std::bit
 std::size_t ceil_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
 
 /// Starting with its own chunk, a rank passes to the right the chunk that it has just summed. Chunk
-/// c is complete at rank c-1, and then goes round once more.
+/// c is complete at rank c-1, and then goes round the ring once more.
 void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t right = (rank + 1) % ranks;
   const std::size_t left = (rank + ranks - 1) % ranks;
@@ -46,10 +46,10 @@ void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   }
 }
 
-/// Makes a plan for 2^k ranks one for any n. The first 2(n - 2^k) ranks are folded in pairs: the
-/// odd one hands its values to the even one and waits for the result. For the 2^k others,
-/// renumbered, `plan_core(place, rank_at)` plans rounds 1 to `core_rounds`, and `rank_at` gives a
-/// place's rank.
+/// Turns a plan for 2^k ranks into one for any n. The first 2(n - 2^k) ranks are folded in pairs:
+/// the odd rank hands its values to the even one and waits for the result. For the 2^k other ranks,
+/// renumbered, `plan_core(place, rank_at)` plans rounds 1 to `core_rounds`, and `rank_at` gives the
+/// rank of a place.
 template <class PlanCore>
 void plan_folded(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements,
                  std::size_t core_rounds, PlanCore plan_core) {
@@ -66,13 +66,13 @@ void plan_folded(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
   if (rank < folded) plan.append(Kind::send, rank + 1, all, core_rounds + 1);
 }
 
-/// With partners 1, 2, 4, ... away, the ranks halve the range that they are responsible for. On the
-/// way back they double the range whose sum they know.
+/// With partners 1, 2, 4, ... away, the ranks halve the range that they are responsible for. In the
+/// second half of the rounds they double the range whose sum they know.
 void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = floor_log2(ranks);
   plan_folded(plan, ranks, rank, elements, 2 * levels, [&](std::size_t place, auto rank_at) {
     std::vector<Range> kept{{0, elements}};   // By level.
-    std::vector<Range> given{{0, elements}};  // The first is not used: it keeps the indices equal.
+    std::vector<Range> given{{0, elements}};  // Unused; makes both lists' indices equal.
     for (std::size_t level = 0; level < levels; ++level) {
       const std::size_t distance = std::size_t{1} << level;
       const Range whole = kept.back();
@@ -94,7 +94,7 @@ void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std:
   });
 }
 
-/// A rank's parent clears its lowest set bit; its children set one below that.
+/// To get a rank's parent, clear its lowest set bit; for its children, set a bit below that one.
 void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = ceil_log2(ranks);
   const std::size_t own_level =
@@ -111,7 +111,7 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
     plan.append(Kind::send, parent, all, own_level);
     plan.append(Kind::copy, parent, all, broadcast_round(own_level));
   }
-  // Deepest subtree first: it has the longest way to go.
+  // Deepest subtree first, because it takes longest.
   for (std::size_t level = own_level; level-- > 0;) {
     if (child_at(level) < ranks) {
       plan.append(Kind::send, child_at(level), all, broadcast_round(level));
@@ -119,7 +119,7 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   }
 }
 
-/// Chunk c is summed by rank c, in the order of the ranks before it, and goes from there to all.
+/// Chunk c is summed by rank c, in the order of the ranks before it, and sent from there to all.
 /// Each rank sends to the next rank first, so that no rank receives everything at once.
 void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const auto chunk_of = [&](std::size_t owner) {
@@ -140,7 +140,7 @@ void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
 }
 
 /// In each round a rank exchanges its partial sum with a partner 1, 2, 4, ... away, and both add
-/// the two. After the last round every rank has the sum.
+/// the two sums. After the last round every rank has the whole sum.
 void plan_butterfly(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = floor_log2(ranks);
   plan_folded(plan, ranks, rank, elements, levels, [&](std::size_t place, auto rank_at) {
@@ -202,18 +202,18 @@ struct Row {
   ReduceAlgorithm algorithm;
   std::string_view name;
   void (*plan)(Plan&, std::size_t ranks, std::size_t rank, std::size_t elements);
-  /// The cost of a sum. The caller fills in the phases of the result, and `mean_bytes` where it is
-  /// 0.
+  /// The cost of a sum. The caller fills in the phases of the result, and also `mean_bytes` if it
+  /// is 0.
   ReduceCost (*cost)(std::size_t ranks, double bytes);
-  /// The messages of the first half of the rounds do not wait for each other, nor do the others.
+  /// In each half of the rounds, messages do not wait for each other.
   bool has_two_phases;
   double byte_factor;
   /// Processor time for each byte of a message, at both ends together, through sockets and through
-  /// shared memory. Fitted for 2, 4 and 8 peers on two processors. The values lie between those of
-  /// two kinds of processor, which differ by more than the algorithms do.
+  /// shared memory. The values were fitted for 2, 4 and 8 peers on two processors. They lie between
+  /// those of two kinds of processor, which differ more than the algorithms do.
   double socket_byte_s;
   double memory_byte_s;
-  /// The most ranks that it is chosen for: peers hold a limited number of connections.
+  /// The largest number of ranks for this algorithm: peers hold a limited number of connections.
   std::size_t ranks_max;
 };
 

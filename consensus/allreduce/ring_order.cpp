@@ -40,7 +40,7 @@ class Links {
   std::size_t peers() const { return peers_; }
   double operator()(std::size_t from, std::size_t to) const { return cost_[from * peers_ + to]; }
 
-  /// These links, with those slower than `limit` made costlier than any ring without them.
+  /// The same links, with those slower than `limit` made costlier than any ring without them.
   Links limited_to(double limit) const {
     Links limited = *this;
     const double dear = 1 + *std::ranges::max_element(cost_) * static_cast<double>(peers_);
@@ -145,7 +145,7 @@ Ring greedy_ring(const Links& links) {
     other_end[head] = tail;
     other_end[tail] = head;
   }
-  // One path is left: join its end to its beginning.
+  // One path is left: join its two ends.
   *std::ranges::find(next, peers) =
       static_cast<std::size_t>(std::ranges::find(previous, peers) - previous.begin());
   Ring ring{0};

@@ -23,7 +23,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "payloads are written as they lie in memory");
 
-/// k. It is at least 1 for at least one element, because the fraction is above 0.
+/// The number k of kept values. It is at least 1 for at least one element, because the fraction is
+/// above 0.
 std::size_t kept_of(const Codec& codec, std::size_t elements) {
   const double share = std::ceil(codec.fraction * static_cast<double>(elements));
   return std::min(static_cast<std::size_t>(share), elements);
@@ -183,9 +184,9 @@ double usual_delta(const Codec& codec, std::size_t elements) {
   Codec damped = codec;
   damped.damped = true;
   const CodecTraits traits = traits_of(damped, elements);
-  // Drawn values keep the same part of any vector, and rounding to halves loses next to nothing.
+  // Drawn values are the same fraction of any vector, and rounding to halves loses almost nothing.
   if (traits.lossless || traits.linear || bytes_per_element(codec) > 0) return traits.delta;
-  constexpr std::size_t vectors = 16;  // Brings the result within a hundredth.
+  constexpr std::size_t vectors = 16;  // Makes the error about a hundredth.
   Rng rng(1);
   std::vector<float> x(elements);
   std::vector<float> y(elements);

@@ -36,8 +36,8 @@ std::vector<std::size_t> places_of_largest(std::span<const float> values, std::s
   const auto kth = magnitudes.begin() + static_cast<std::ptrdiff_t>(k) - 1;
   std::ranges::nth_element(magnitudes, kth, std::greater<>());
   const std::uint32_t least = *kth;
-  // All magnitudes before kth are at least as large. The places they leave go to the first values
-  // that equal it.
+  // All magnitudes before `kth` are at least as large as it. The remaining places go to the first
+  // values that equal it.
   auto of_the_least = std::count(magnitudes.begin(), kth + 1, least);
   std::vector<std::size_t> places;
   places.reserve(k);
@@ -97,8 +97,8 @@ void encode_random_k(std::span<const float> values, std::size_t k, bool damped, 
   std::memcpy(out, &seed, sizeof seed);
   out += sizeof seed;
   const double scale = damped ? 1 : static_cast<double>(values.size()) / static_cast<double>(k);
-  // A value that is not finite may be at an index that is not drawn. The receiver must notice it
-  // all the same, so make every value NaN.
+  // A value that is not finite may be at an index that is not drawn. The receiver must still notice
+  // it, so every value is made NaN.
   const double sound = is_finite(values) ? 1 : std::numeric_limits<double>::quiet_NaN();
   draw_places(seed, values.size(), k, [&](std::size_t place) {
     const auto value = static_cast<float>(values[place] * scale * sound);

@@ -14,7 +14,7 @@ bool GradientCompressor::encode(const CompressionPlan& plan, std::span<float> gr
   if (std::exchange(local_, plan.sum.local) != plan.sum.local) clear();
   bound_gradient(gradient);
   if (!write(plan, gradient, out, draws)) return false;
-  // What is gathered may be any bits, and peers take it as it is.
+  // Gathered values may be any bits, and peers take them unchecked.
   const std::size_t gathered = plan.parts.empty() ? 0 : plan.parts.back().end;
   if (!plan.in_place) bound_gradient(out.subspan(gathered));
   return true;

@@ -72,8 +72,8 @@ void add(const float* in, float weight, std::span<float> sum) {
 
 /// 1-bit SGD (Seide et al. 2014). In the paper each aggregator sums one stripe of all peers'
 /// one-bit values, and sends the sum on as one bit again, with an error that it keeps. Here codes
-/// are gathered: n peers send (n - 1) / 28 floats for each value, against 2 (n - 1) / n for whole
-/// gradients. From 29 peers on gradients are sent whole, including what was kept.
+/// are gathered: n peers send (n - 1) / 28 floats for each value, compared with 2 (n - 1) / n for
+/// whole gradients. From 29 peers on, gradients are sent whole, including the kept errors.
 class OneBitCompressor final : public GatheredCompressor {
  public:
   explicit OneBitCompressor(std::size_t elements)

@@ -44,7 +44,7 @@ void OuterStep::step(std::span<float> x, std::span<const float> mean_change) {
 }
 
 bool OuterStep::is_possible(std::span<const float> momentum) const {
-  // v = mu v + d, so |v| <= |d| / (1 - mu); the rest is for rounding.
+  // v = mu v + d, so |v| <= |d| / (1 - mu); the remaining factor allows for rounding.
   const double most = 4.01 * largest_gradient / (1 - options_.outer_momentum);
   return largest_magnitude(momentum) <= most;
 }

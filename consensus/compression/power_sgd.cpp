@@ -162,8 +162,8 @@ double product(std::span<const float> a, std::span<const float> b) {
 double project(std::span<float> columns, std::size_t length, std::size_t c) {
   const auto column = columns.subspan(c * length, length);
   const double before = product(column, column);
-  // If a column lies almost in the span of the others, the rest is mostly rounding error and far
-  // from orthogonal to them. A second pass makes it orthogonal, or shows that nothing is left.
+  // If a column lies almost in the span of the others, the remainder is mostly rounding error and
+  // far from orthogonal to them. A second pass makes it orthogonal, or shows that nothing is left.
   for (int pass = 0; pass < 2; ++pass) {
     for (std::size_t b = 0; b < c; ++b) {
       const auto other = columns.subspan(b * length, length);

@@ -45,9 +45,10 @@ constexpr std::size_t count(std::size_t per_bucket, std::size_t elements) {
 
 /// Random-k with error feedback (Stich, Cordonnier and Jaggi 2018). All peers draw the same places
 /// from the number of the step, so the values are summed like any others, and no indices are sent.
-/// Values are not scaled up for those left out: what is left out is kept, and scaled values would
-/// count twice. Descent with rate eta on a curvature h is stable if eta h < 2 delta / (2 - delta),
-/// where delta is the part that is sent, since a value waits 1 / delta steps on average.
+/// Values are not scaled up to replace the omitted ones: those are kept and sent later, so with
+/// scaling they would count twice. Descent with rate eta on a curvature h is stable if eta h < 2
+/// delta / (2 - delta), where delta is the fraction that is sent, since a value waits 1 / delta
+/// steps on average.
 class RandomKCompressor final : public GradientCompressor {
  public:
   RandomKCompressor(const CompressorOptions& options, std::size_t elements)

@@ -39,8 +39,8 @@ float scale_of(std::span<const float> values) {
       std::min<double>(clip_deviations * deviation, largest_magnitude(values)));
 }
 
-/// A value is written as its sign with a probability in proportion to its magnitude, so that it is
-/// right in the mean.
+/// A value is written as its sign with a probability proportional to its magnitude, so that its
+/// expected value is right.
 void write(std::span<const float> values, float* out, Rng& draws) {
   for (std::size_t at = 0; at < values.size(); at += bucket) {
     const auto part = values.subspan(at, std::min(bucket, values.size() - at));
@@ -73,7 +73,7 @@ void add(const float* in, float weight, std::span<float> sum) {
 
 }  // namespace ternary
 
-/// TernGrad (Wen et al. 2017). In the paper all peers take the largest of their scales, so that a
+/// TernGrad (Wen et al. 2017). In the paper all peers use the largest of their scales, so that a
 /// server can sum whole numbers. That scale makes more values zero. Here codes are gathered, and
 /// each keeps its own scales. n peers send (n - 1) / 15.5 floats for each value, and from 16 peers
 /// on gradients are sent whole. Nothing is kept: apart from clipping, the mean is right.

@@ -87,7 +87,7 @@ bool Agreement::refuse(Time now, PeerId peer, Effects& out) {
 void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& out) {
   out.tell(UnsoundMessage{.peer = peer, .why = why});
   if (exclusion_.offend(now, peer)) {
-    // Where we go on beside it, we need to hear its ballots.
+    // Without steps in common we go on beside the peer, and need to hear its ballots.
     if (exclusion_.is_in_step()) {
       out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(refusal())});
     }
@@ -97,7 +97,7 @@ void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& o
   if (answered_ && promised_.proposer == peer) give_up_on_proposer(now);
 }
 
-/// Acts on what a comparison of decisions has brought to light.
+/// Acts on what a comparison of decisions has shown.
 void Agreement::judge(Time now, const EquivocationWatch::Finding& finding, Effects& out) {
   for (const PeerId peer : finding.forgers) {
     offend(now, peer, "it shows a decision that its proposer has not signed", out);
@@ -105,7 +105,7 @@ void Agreement::judge(Time now, const EquivocationWatch::Finding& finding, Effec
   if (finding.proof) convict(now, *finding.proof, out);
 }
 
-/// Excludes a proposer for ever that is proved to have told peers different things.
+/// Excludes a proposer for ever if it is proved to have told peers different things.
 void Agreement::convict(Time now, const Equivocation& proof, Effects& out) {
   const PeerId peer = proof.one.ballot.proposer;
   if (peer == self_) return;  // Another machine has our key, and others exclude us.
@@ -162,7 +162,7 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
 }
 
 /// The next ballot may begin at once, because the cause that ended the generation may be over.
-/// After two generations in a row without a finished collective, at most one begins per patience.
+/// After two successive generations without a finished collective, at most one begins per patience.
 /// Otherwise the peers might do nothing but hold ballots.
 void Agreement::stand_still(Time now) {
   still_since_ = now;
@@ -178,8 +178,8 @@ void Agreement::stand_still(Time now) {
 }
 
 /// The largest number such that more than a third of all candidates have reported a ballot at least
-/// as large. With at most a third of them hostile, one reporter is sound, so hostile claims alone
-/// cannot run up the numbers. `own` is the number that we report.
+/// as large. With at most a third of them hostile, one reporter is sound, so hostile reports alone
+/// cannot raise the numbers. `own` is the number that we report.
 std::uint64_t Agreement::vouched(std::uint64_t own) const {
   std::vector<std::uint64_t> numbers{own};
   for (const PeerId peer : candidates_) {
@@ -196,9 +196,10 @@ bool Agreement::is_near(const GenerationId& ballot) const {
   return ballot.number <= std::max(newest_seen_, vouched(newest_seen_)) + numbers_ahead_max;
 }
 
-/// True if our ballots are far above this one and those that the others report. A hostile peer can
-/// have lifted them while we knew hardly anybody else, and then we would never work with the others
-/// again. If it has lifted those of all, their reports lag behind for a moment, but not the ballot.
+/// True if our ballots are far above this one and the ballots that the others report. A hostile
+/// peer can have raised our ballots while we knew hardly anybody else, and then we would never work
+/// with the others again. If it has raised those of all peers, their reports lag behind for a
+/// moment, but this ballot does not.
 bool Agreement::is_lifted_above(const GenerationId& ballot) const {
   const std::uint64_t sound = vouched(0);
   return sound > 0 && promised_.number > std::max(sound, ballot.number) + numbers_ahead_max;
@@ -209,8 +210,8 @@ bool Agreement::is_near(const SettingsRevision& revision) const {
          (last_ ? last_->revision.number + revisions_ahead_max : first_revision_max);
 }
 
-/// When it is our turn to propose: at once if we are the first peer not blamed, later for each
-/// peer after it, and later still while another's ballot may be decided.
+/// When it is our turn to propose: at once if we are the first peer not blamed, later for each peer
+/// before us, and later still while another peer's ballot may be decided.
 Time Agreement::own_turn() const {
   const std::vector<PeerId> in = exclusion_.taking_part(present_, present_);
   const auto takes_part = [&in](PeerId peer) { return std::ranges::binary_search(in, peer); };
@@ -219,7 +220,7 @@ Time Agreement::own_turn() const {
     if (peer == self_) break;
     before += !blamed_.contains(peer) && takes_part(peer);
   }
-  // If the next generation would leave us out, all others propose first.
+  // If the next generation would leave us out, all others propose before us.
   if (!takes_part(self_)) before = candidates_.size();
   const bool may_come = answered_ && !blamed_.contains(promised_.proposer) &&
                         !budget_.is_low(*still_since_, promised_.proposer);
@@ -284,8 +285,8 @@ void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out
 }
 
 void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
-  // A peer that was lost after its answer would only end the generation again. If it lives, it
-  // joins the next one.
+  // A peer that was lost after its answer would only end the generation again. If it is alive, it
+  // joins the next generation.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   std::vector<PeerId> present;
   for (const auto& [peer, answer] : answers_) present.push_back(peer);
@@ -352,7 +353,7 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  // A revision of ours that is far above all others' was never sound.
+  // A revision of ours that is far above those of all others was never sound.
   const bool is_ours_sound =
       own_.revision.number <= generation.revision.number + revisions_ahead_max;
   own_.revision =
@@ -389,7 +390,7 @@ void Agreement::receive(Time now, PeerId from, const Message& message,
       message);
 }
 
-/// Blames the proposer whose decision we wait for: it has sent none that we can accept.
+/// Blames the proposer whose decision we wait for: it has sent no decision that we can accept.
 void Agreement::give_up_on_proposer(Time now) {
   const PeerId proposer = promised_.proposer;
   stand_still(now);
@@ -403,7 +404,9 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
     return;
   }
   if (message.ballot == promised_) {
-    if (answered_) confirm(out);  // Our answer was lost. A generation that is over stays over.
+    if (answered_)
+      confirm(out);  // Our answer was lost, so send it again. A generation that has
+                     // ended stays ended.
     return;
   }
   if (!is_near(message.ballot) || !budget_.take(now, from)) return;
@@ -416,8 +419,8 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   confirm(out);
 }
 
-/// Measures an answer that arrived now. A late peer gets more time in the next ballot, but one that
-/// stood still for a minute does not make us wait for minutes.
+/// Measures an answer that has just arrived. A late peer gets more time in the next ballot, but a
+/// peer that stalled for a minute does not make us wait for minutes.
 void Agreement::measure(Time now) {
   const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
@@ -438,7 +441,7 @@ void Agreement::receive(Time now, PeerId from, const Promise& message,
   if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
 }
 
-/// Our ballot is void: a peer we asked has answered a later one, which may yet be decided.
+/// Our ballot is void: a peer that we asked has answered a later one, which may still be decided.
 void Agreement::receive(Time now, PeerId from, const Preempted& message, Effects&) {
   if (!is_near(message.ballot)) return;
   newest_seen_ = std::max(newest_seen_, message.ballot.number);
@@ -475,7 +478,7 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   }
   if (is_refused(start, planner)) return give_up_on_proposer(now);
   if (!interrupted_) budget_.give_back(from);
-  // A source that takes no part is about to leave.
+  // A source that does not take part is about to leave.
   for (const StageAssignment& assignment : start.assignments) {
     if (!start.contains(assignment.source)) blame(assignment.source);
   }
@@ -505,7 +508,7 @@ void Agreement::receive(Time now, PeerId from, const Equivocation& message, Effe
   convict(now, message, out);
 }
 
-/// Blame only shortens our wait: a peer that is blamed wrongly and answers in time takes part.
+/// Blame only shortens our wait: a wrongly blamed peer that answers in time takes part.
 void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Effects&) {
   if (generation_) {
     const bool concerns =

@@ -20,7 +20,7 @@ void Exclusion::hear(Time now, PeerId from, const std::vector<PeerId>& refused) 
   }
 }
 
-/// True if we refuse a peer for a while that few others have refused meanwhile.
+/// True if we refuse a peer for a time, and few others have refused it during that time.
 bool Exclusion::is_lonely() const {
   const auto own = until_.find(self_);
   return own != until_.end() && std::ranges::any_of(own->second, [this](const auto& one) {

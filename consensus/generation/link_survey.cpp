@@ -66,8 +66,8 @@ void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usu
   const std::size_t ranks = order_.size();
   const std::size_t round = (operation - 1) / (ranks - 1);
   const std::size_t places = 1 + (operation - 1) % (ranks - 1);
-  // Two peers that would probe each other take turns. Otherwise an answer would wait behind the
-  // other peer's block.
+  // Two peers that are about to probe each other take turns. Otherwise an answer would wait behind
+  // the other peer's block.
   if (2 * places == ranks && (round % 2 == 0) != (rank_ < places)) return;
   const Duration quiet = usual > Duration{} ? std::min(usual, quiet_max) : quiet_max;
   probe_ = Probe{

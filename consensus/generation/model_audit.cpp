@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// No peer is further ahead of another than this. Audits with a lost message are dropped.
+/// No peer is further ahead of another than this. Audits that lost a message are dropped.
 constexpr std::size_t operations_kept = 2;
 
 }  // namespace

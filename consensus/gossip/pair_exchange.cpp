@@ -74,8 +74,8 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   const bool receiving = mine != nullptr && (mine->stage == State::Stage::offered ||
                                              mine->stage == State::Stage::receiving);
   if (!receiving) return;
-  // After a sleep of ours blocks may come before the tick that asks for them. The sleep is no
-  // measure of how fast models travel.
+  // After this process has slept, blocks may arrive before the tick that asks for them. The time of
+  // the sleep does not measure how fast models travel.
   if (mine->accepted && now >= mine->deadline) mine->asked_at = now;
   if (state.needs_memory() && !state.begin_code(now, block, out)) return;
   const std::uint64_t begin = mine->blocks.received();
@@ -85,7 +85,7 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
     state.blame(now, from, Reason::bad_length, out);
     state.abort(Reason::bad_length, true, out);
   }
-  // Missing bytes are requested at the deadline.
+  // Missing bytes are requested again at the deadline.
   if (fit != BlockFit::next) return;
   if (!state.needs_memory()) state.take_values(block, begin);
   if (mine->accepted) mine->deadline = now + state.options.progress_deadline;
@@ -96,7 +96,7 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
   if (state.flight->stage == State::Stage::receiving) state.resume(now, Reason::unreachable, out);
-  // Messages travel on lanes too, so our Ready may have been lost with this one.
+  // Messages travel on lanes too, so our Ready may have been lost with this lane.
   if (state.flight && state.flight->stage == State::Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }

@@ -38,7 +38,8 @@ float PairExchange::State::radius() const {
 
 void PairExchange::State::freshen_snapshot() {
   if (since.empty()) return;
-  // A snapshot with no other holder is changed in place; otherwise its holders keep it as it was.
+  // A snapshot with no other holder is changed in place; otherwise the other holders keep it
+  // unchanged.
   auto fresh = snapshots.sole(snapshot);
   if (!fresh) {
     fresh = snapshots.take();
@@ -93,14 +94,14 @@ auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool
   return *flight;
 }
 
-/// An unanswered offer (its receiver is slow, or dead and not yet detected) binds only us, so it
-/// gives way to any other exchange.
+/// An unanswered offer binds only us, because its receiver may be slow, or dead and not yet
+/// detected. So it gives way to any other exchange.
 void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
   const bool unanswered = flight && flight->stage == Stage::offered && !flight->accepted;
   if (!unanswered) return;
   Duration& patience = patience_with(flight->partner);
   if (now < flight->began + patience) return;
-  // The partner may only be far away, so it gets more time next time.
+  // The partner may only be far away, so it gets more time in the next offer.
   patience = std::min(2 * patience, options.answer_deadline);
   abort(Reason::timed_out, true, out);
 }
@@ -110,7 +111,8 @@ Duration& PairExchange::State::patience_with(PeerId partner) {
   return patience.try_emplace(partner, options.answer_deadline / patience_part).first->second;
 }
 
-/// Our offer was answered: from now on `flight`'s partner gets twice the time that this took.
+/// Our offer was answered: from now on `flight`'s partner gets twice the time that this answer
+/// took.
 void PairExchange::State::note_answer(Time now) {
   const Duration least = options.answer_deadline / patience_part;
   patience_with(flight->partner) =
@@ -125,9 +127,9 @@ void PairExchange::State::settle(const TransferId& id) {
   settled[id.owner] = {id.session, id.number};
 }
 
-/// Tells a partner how an exchange of ours ended: a committed one stays committed. Remembering the
-/// last one with each partner is enough, as a partner that waits for Commit takes part in no later
-/// exchange.
+/// Tells a partner how one of our exchanges ended: a committed exchange stays committed.
+/// Remembering the last one with each partner is enough, because a partner that waits for Commit
+/// takes part in no later exchange.
 void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects& out) const {
   const auto last = committed.find(to);
   if (last != committed.end() && last->second == id) {
@@ -191,7 +193,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
   }
   withdraw_unanswered(now, out);
   if (flight) {
-    // Two peers may offer to each other at once; the offer of the smaller id goes on.
+    // Two peers may make offers to each other at once; the offer of the smaller id continues.
     const bool crossed = flight->partner == from && flight->stage == Stage::offered;
     if (!crossed || self < from) {
       if (!crossed) refuse(from, offer.id, Reason::busy, out);
@@ -222,7 +224,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
 void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
   Flight* mine = matching(from, accept.id);
   if (mine == nullptr || !mine->initiator) {
-    // The partner accepted an exchange of ours that is over, so tell it how that ended.
+    // The partner accepted an exchange of ours that is over, so tell it how the exchange ended.
     if (accept.id.owner == self) tell_outcome(from, accept.id, out);
     return;
   }
@@ -270,7 +272,8 @@ void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects&
   if (mine != nullptr && !mine->initiator && mine->stage == Stage::awaiting_word) commit(now, out);
 }
 
-/// A partner that asks for Commit holds our whole model. If we did not know that, Ready was lost.
+/// A partner that asks for Commit holds our whole model. If we did not know that, its Ready was
+/// lost.
 void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects& out) {
   on(now, from, Ready{query.id}, out);
 }
@@ -304,7 +307,7 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
   stream(out, request.offset);
 }
 
-/// The first block of a code says how long the code is. False if no code has begun yet.
+/// The first block of a code gives the length of the code. False if no code has begun yet.
 bool PairExchange::State::begin_code(Time now, const Block& block, Effects& out) {
   Flight& mine = *flight;
   if (mine.their_key) return true;
@@ -346,13 +349,14 @@ void PairExchange::State::take_values(const Block& block, std::uint64_t begin) {
   mine.difference.come = begin / width + count;
 }
 
-/// Both codes are here: finds the difference and the mean of both models as both decode them. The
-/// mean of two floats does not depend on their order, so both get the same bits. False if that
-/// ended the exchange.
+/// Both codes have arrived: finds the difference and the mean of both models as both peers decode
+/// them. The mean of two floats does not depend on their order, so both peers get the same bits.
+/// False if that ended the exchange.
 bool PairExchange::State::decode_models(Time now, Effects& out) {
   Flight& mine = *flight;
   if (mine.their_key != memories.key_of(mine.partner)) {
-    // One of us has lost what we knew, or made an exchange that the other has not.
+    // One of the peers has lost its references, or has made an exchange that the other has not
+    // made.
     memories.forget(mine.partner);
     abort(Reason::stale, true, out);
     return false;
@@ -360,7 +364,7 @@ bool PairExchange::State::decode_models(Time now, Effects& out) {
   std::vector<float> theirs(options.elements);
   std::vector<float> ours(options.elements);
   if (!memories.decode(options.codec, mine.partner, mine.payload.bytes, ours)) {
-    // Ours is not finite, and the partner has done nothing wrong.
+    // Our own model is not finite, and the partner has done nothing wrong.
     abort(Reason::not_finite, true, out);
     return false;
   }
@@ -383,8 +387,8 @@ void PairExchange::State::whole(Time now, Effects& out) {
   check(mine.accepted, "an exchange is whole after it was accepted");
   if (needs_memory() && options.elements > 0 && !decode_models(now, out)) return;
   const double norm = mine.comparison.their_norm();
-  // Two finite models may be so far apart that their difference is infinite. If ours is not finite,
-  // the partner has done nothing wrong, and refuses us.
+  // Two finite models may be so far apart that their difference is infinite. If our model is not
+  // finite, the partner has done nothing wrong, and refuses us.
   const bool too_far =
       std::isfinite(mine.comparison.our_norm()) && !std::isfinite(mine.comparison.distance());
   if (!std::isfinite(norm) || too_far) {
@@ -403,8 +407,8 @@ void PairExchange::State::whole(Time now, Effects& out) {
   }
   mine.stage = Stage::awaiting_ready;
   // Our own model may travel more slowly than the partner's; only the partner sees it arrive. The
-  // time before we had to ask again does not count: a hostile partner that is silent at first would
-  // make us wait four times as long once more.
+  // time before we had to ask again does not count: otherwise a hostile partner that is silent at
+  // first would make us wait four times as long once more.
   const Duration took = now - mine.asked_at;
   mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
   if (mine.ready) commit(now, out);
@@ -463,7 +467,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
     out.send(mine.partner, Commit{mine.id});
   }
   times.note(now, mine.partner, mine.began);
-  // Nothing to cancel: Ready means that the partner holds our whole model, and we hold its.
+  // Nothing has to be cancelled: Ready means that the partner holds our whole model, and we hold
+  // the partner's.
   flight.reset();
 }
 
@@ -500,8 +505,8 @@ void PairExchange::State::tick(Time now, Effects& out) {
       break;
     case Stage::awaiting_word:
       if (++flight->queries > queries_max) {
-        // It lives, or we would have dropped the exchange before. A hostile one would hold us
-        // again.
+        // The partner is alive, or we would have dropped the exchange before. A hostile one would
+        // hold us again.
         times.note_hanging(now, flight->partner, flight->began);
         drop_undecided(Reason::timed_out, out);
       } else {

@@ -9,27 +9,27 @@
 namespace gv {
 namespace {
 
-/// What a peer has done is believed up to this many times the fastest measured pace.
+/// A peer's claimed work is believed up to this many times the fastest measured pace.
 constexpr double faster_max = 4;
-/// A peer whose pace is not known after this long has none.
+/// A peer whose pace is not known after this time counts as having none.
 constexpr Duration pace_known_after = std::chrono::seconds(10);
 /// A chunk counts as done after this long, even if no other peer has taken our model since.
 constexpr Duration kept_alone_after = std::chrono::seconds(10);
-/// Rule 4 needs an idle peer to have waited for this and for the time of two chunks.
+/// Rule 4 requires an idle peer to have waited for this time plus the time of two chunks.
 constexpr Duration idle_max = std::chrono::seconds(3);
-/// Rule 3 needs the slow peer to take longer than this and the time of two chunks of ours.
+/// Rule 3 requires the slow peer to take longer than this plus the time of two chunks of ours.
 constexpr double helps_for_s = 1;
-/// A peer takes as much as it trains in this time, and less towards the end of the work, but no
-/// less than in the time in which others hear of it.
+/// A peer takes as much as it trains in this time, and less towards the end of the work, but never
+/// less than it trains while others hear of it.
 constexpr double take_s = 4;
 constexpr double hear_s = 0.1;
-/// A helper lets each peer with a smaller id go first for so long, but not all of them together.
+/// A helper lets each peer with a smaller id go first for this time, up to a limit for all of them.
 constexpr Duration waits_for_each = std::chrono::milliseconds(50);
 constexpr Duration waits_max = std::chrono::seconds(1);
 /// An idle peer looks again this often.
 constexpr Duration looks_every = std::chrono::milliseconds(50);
 
-/// True if the first of two leases on the same chunk holds.
+/// True if, of two leases on the same chunk, the first holds.
 bool holds(const Lease& a, PeerId peer_a, const Lease& b, PeerId peer_b) {
   return a.helps != b.helps ? a.helps : peer_a < peer_b;
 }
@@ -45,7 +45,7 @@ void add(const ChunkSet& chunks, ChunkSet& to) {
   for (const ChunkRange& range : chunks.ranges(chunks.size())) to.add(range.begin, range.end());
 }
 
-/// Adds those of the range that are not in `done`.
+/// Adds the chunks of the range that are not in `done`.
 void add_missing(const ChunkRange& range, const ChunkSet& done, ChunkSet& to) {
   for (std::uint64_t at = done.first_missing(range.begin); at < range.end();) {
     const std::uint64_t end = std::min(done.first_present(at, range.end()), range.end());
@@ -79,7 +79,7 @@ std::uint64_t Ledger::living() const {
 
 // ---- What others tell ----
 
-/// Chunks of its leases that it has probably not done yet.
+/// Chunks of the peer's leases that it has probably not done yet.
 double Ledger::Other::remaining(Time now) const {
   const auto taken = static_cast<double>(chunks_in(entry.leases));
   return std::max(0.0, taken - pace * seconds(now - told_at));
@@ -87,7 +87,7 @@ double Ledger::Other::remaining(Time now) const {
 
 void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) {
   for (auto& [peer, other] : others_) other.lived = std::exchange(other.lives, false);
-  // No peer's own pace counts for what is believed of it.
+  // A peer's own pace does not affect how much of its work is believed.
   const LedgerReport* fastest = nullptr;
   for (const LedgerReport& report : reports) {
     if (fastest == nullptr || report.pace > fastest->pace) fastest = &report;
@@ -124,7 +124,7 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) 
   }
 }
 
-/// Rule 1: takes over what the peer says that it has done, as far as it can have done that.
+/// Rule 1: takes over the chunks that the peer says it has done, as far as it can have done them.
 void Ledger::believe(Other& other) {
   for (const ChunkRange& range : other.entry.done) {
     const std::uint64_t end = range.end();
@@ -156,8 +156,8 @@ void Ledger::learn_whole() {
   mine_.remove(0, vouched_);
 }
 
-/// Counts what peers had taken that have died or left since we looked last. A peer that knows all
-/// to be done has left nothing open.
+/// Counts the open chunks of peers that have died or left since we last looked. If a peer knew that
+/// all chunks were done, it has left none open.
 void Ledger::count_freed() {
   if (is_complete()) return;
   for (auto& [peer, other] : others_) {
@@ -168,7 +168,7 @@ void Ledger::count_freed() {
   }
 }
 
-/// What the other peer has taken and is not known to be done.
+/// The chunks that the other peer has taken and that are not known to be done.
 ChunkSet Ledger::open_chunks(const Other& other) const {
   ChunkSet open;
   for (const Lease& lease : other.entry.leases) add_missing(lease.chunks, done_, open);
@@ -176,7 +176,8 @@ ChunkSet Ledger::open_chunks(const Other& other) const {
   return open;
 }
 
-/// Gives up what we have taken and not begun, and what others have done or have a better right to.
+/// Gives up chunks that we have taken and not begun, and chunks that others have done or have a
+/// better right to.
 void Ledger::yield_leases() {
   std::deque<Lease> left;
   for (const Lease& lease : ahead_) {
@@ -206,7 +207,7 @@ std::uint64_t Ledger::ahead() const {
   return sum;
 }
 
-/// What we have taken, begun or trained, and is not done.
+/// Chunks that we have taken, begun or trained, and that are not done.
 ChunkSet Ledger::own() const {
   ChunkSet all;
   for (const Lease& lease : ahead_) all.add(lease.chunks.begin, lease.chunks.end());
@@ -217,7 +218,7 @@ ChunkSet Ledger::own() const {
 
 std::optional<LedgerWork> Ledger::next(Time now, double pace) {
   if (!current_) {
-    // Others hear of what comes next before we begin it.
+    // Others hear which chunks come next before we begin them.
     if (static_cast<double>(ahead()) < 1 + pace * take_s / 2) take(now, pace);
     if (ahead_.empty()) {
       if (!idle_since_) idle_since_ = now;
@@ -281,8 +282,8 @@ void Ledger::give_up_leases() {
   ahead_.clear();
 }
 
-/// As many chunks as we train in a stretch. Towards the end of the work fewer, but not so few that
-/// others hear of them too late.
+/// As many chunks as we train in a stretch. Towards the end of the work fewer, but enough for
+/// others to hear of them in time.
 std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
   const auto most = static_cast<std::uint64_t>(pace * take_s);
   const auto least = static_cast<std::uint64_t>(pace * hear_s);
@@ -290,7 +291,7 @@ std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
   return std::max<std::uint64_t>(1, std::min(most, share));
 }
 
-/// Chunks that we leave to peers with smaller ids, which may take something at this moment.
+/// Chunks that we leave to peers with smaller ids, because these may be taking chunks now.
 std::uint64_t Ledger::room_for_others(std::uint64_t free) const {
   std::uint64_t room = 0;
   for (const auto& [peer, other] : others_) {
@@ -302,7 +303,8 @@ std::uint64_t Ledger::room_for_others(std::uint64_t free) const {
 
 void Ledger::take(Time now, double pace) {
   if (ahead() + trained_.size() >= held_max || ahead_.size() + 2 >= ledger_leases_max) return;
-  // What we have done must fit into what we tell. If it does not, a gap has stayed open for long.
+  // The chunks that we have done must fit into our report. If they do not, a gap has stayed open
+  // for long.
   const bool is_full = mine_.size() + 2 >= ledger_ranges_max;
   const bool finds_work = !is_full && (take_free(pace) || (may_help(now) && help(now, pace)));
   if (finds_work) takes_any_ = false;
@@ -336,8 +338,8 @@ bool Ledger::take_free(double pace) {
   return true;
 }
 
-/// True if we have nothing to do, and for longer than peers with smaller ids, so that not all take
-/// the same chunk.
+/// True if we have nothing to do, and have waited longer than peers with smaller ids, so that not
+/// all take the same chunk.
 bool Ledger::may_help(Time now) const {
   if (!ahead_.empty()) return false;
   Duration waits{};
@@ -376,7 +378,7 @@ bool Ledger::help(Time now, double pace) {
   return true;
 }
 
-/// Rule 4. If we have no room left for what we have done, we close the first gap.
+/// Rule 4. If our report has no room left for the chunks that we have done, we close the first gap.
 void Ledger::take_any(double pace, bool is_full) {
   ChunkSet known = done_;
   add(own(), known);
@@ -385,7 +387,7 @@ void Ledger::take_any(double pace, bool is_full) {
   if (free > 0) take_gap(known, room < free ? room : 0, stretch(pace, options_.chunks), true);
 }
 
-/// Takes chunks that are not in `busy`, at most `most`, behind the first `room` of these.
+/// Takes at most `most` chunks that are not in `busy` and come after the first `room` of these.
 void Ledger::take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t most, bool helps) {
   std::uint64_t at = busy.first_missing(whole_);
   std::uint64_t end = busy.first_present(at, options_.chunks);
@@ -401,7 +403,7 @@ void Ledger::take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t mo
 
 LedgerEntry Ledger::entry() const {
   LedgerEntry entry{.whole = whole_, .done = mine_.ranges(ledger_ranges_max), .leases = {}};
-  // What comes next matters most to the others, if not all ranges fit.
+  // If not all ranges fit, the next chunks matter most to the others.
   ChunkSet plain;
   ChunkSet helping;
   ChunkSet trained;

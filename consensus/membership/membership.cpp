@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t push_pull_members = 64;  ///< In one message: below 64 KiB, ledgers included.
 constexpr std::size_t introductions_max = 32;  ///< Peers told at once that we are alive.
 constexpr std::size_t relays_max = 64;         ///< Indirect probes done for others at a time.
-constexpr int greetings_max = 6;  ///< On a new link; the last wait is 32 probe periods.
+constexpr int greetings_max = 6;  ///< Greetings on a new link; the last wait is 32 probe periods.
 
 }  // namespace
 
@@ -87,20 +87,20 @@ void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
   }
 }
 
-/// Sends the first message to `peer`, and again until we have heard of it. The message may be lost,
-/// and a peer that knows no other member yet would hear from no other.
+/// Sends the first message to `peer`, and repeats it until we have heard from the peer. The message
+/// may be lost, and a peer that knows no other member yet would hear from nobody else.
 void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   const bool known = view.contains(peer);
   if (known || others.size() >= push_pull_members) {
-    // In time every peer links to every other, so whole tables each time would cost the cube of
-    // their number. A peer that knows no other member yet asks for our table.
+    // Eventually every peer links to every other, so whole tables at each link would cost the cube
+    // of the number of peers. A peer that knows no other member yet asks for our table.
     introduce({peer}, out);
   } else {
     push_pull(peer, true, out);
   }
   const auto contact = unheard.find(peer);
   const int tries = contact == unheard.end() ? 0 : contact->second.tries;
-  // Rumours will tell us of an unknown peer, unless we know no member that could.
+  // Rumours will tell us about an unknown peer, unless we know no member that could.
   const bool alone = others.empty() || tries > 0;
   if (known || !alone || tries == greetings_max) {
     unheard.erase(peer);
@@ -109,8 +109,8 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   }
 }
 
-/// Tells a sender that we believe dead or left about this, so that it can raise its incarnation.
-/// Exchanges tables with a sender that we do not know.
+/// Tells a sender that we believe it dead or left, so that it can raise its incarnation. Exchanges
+/// tables with a sender that we do not know.
 void Membership::State::remind(Time now, PeerId from, Effects& out) {
   const auto found = others.find(from);
   if (found == others.end()) {
@@ -165,7 +165,7 @@ void Membership::State::on(Time now, PeerId from, const Ack& ack, Effects& out) 
   if (probe && probe->sequence == ack.sequence && probe->target == ack.about) {
     // A helper's word is not enough: a hostile one would keep a dead peer alive.
     if (from != ack.about && !has_restated(*probe)) {
-      // But it answered, so our link works.
+      // But the helper answered, so our link works.
       if (probe->nacks_missing > 0) --probe->nacks_missing;
       return;
     }
@@ -250,7 +250,7 @@ void Membership::tick(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   if (state.probe) state.continue_probe(now, out);
-  // A death makes the view smaller, which can end other suspicions. Repeat until no other peer
+  // A death makes the view smaller, which can end other suspicions. So repeat until no other peer
   // dies.
   for (std::size_t before = 0; before != state.view.size();) {
     before = state.view.size();
@@ -269,7 +269,7 @@ void Membership::tick(Time now, Effects& out) {
       entry.checked_at = now;
       out.send(peer, Ping{++state.sequence, state.self.member.progress, state.rumors_for(peer)});
     } else if (now >= entry.gone_at + state.options.forget_dead_after) {
-      // Otherwise its old statements, repeated by a hostile peer, would bring it back.
+      // Otherwise a hostile peer could bring the member back by repeating its old statements.
       state.forgotten[peer] = {entry.member.incarnation, entry.member.version};
       state.forget(found);
     }
@@ -318,7 +318,7 @@ void Membership::leave(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   state.self.member.state = MemberState::left;
-  state.renew_statement();  // Our last: none that anybody keeps back is later.
+  state.renew_statement();  // Our last statement: nobody can hold back a later one.
   announce(out);
 }
 

@@ -40,10 +40,10 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   std::vector<PeerId> met;
   for (const Member& rumor : members) {
     if (!authorized.contains(rumor.id)) continue;
-    // A forgotten peer returns by its own word alone, unless this is later than its last statement.
+    // A forgotten peer returns only by its own statement, which must be later than its last one.
     const bool is_known = rumor.id == id() || others.contains(rumor.id);
     if (!is_known && rumor.id != from && !is_news(rumor)) {
-      // If it is there, it answers for itself.
+      // If the peer is there, it answers for itself.
       if (is_live(rumor.state)) met.push_back(rumor.id);
       continue;
     }
@@ -74,8 +74,8 @@ bool Membership::State::is_ours(const Member& rumor) const {
          (!is_later_statement(rumor, me) && rumor.signature == me.signature);
 }
 
-/// True if the statement is later than all that we know of its peer. Any other statement of a peer
-/// in the table changes nothing, and is not verified.
+/// True if the statement is later than all that we know of its peer. Any other statement about a
+/// peer in the table changes nothing, so it is not verified.
 bool Membership::State::is_news(const Member& rumor) const {
   if (rumor.id == id()) return !is_ours(rumor);
   const auto found = others.find(rumor.id);
@@ -102,7 +102,7 @@ bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   return accused;
 }
 
-/// Enters a peer that we have not heard of.
+/// Enters a peer that we have not heard of before.
 void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects& out) {
   if (others.size() + 1 >= options.members_max) return;
   // A third party's rumour that an unknown peer is gone is not worth a place in the table.
@@ -127,7 +127,7 @@ void Membership::State::take_statement(Entry& entry, const Member& rumor) {
   entry.stated = rumor.progress;
   entry.member.state = before.state;
   entry.member.accuser = before.accuser;
-  // Over its own link the peer may have told us of more steps already.
+  // Over its own link the peer may have reported more steps already.
   const bool is_same_life = rumor.incarnation == before.incarnation;
   if (is_same_life && rumor.progress.step <= before.progress.step) {
     entry.member.progress = before.progress;
@@ -143,7 +143,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   // A member's report of itself is believed in full; a report by others counts as suspicion.
   const bool own_word = from == rumor.id;
   const MemberState before = known.state;
-  // A peer that we believe gone comes back only by stating that it is alive.
+  // A peer that we believe gone returns only by its own statement that it is alive.
   if (is_later && (is_live(before) || own_word || rumor.state == MemberState::alive)) {
     take_statement(entry, rumor);
   }
@@ -166,8 +166,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   }
 }
 
-/// The peer that found the member unreachable, not the one that passes the rumour on: only
-/// independent accusers count.
+/// The accuser is the peer that found the member unreachable, not the peer that passes the rumour
+/// on: only independent accusers count.
 PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
   const bool named = rumor.state == MemberState::suspect && authorized.contains(rumor.accuser);
   return named ? rumor.accuser : from;

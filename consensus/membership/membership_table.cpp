@@ -7,8 +7,8 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t rumors_max = 8;  ///< Carried by one probe or answer.
-/// Least time between two of our statements that differ in progress alone.
+constexpr std::size_t rumors_max = 8;  ///< Rumours carried by one probe or answer.
+/// Shortest time between two of our statements that differ only in progress.
 constexpr Duration renewal_period = std::chrono::seconds(5);
 
 }  // namespace
@@ -52,7 +52,7 @@ Time Membership::State::deadline() const {
   return earliest;
 }
 
-/// The only place where another member's state changes; updates the view and the lists too.
+/// The only place at which another member's state changes; it also updates the view and the lists.
 void Membership::State::set_state(Entry& entry, MemberState state) {
   const PeerId peer = entry.member.id;
   entry.member.state = state;
@@ -80,8 +80,8 @@ auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
   return others.erase(entry);
 }
 
-/// A call much later than our deadline means that this process stalled, so no other peer is to
-/// blame.
+/// A call much later than our deadline means that this process stalled, so no other peer is at
+/// fault.
 void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;

@@ -15,8 +15,8 @@ namespace {
 /// True if messages hold differences to references that neighbours keep of each other.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
-/// A whole reference must be identical at all peers, so it is sent without loss. Where a memory
-/// sends later what a message lost, codes are damped.
+/// A whole reference must be identical at all peers, so it is sent without loss. If a memory later
+/// sends what a message lost, codes are damped.
 Codec codec_of(const MixRule& rule, MixForm form) {
   Codec codec = form == MixForm::coded ? rule.codec : Codec{};
   codec.damped = rule.memory != MixMemory::none;

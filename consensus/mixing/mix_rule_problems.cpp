@@ -1,5 +1,5 @@
-// The combinations of a rule that make no sense, one row for each constraint. A constraint that
-// concerns only one part is in that part's file in rules/.
+// The combinations of a rule's parts that make no sense, one row for each constraint. A constraint
+// on a single part is in that part's file in rules/.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -60,10 +60,10 @@ struct Case {
     const bool has_gamma = remembers && rule.memory != MixMemory::replicated_difference;
     return has_gamma && averages && lossy && rule.gamma > largest_gamma(rule, peers);
   }
-  /// True if rounds of the same weights make the largest difference grow, or stay as large with
-  /// another sign.
+  /// True if rounds with constant weights make the largest difference grow, or keep its size and
+  /// change its sign.
   bool overshoots() const {
-    // The topology's own weights pull by less than 2.
+    // The pull of the topology's own weights is below 2.
     if (!is_static || (rule.gamma <= 1 && rule.alpha == 0)) return false;
     return gamma_counts() && rule.gamma * largest_pull(rule, peers) > 2 * (1 - rounding);
   }
@@ -76,7 +76,7 @@ struct Case {
   bool takes_all_whole() const {
     return kind.adds_up || rule.kind == MixKind::relay_sum || takes_pieces_whole();
   }
-  /// True if the rule would be sound with differences as its memory, but for gamma.
+  /// True if the rule would be sound with differences as its memory, apart from gamma.
   bool can_remember() const {
     return is_static && !directed && !corrects && !guarded && rule.staleness == 0 &&
            rule.fragments == 1;

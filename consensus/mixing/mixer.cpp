@@ -43,7 +43,7 @@ Mixer<Real>::Mixer(const Mixer& other) : traits_(other.traits_), peer_(other.pee
 
 template <class Real>
 bool Mixer<Real>::operator==(const Mixer& other) const {
-  // Peers with one rule have the same steps.
+  // Peers with the same rule make the same steps.
   return equal_states(peer_, other.peer_) &&
          std::ranges::equal(steps_, other.steps_, [](const auto& step, const auto& same) {
            return step->has_state_of(*same);

@@ -129,8 +129,8 @@ void trimmed_mean(std::size_t dropped, std::span<const float> own,
 }
 
 /// Index in `inputs` of the input with the smallest sum of squared distances to its k - f - 2
-/// nearest. On a tie our own input (the first) wins, otherwise the one with the smaller values, so
-/// that the order of neighbours does not matter.
+/// nearest inputs. On a tie our own input (the first) wins, otherwise the input with the smaller
+/// values, so that the order of neighbours does not matter.
 std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> inputs,
                  std::span<float> scratch) {
   const std::size_t k = inputs.size();

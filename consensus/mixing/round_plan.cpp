@@ -31,8 +31,8 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   for (std::size_t i = 0; i < mixing.size(); ++i) {
     mixing[i].clear();
     for (const std::size_t from : heard[i]) {
-      // If both peers hear each other, Metropolis weights keep the mean. Otherwise a peer gives its
-      // own model and all it hears equal weights.
+      // If both peers of a pair hear each other, Metropolis weights keep the mean. Otherwise a peer
+      // gives equal weights to its own model and to all that it hears.
       const std::size_t most = partners == Partners::both
                                    ? std::max(heard[i].size(), heard[from].size())
                                    : heard[i].size();
@@ -42,7 +42,7 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
 }
 
 /// Gives every neighbour the weight `alpha`, but no more than the mean of all peers would. A
-/// complete graph may stand for one that does not fit any more, for which alpha was chosen.
+/// complete graph may replace a topology that no longer fits, for which alpha was chosen.
 void weigh_alike(Mixing& mixing, const MixRule& rule) {
   double weight = rule.alpha;
   if (rule.partners == Partners::neighbours && rule.topology.kind == TopologyKind::complete) {

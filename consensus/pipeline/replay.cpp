@@ -17,7 +17,7 @@ constexpr double not_yet = std::numeric_limits<double>::infinity();
 
 class Clock {
  public:
-  /// `seconds` are the times of all instructions. Null means that the costs determine them.
+  /// `seconds` are the times of all instructions. If null, the costs determine the times.
   Clock(const PipelineSchedule& schedule, const PipelineCosts& costs,
         const std::vector<std::vector<double>>* seconds)
       : schedule_(schedule),
@@ -41,7 +41,7 @@ class Clock {
     PipelineTiming timing;
     timing.workers.resize(schedule_.workers.size());
     timing.busy.assign(schedule_.workers.size(), 0);
-    // Always take the instruction that begins first, so that links get results in the order of
+    // Always takes the instruction that begins first, so that links get results in the order of
     // time.
     while (true) {
       std::size_t first = schedule_.workers.size();

@@ -11,7 +11,7 @@ namespace gv {
 namespace {
 
 /// Spreads each worker's share evenly: the next micro-batch goes to the worker that is furthest
-/// behind its share, on ties to the first.
+/// behind its share, or the first such worker.
 std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
                                   std::span<const std::uint32_t> shares,
                                   std::size_t micro_batches) {

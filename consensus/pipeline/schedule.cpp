@@ -27,8 +27,8 @@ struct Work {
 
 /// Schedules forward and backward passes in slots of equal length; a transfer between workers takes
 /// `transfer` slots. Each worker keeps the activations of at most `in_flight_max[stage]`
-/// micro-batches for a stage. It never gets stuck: the last stage can always go backward with what
-/// it has, which makes room for the stage before it, and so on.
+/// micro-batches for a stage. The schedule never gets stuck: the last stage can always go backward
+/// with what it has, which makes room for the stage before it, and so on.
 class SlotSchedule {
  public:
   SlotSchedule(const Routes& routes, std::size_t workers, bool forwards_first,
@@ -128,7 +128,7 @@ class SlotSchedule {
 };
 
 /// Splits each backward pass in two. At stage s the part for the parameters, which no other worker
-/// waits for, comes after s further parts for the inputs (Qi 2023, ZB-H1).
+/// waits for, follows after s more parts for the inputs (Qi 2023, ZB-H1).
 List with_weights_postponed(const List& list) {
   List split;
   List waiting;

@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// A packed number holds the first part, and above these bits how many more follow it.
+/// A packed number holds the first part and, in the bits above, how many more parts follow it.
 constexpr unsigned first_bits = 16;
 constexpr std::uint32_t first_mask = (1U << first_bits) - 1;
 
@@ -26,7 +26,7 @@ StageParts::StageParts(const std::vector<std::size_t>& slices) {
 }
 
 std::vector<StageHolding> StageParts::packed(std::vector<StageHolding> holdings) const {
-  // What is no slice stays as it is, and first.
+  // Parts that are not slices come first, unchanged.
   const auto slices = std::stable_partition(
       holdings.begin(), holdings.end(),
       [this](const StageHolding& holding) { return !is_slice(holding.stage); });

@@ -36,8 +36,8 @@ class Held {
     });
   }
 
-  /// The carrier, if it has the part. Otherwise, among the peers that have it, the one that has the
-  /// fewest other parts to send.
+  /// The carrier, if it has the part. Otherwise, among the peers that have the part, the one that
+  /// has the fewest other parts to send.
   PeerId source(std::uint32_t part, PeerId carrier) {
     if (version_.step == 0) return carrier;
     const std::set<PeerId>& peers = by_part_.at(part);
@@ -70,8 +70,8 @@ std::optional<ModelVersion> newest_complete(std::span<const StageOffer> offers,
   return newest;
 }
 
-/// The peers that may carry stages. A stage and its mirror image count as one if they are mapped
-/// so.
+/// The peers that may carry stages. If stages are mapped in pairs, a stage and its mirror image
+/// count as one.
 template <class Mapped>
 std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
                                          const ModelVersion& version, const StageParts& parts,
@@ -81,7 +81,7 @@ std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
     if (offer.leaves) continue;
     StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
     for (const StageHolding& holding : offer.holdings) {
-      // A carrier of slices has the common part as well.
+      // A carrier of slices also has the common part.
       if (holding.stage >= parts.stages()) continue;
       if (holding.carried) {
         carrier.stages.push_back(mapped(holding.stage));
@@ -97,8 +97,8 @@ std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
   return carriers;
 }
 
-/// The slices of each rank: the same of each stage that it carries. Nullopt if a group is too small
-/// for its memory.
+/// The slices of each rank, which are the same in each stage that it carries. Nullopt if a group is
+/// too small for its memory.
 std::optional<std::vector<Range>> slices_of_ranks(
     const std::vector<std::vector<std::uint32_t>>& stages,
     const std::vector<StageCarrier>& carriers, const StagePlanOptions& options) {

@@ -18,13 +18,13 @@ constexpr double float_bytes = 4;
 
 double real(std::size_t count) { return static_cast<double>(count); }
 
-/// An exchange of messages one after the other, over links of this quality.
+/// The time of messages that are exchanged one after the other, over links of this quality.
 SplitCost messages(double count, double floats_each, const SplitLink& link) {
   const double bytes = float_bytes * floats_each;
   return {.activations_s = count * link.seconds(bytes), .bytes = count * bytes};
 }
 
-/// Gathers `floats` in all among `members`, each of which has an equal part of them.
+/// The time to gather `floats` in all among `members`, which all have equal parts.
 SplitCost gather(double floats, std::size_t members, const SplitLink& link, GatherRounds rounds) {
   if (members <= 1) return {};
   const double steps = rounds == GatherRounds::ring
@@ -44,13 +44,13 @@ SplitCost times(SplitCost cost, double factor) {
   return cost;
 }
 
-/// A collective of gradients in place of one of activations.
+/// The cost of a collective of gradients, given the cost of the same one of activations.
 SplitCost of_weights(SplitCost cost) {
   std::swap(cost.activations_s, cost.weights_s);
   return cost;
 }
 
-/// Where factors travel, every peer computes the gradient of the weights from all samples.
+/// If factors travel, every peer computes the gradient of the weights from all samples.
 double slowest_compute(const SplitLayer& layer, const SplitState& state, const SplitGroup& group,
                        const SplitBatch& batch) {
   const std::vector<SplitShare> shares = shares_of(layer, state, group, batch);
@@ -135,7 +135,7 @@ Crossing crossing_of(const SplitState& from, const SplitGroup& from_group, const
   return crossing;
 }
 
-/// True if each peer holds after the first layer what it needs for the second one.
+/// True if, after the first layer, each peer holds what it needs for the second one.
 bool is_in_place(const SplitState& from, const SplitState& to, bool same_group) {
   if (!same_group || from.ways != to.ways) return false;
   return from.ways == 1 || from.kind == to.kind;
@@ -181,7 +181,7 @@ std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& gro
                                   std::size_t index, const SplitBatch& batch) {
   std::vector<SplitState> possible{{SplitKind::samples, index, 1}};
   if (group.size() > 1) {
-    // Factors are those of all samples of a step at once.
+    // The factors are those of all samples of a step together.
     if (layer.has_factors && batch.micro_batches == 1) {
       possible.push_back({SplitKind::factors, index, 1});
     }
@@ -297,7 +297,7 @@ SplitCost edge_cost(double floats, const SplitState& from, const SplitGroup& fro
   const double pass_floats = real(batch.of_pass()) * floats;
   const double receivers = real(to_group.size());
   const bool is_inside = contains(from_group, to_group);
-  // What a layer shared by model has gathered is at all members of its block.
+  // If a layer shared by model has gathered its outputs, all members of its block have them.
   const bool is_there = from.kind == SplitKind::model && from.ways > 1 &&
                         (crossing.same_group ? from.ways == to.ways || to.ways == 1
                                              : is_inside && from.ways == from_group.size());
@@ -340,7 +340,8 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
     const double part = by_model  ? real(share.end - share.begin) / real(layer.model_grains)
                         : by_rows ? real(share.end - share.begin) / real(layer.rows)
                                   : 1;
-    // By model the inputs are gathered, and the outputs too unless they stay where they are.
+    // By model the inputs are gathered. The outputs are gathered too unless they stay at their
+    // peers.
     const double kept =
         by_model ? layer.inputs + (layer.merge == OutputMerge::none ? part : 1.0) * layer.outputs
                  : layer.outputs * part;

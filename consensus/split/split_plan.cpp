@@ -21,7 +21,7 @@ struct Run {
   friend auto operator<=>(const Run&, const Run&) = default;
 };
 
-/// A stage of a plan in the making.
+/// A stage of a partial plan.
 struct ChosenStage {
   std::size_t first = 0;
   const StateSearch* search = nullptr;
@@ -257,8 +257,8 @@ class StageSearch {
     }
   }
 
-  /// Keeps it unless two with as few stages are as good in both figures. A step takes fill + (m -
-  /// 1) pace, which grows with both.
+  /// Keeps the plan unless two plans with as few stages are as good in both figures. A step takes
+  /// fill + (m - 1) pace, which grows with both.
   static void keep(std::vector<Partial>& partials, Partial candidate) {
     const auto beats = [](const Partial& a, const Partial& b) {
       return a.pace <= b.pace && a.fill <= b.fill && a.stages.size() <= b.stages.size() &&

@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// The latency from one link of a tree to the next at which a cluster ends.
+/// A cluster ends where the next link of the tree, by latency, is this many times slower.
 constexpr double cluster_gap = 3;
 
 /// A link of the cheapest tree, between peers[a] and peers[b].

@@ -200,7 +200,7 @@ std::vector<std::vector<StateChain>> StateSearch::chains_from(std::size_t first,
   for (std::size_t layer = first; layer < layers.size(); ++layer) {
     if (layers[layer].tied_to && *layers[layer].tied_to >= first) tied = layer;
   }
-  // All states of a layer, or those on one group alone.
+  // All states of a layer, or only the states on one group.
   const auto states_on = [&](std::optional<std::size_t> only) {
     States states;
     for (std::size_t layer = first; layer < layers.size(); ++layer) {
@@ -216,7 +216,7 @@ std::vector<std::vector<StateChain>> StateSearch::chains_from(std::size_t first,
   };
   const auto append = [&](const States& states) {
     if (!tied) return append_chains(first, states, chains);
-    // Layers that share a table are shared alike, so each state of the first one is tried.
+    // Layers that share a table are split alike, so each state of the first one is tried.
     const std::size_t anchor = *layers[*tied].tied_to - first;
     for (const SplitState& state : states[anchor]) {
       if (std::ranges::find(states[*tied - first], state) == states[*tied - first].end()) continue;

@@ -114,7 +114,7 @@ std::vector<Block> blocks_of(std::size_t first, std::size_t n, std::size_t k) {
 }
 
 /// Round `stage` of step (2): block `stage` meets the later blocks. Members of the block that are
-/// left over average in groups of k+1, which does no harm and mixes.
+/// left over average in groups of k+1, which also helps mixing.
 void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std::size_t k,
                        Mixing& round) {
   std::vector<Ranks> free = blocks[stage].parts;
@@ -137,7 +137,7 @@ void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std:
 }
 
 /// Adds Simple Base-(k+1) for the ranks first, ..., first + n - 1 of `all` to the given rounds, and
-/// appends rounds where they are too few.
+/// appends rounds if there are too few.
 void add_simple(std::size_t first, std::size_t n, std::size_t k, std::size_t all,
                 std::vector<Mixing>& rounds) {
   const auto round = [&](std::size_t number) -> Mixing& {

@@ -61,8 +61,8 @@ bool is_connected(std::size_t n, const std::set<Edge>& edges) {
 }
 
 /// Starts from neighbours at distances 1, 2, ... on a ring and swaps the ends of two random edges,
-/// ten times for each edge, which keeps all degrees; repeats until the graph is connected. (Degree
-/// 2 would fall into many rings, so there the ring itself is shuffled.)
+/// ten times for each edge, which keeps all degrees. Repeats until the graph is connected. (With
+/// degree 2 the result would be many rings, so there the ring itself is shuffled.)
 std::vector<Edge> random_regular(std::size_t n, std::size_t degree, std::uint64_t seed) {
   Rng rng = Rng(seed).fork("random_regular").fork(n).fork(degree);
   EdgeSet start;

@@ -53,7 +53,7 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
 constexpr std::size_t edge_draws = 10000000;
 /// Matrix entries that may be processed for each round of a period.
 constexpr std::size_t entry_draws = 10000000;
-/// Rounds from here on are never reached by a run, so counts over them are independent of the run.
+/// No run reaches the rounds from here on, so counts over them are independent of any run.
 constexpr std::uint64_t far_round = std::uint64_t{1} << 40;
 
 Topology graph_of(const Topology& topology) {
@@ -126,7 +126,7 @@ std::vector<double> chances(const Topology& topology, std::size_t n, std::uint64
   for (std::uint64_t round = far_round; round < far_round + draws; ++round) {
     for (const auto& [a, b] : plan.round(round)) counts[{std::min(a, b), std::max(a, b)}] += 1;
   }
-  // For each likeness: how often its edges were pairs, and out of how many draws.
+  // For each class of similar edges: how often they were pairs, and in how many draws.
   std::map<std::size_t, std::pair<double, double>> alike;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     auto& [pairs, members] = alike[likeness(topology, n, edges[i], i)];
@@ -165,8 +165,7 @@ SquareMatrix product_of_rounds(const Topology& topology, std::size_t n, std::uin
 double distance_to_mean(const SquareMatrix& matrix) {
   const Matrix rest = view_of(matrix).array() - 1 / static_cast<double>(matrix.n);
   // The largest singular value is the square root of the largest eigenvalue of A^T A. Its relative
-  // error is that of the eigenvalue, because it is the largest; smaller ones would lose digits this
-  // way.
+  // error is that of the eigenvalue; for smaller singular values this way would lose digits.
   const bool is_symmetric = rest == rest.transpose();
   const Matrix square = is_symmetric ? rest : Matrix(rest.transpose() * rest);
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(square, Eigen::EigenvaluesOnly);

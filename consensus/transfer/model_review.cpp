@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// The middle one of the values; of an even number the larger of the two in the middle.
+/// The median of the values; of an even number of values the larger of the two in the middle.
 double middle(std::vector<double> values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, at);
@@ -43,9 +43,9 @@ void ModelReview::meet(const std::vector<PeerId>& witnesses, Effects& out) {
   for (const PeerId peer : next_witnesses()) out.send(peer, review_->request);
 }
 
-/// Takes as many more witnesses as may be asked in this round, and returns them.
+/// Takes as many further witnesses as may be asked in this round, and returns them.
 std::vector<PeerId> ModelReview::next_witnesses() {
-  // A witness that contradicts the source may be the hostile one of the two.
+  // If a witness contradicts the source, the witness may be the hostile one.
   const std::size_t contrary = options_.compares_bits ? answers() : 0;
   const std::size_t wanted = options_.asked * review_->round + contrary;
   std::vector<PeerId> next;
@@ -57,7 +57,7 @@ std::vector<PeerId> ModelReview::next_witnesses() {
   return next;
 }
 
-/// Asks the witnesses without an answer, and new ones.
+/// Asks the witnesses that have not answered, and new ones.
 void ModelReview::ask(Effects& out) {
   if (is_alone()) return;
   next_witnesses();
@@ -101,7 +101,7 @@ void ModelReview::tick(Time now, Effects& out) {
   }
   if (now < review_->again_at) return;
   review_->again_at = now + options_.again_after;
-  // While there is no other witness, one that had only just begun is asked again.
+  // If there is no other witness, one that had only just begun is asked again.
   if (is_alone()) {
     std::ranges::move(std::exchange(review_->not_ready, {}), std::back_inserter(review_->unasked));
   }
@@ -188,7 +188,7 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   const bool reports_none = std::ranges::max(reports) == 0;
   const bool are_fresh = replies.size() > 1 && reports_none && widest == 0;
   if (are_fresh && options_.believes_fresh_witnesses) return Reason::none;
-  // Without reports a witness that copies another one would make the middle gap nothing.
+  // Without reports, one witness that copies another could make the median distance zero.
   const double spread =
       std::max(middle(std::move(reports)), reports_none ? widest : middle(std::move(gaps)));
   double allowed = options_.tolerance * spread;

@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// A witness first has to finish a job and copy its state, which takes as long as that job does.
+/// A witness first has to finish a job and copy its state, which takes as long as the job.
 constexpr std::size_t rounds_of_questions = 30;
 
 ModelReview::Options review_options(const ReviewedDownload::Wanted& wanted,
@@ -17,7 +17,7 @@ ModelReview::Options review_options(const ReviewedDownload::Wanted& wanted,
                                .compares_bits = wanted.is_common,
                                .believes_fresh_witnesses = false,
                                .rounds = rounds_of_questions};
-  // One witness with a model far away may be right or wrong, and there would be no way on.
+  // A single witness whose model is far away may be right or wrong, and nothing could decide.
   (wanted.is_common ? options.asked : options.quorum) = 2;
   return options;
 }
@@ -84,7 +84,7 @@ void ReviewedDownload::receive_block(Time now, PeerId from, const Block& block,
   review(now, memory, out);
 }
 
-/// Begins the review of a state that has just arrived, and takes note of a verdict.
+/// Begins the review of a state that has just arrived, and notes a verdict.
 void ReviewedDownload::review(Time now, std::span<const float> memory, Effects& out) {
   if (download_.take()) {
     review_.begin(now, reviews_.next_state(self_, options_.download.stage),

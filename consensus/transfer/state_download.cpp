@@ -44,8 +44,8 @@ void StateDownload::stop() {
   wanted_.reset();
 }
 
-/// Blocks may arrive before their source names their version. If we give it up before that, they
-/// may be of any version and are dropped.
+/// Blocks may arrive before their source names their version. If we give the download up before
+/// that, the blocks may have any version and are dropped.
 void StateDownload::drop_unproved() {
   if (wanted_ && wanted_->begun && !wanted_->accepted) start_over();
 }
@@ -108,7 +108,7 @@ void StateDownload::accept(Time now, const TransferAccepted& accepted, Effects& 
   }
   if (expected_ && version != *expected_) return change_source(now, Reason::stale, out);
   if (wanted_->begun) {
-    // The lane was faster than the control link, and its blocks were added to those we had.
+    // The lane was faster than the control link, and its blocks were added to those that we had.
     const bool is_mixed = version_ && *version_ != version;
     if (is_mixed) start_over();
     if (is_mixed) return change_source(now, Reason::stale, out);
@@ -152,7 +152,7 @@ void StateDownload::receive_block(Time now, PeerId from, const Block& block,
   if (!is_from_source(from, block.id)) return;
   check(memory.size() == options_.elements, "the memory has room for the state");
   const bool is_first = !wanted_->begun && !wanted_->accepted;
-  // The source begins at 0, so its version is not the one of which we have a part.
+  // The source begins at 0, so its version differs from the one that we have a part of.
   if (is_first && block.offset == 0) start_over();
   const BlockFit fit = blocks_.take(block, std::as_writable_bytes(memory));
   if (fit == BlockFit::bad_length) change_source(now, Reason::bad_length, out);

@@ -42,7 +42,7 @@ bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool i
   return true;
 }
 
-/// The offset from which to send: 0 if the peer's part is of another version.
+/// The offset from which to send: 0 if the peer's part has another version.
 std::uint64_t StateServer::offset_of(const StateRequest& request, const State& state) {
   const Reassembly blocks(state.payload.bytes.size(), sizeof(float));
   const bool goes_on = request.version == state.version && blocks.can_resume_at(request.offset);

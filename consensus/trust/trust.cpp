@@ -11,13 +11,14 @@
 namespace gv {
 namespace {
 
-/// Peers that hear of something new at once; the others hear of it from these, or by comparing.
+/// Number of peers that hear of news at once; the others hear of it from these, or by comparing.
 constexpr std::size_t told_at_once = 8;
 
-/// Pause before a peer sends everything again to one that still holds the same.
+/// Pause before a peer sends everything again to another one that still holds the same.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
-/// Pause before a peer sends everything again to any one, so that short messages buy few long ones.
+/// Pause before a peer sends everything again to anybody, so that short messages cannot cause many
+/// long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
 /// The two keys with the same 31 bytes and the same last seven bits have one CURVE key.
@@ -90,7 +91,7 @@ bool Trust::is_better_right(const Certificate& a, const Certificate& b) const {
          std::tie(counts_b, far_a, b.expires_s, b.signature);
 }
 
-/// True if the key has signed something that is held.
+/// True if we hold anything that the key has signed.
 bool Trust::is_needed(const PeerKey& key) const {
   const auto is_of = [&](const std::optional<Certificate>& certificate) {
     return certificate && certificate->issuer == key && certificate->key != key;
@@ -113,7 +114,7 @@ bool Trust::is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& by
   return signer_->verify_key(issuer, bytes, signature);
 }
 
-/// Puts a certificate where it belongs. Returns false if the entry has better ones.
+/// Stores a certificate. Returns false if the entry has better ones.
 bool Trust::keep(Entry& entry, const Certificate& certificate) const {
   bool is_kept = false;
   const auto later = [&](const Certificate& a, const Certificate& b) {
@@ -173,7 +174,8 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
   return Outcome::taken;
 }
 
-/// Drops keys that do not belong to the swarm and on which no other key's place rests.
+/// Drops keys that do not belong to the swarm, unless the membership of another key depends on
+/// them.
 void Trust::make_room(std::uint64_t wall_s) {
   std::set<PeerKey> needed;
   for (const auto& [key, entry] : entries_) {
@@ -209,7 +211,7 @@ bool Trust::are_timely(const std::vector<Certificate>& chain) const {
   return true;
 }
 
-/// Checks all signatures but those of certificates that are held.
+/// Checks all signatures except those of certificates that we already hold.
 bool Trust::is_proved(const Revocation& revocation) const {
   const auto is_held = [&](const Certificate& one) {
     const auto found = entries_.find(one.key);
@@ -223,7 +225,7 @@ bool Trust::is_proved(const Revocation& revocation) const {
          is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature);
 }
 
-/// A known key's revocation gets the place of an unknown key's, so that junk keeps none out.
+/// The revocation of a known key replaces that of an unknown key, so that junk keys exclude none.
 bool Trust::has_room_for(const PeerKey& key) {
   const auto& held = revocations_.held();
   if (held.contains(key) || held.size() < revoked_max) return true;
@@ -267,7 +269,7 @@ void Trust::judge(Time now) {
 }
 
 bool Trust::take_all(Time now, const Certificates& message, Source source) {
-  // A peer that was stopped for long may hear of the loss of its place before it hears of another.
+  // A peer that was stopped for long may hear that it lost its place before it hears of a new one.
   if (accepted(options_.self) != nullptr) belonged_ = now;
   bool took = false, is_forged = false;
   bool is_new = true;
@@ -292,7 +294,7 @@ bool Trust::take_all(Time now, const Certificates& message, Source source) {
     took = true;
   }
   if (!fresh_.revocations.empty()) judge(now);
-  // What came before a forged item is held, so it counts.
+  // The items before a forged one are stored, so they count.
   if (took) {
     ++changes_;
     refresh(now);
@@ -304,7 +306,7 @@ void Trust::restore(Time now, const std::vector<Certificate>& certificates,
                     const std::vector<Revocation>& revocations) {
   take_all(now, {.held = {}, .certificates = certificates, .revocations = revocations},
            Source::own_record);
-  fresh_ = {};  // Others see what they lack when they compare.
+  fresh_ = {};  // Others find what they lack when they compare.
   newly_revoked_.clear();
   belonged_ = now;
 }
@@ -362,7 +364,7 @@ void Trust::show(Time now, const Certificates& shown, const View& live, Effects&
   const PeerKey& root = shown.certificates.front().issuer;
   const PeerKey key = shown.certificates.back().key;
   if (accepted(key) != nullptr || (root != options_.swarm && !entries_.contains(root))) return;
-  // Judged on a copy, so that a stranger fills no table with what proves nothing.
+  // Judged on a copy, so that a stranger cannot fill our tables with items that prove nothing.
   Trust judged = *this;
   const Certificates chain{.held = {}, .certificates = shown.certificates, .revocations = {}};
   if (!judged.take_all(now, chain, Source::other_peer)) return;
@@ -388,7 +390,7 @@ std::vector<Certificate> Trust::own_chain() const {
   return chain;
 }
 
-/// Passes on what is new here. A peer that gets it passes it on in turn.
+/// Passes on what is new to us. A peer that receives it passes it on in turn.
 void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out) {
   if (fresh_.certificates.empty() && fresh_.revocations.empty()) return;
   fresh_.held = held_;
@@ -420,8 +422,7 @@ void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
   for (const Certificates& part : in_parts(all)) out.send(to, part);
 }
 
-/// Forgets revocations that are over, and certificates that have expired and on which nothing
-/// rests.
+/// Forgets expired revocations, and expired certificates on which no other one depends.
 void Trust::forget_expired(Time now) {
   const std::uint64_t wall_s = wall(now);
   const std::size_t before = entries_.size() + revocations_.size();

@@ -8,8 +8,8 @@
 namespace gv {
 namespace {
 
-/// How long a peer believes a revocation before it signs it too. A peer that comes back hears by
-/// then if the issuer has been revoked in the meantime.
+/// How long a peer believes a revocation before it signs it too. In that time a peer that has come
+/// back hears whether the issuer has been revoked in the meantime.
 constexpr Duration signed_again_after = std::chrono::seconds(10);
 
 /// A revocation has as many issuers as this, or the swarm's key.
@@ -82,7 +82,7 @@ std::vector<Certificate> Trust::own_right(Time now, const PeerKey& without) cons
   for (const auto* one : {&found->second.newest, &found->second.right}) {
     if (!*one || !(*one)->may_invite || (*one)->expires_s <= wall(now)) continue;
     const PeerKey& issuer = (*one)->issuer;
-    // A peer that has renewed its own certificate shows by which earlier one it may.
+    // A peer that has renewed its own certificate names the earlier one that allowed this.
     const std::size_t left = issuer == options_.self ? chain_max - 1 : chain_max - 2;
     if (!is_entitled(issuer, left, without)) continue;
     std::vector<Certificate> chain = right_of(issuer, left, without);
@@ -111,7 +111,7 @@ bool Trust::sign_revocations(Time now, const std::vector<PeerKey>& keys) {
   return true;
 }
 
-/// Signs a certificate, and takes it like one of another peer.
+/// Signs a certificate, and handles it like one from another peer.
 Certificate Trust::take_own(Time now, Certificate blank) {
   const Certificate made = signed_certificate(now, std::move(blank));
   take_all(now, {.held = {}, .certificates = {made}, .revocations = {}}, Source::other_peer);
@@ -130,8 +130,8 @@ std::optional<Certificate> Trust::certify(Time now, const PeerKey& key, const st
   return made;
 }
 
-/// The keys of peers with this name, or with this id. A peer whose certificate is over counts too:
-/// its key can still revoke others with an earlier date.
+/// The keys of peers with this name, or with this id. A peer whose certificate has expired counts
+/// too: its key can still revoke others with an earlier date.
 std::vector<PeerKey> Trust::keys_named(std::string_view name) const {
   std::vector<PeerKey> keys;
   for (const auto& [key, entry] : entries_) {
@@ -173,7 +173,7 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
     return problem("this peer holds as many revocations as it can",
                    "ask again when some of them are over, or begin a new swarm");
   }
-  // What the key has revoked so far stays revoked.
+  // The earlier revocations of this key stay in force.
   std::vector<PeerKey> fell;
   for (const auto& [other, counting] : counted) {
     if (!is_revoked(other) && entries_.contains(other)) fell.push_back(other);
@@ -187,8 +187,8 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
   return {};
 }
 
-/// Renews the certificates of live peers in the second half of their time. With several peers that
-/// may invite, chance decides which one does; near the end all try.
+/// Renews the certificates of live peers in the second half of their validity. With several peers
+/// that may invite, chance decides which one renews; near the end all try.
 void Trust::renew(Time now, const View& live) {
   if (!may_invite(now)) return;
   const std::vector<Certificate> before = accepted_;
@@ -202,8 +202,9 @@ void Trust::renew(Time now, const View& live) {
   }
 }
 
-/// True if this peer should sign a revocation now that counts: because too few have, or because a
-/// certificate of the key outlives it. Chance decides which of several peers does.
+/// True if this peer should sign a revocation that counts now, because too few peers have signed
+/// it, or because a certificate of the key outlives it. Chance decides which of several peers
+/// signs.
 bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
                    const View& live) {
   const std::uint64_t last_s =
@@ -224,7 +225,8 @@ bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, 
   return rng_.below(static_cast<std::uint64_t>(others) + 1) == 0;
 }
 
-/// Signs revocations that would not hold otherwise, and own ones whose chain has been revoked.
+/// Signs revocations that would otherwise lose their force, and our own ones whose chain has been
+/// revoked.
 void Trust::sign_again(Time now, const View& live) {
   if (!may_invite(now)) return;
   std::vector<PeerKey> due;

@@ -23,7 +23,7 @@ bool has_statistics(const LayerSpec& layer, Statistics statistics) {
          std::ranges::any_of(layer.shortcut, has_them);
 }
 
-/// True if peers' models differ, and are brought together by means of some of them.
+/// True if the peers' models differ and a mode brings some of them together at a time.
 bool mixes_models(const Config& config) {
   return config.run.mode == ModeKind::gossip || config.run.mode == ModeKind::mixing ||
          (config.run.mode == ModeKind::pipeline &&

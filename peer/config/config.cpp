@@ -36,7 +36,7 @@ class Reader : private ConfigReading {
     check_together(*this);
     const auto others = static_cast<std::ptrdiff_t>(parsed.problems.size());
     find_data_files(*this, overrides_.data_folder);
-    // The folder is found all the same, since it is written into the models of all peers.
+    // The folder is needed even so, because it is written into the models of all peers.
     if (overrides_.has_own_data) {
       parsed.problems.erase(parsed.problems.begin() + others, parsed.problems.end());
     }
@@ -111,8 +111,8 @@ class Reader : private ConfigReading {
            "leave mode out, or algorithm");
   }
 
-  /// Lets every check see the number of peers that take part, instead of the text's. A number in
-  /// the text that cannot be read keeps its problem.
+  /// Makes every check use the actual number of peers instead of the one in the text. If the number
+  /// in the text cannot be read, that problem is still reported.
   void override_peers() {
     if (overrides_.peers) parsed.config.run.peers = *overrides_.peers;
   }
@@ -392,7 +392,7 @@ std::size_t lockstep_batch_max(const Config& config) {
 BatchGrowth batch_growth(const Config& config) {
   const ScheduleSpec& schedule = config.train.schedule;
   if (schedule.kind != ScheduleKind::growing_batch) return {};
-  constexpr double samples_max = 1e18;  // No budget has more.
+  constexpr double samples_max = 1e18;  // No budget is larger.
   const auto together = static_cast<double>(config.train.batch * config.run.peers);
   BatchGrowth growth{.at = {}, .factor = schedule.batch_factor};
   for (const std::size_t step : schedule.step_at) {

@@ -149,7 +149,7 @@ void check_membership(ConfigReading& reading) {
                  "make probe_timeout_s about half of probe_period_s");
 }
 
-/// Drawn pairs belong to rounds, and only the trigger "steps" counts rounds alike on all peers.
+/// Drawn pairs belong to rounds, and only with the trigger "steps" do all peers count rounds alike.
 void check_trigger(ConfigReading& reading) {
   const GossipConfig& gossip = reading.parsed.config.gossip;
   if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
@@ -165,7 +165,7 @@ void check_trigger(ConfigReading& reading) {
   }
 }
 
-/// A pair whose code is of a difference must remember what it has sent.
+/// If a pair encodes differences, it must remember what it has sent.
 void check_pair_memories(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const GossipConfig& gossip = config.gossip;
@@ -387,7 +387,7 @@ void check_ring(ConfigReading& reading) {
 }
 
 /// Number of peers that carry the same stage and mix, if all stages take equal time. A slower stage
-/// has more.
+/// has more peers.
 std::size_t replicas(const Config& config) {
   const bool both_ways = config.pipeline.schedule == PipelineKind::chimera;
   const std::size_t chain =
@@ -399,7 +399,7 @@ void check_pipeline(ConfigReading& reading) {
   PipelineConfig& pipeline = reading.parsed.config.pipeline;
   if (reading.parsed.config.run.mode != ModeKind::pipeline) return;
   const std::size_t stages = pipeline.stage_count();
-  // Makes a peer that writes the number and a peer that writes 0 agree.
+  // Lets a peer that writes the number agree with a peer that writes 0.
   if (pipeline.schedule == PipelineKind::two_bw && pipeline.accumulate == 0)
     pipeline.accumulate = stages;
   // Checks a single chain, because the real chains are not known yet.
@@ -439,7 +439,7 @@ void check_mixing(ConfigReading& reading) {
   for (const Problem& problem : problems_of(*rule, peers)) {
     const std::string path = "mixing." + problem.place;
     if (!reading.is_sound(path)) continue;
-    // Stages have no memory, which another remedy might suggest.
+    // Another remedy could suggest a memory, which stages do not have.
     const bool by_codec = in_stages && problem.place == "codec";
     reading.report(path, problem.reason,
                    by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);
@@ -460,14 +460,14 @@ void check_mixing(ConfigReading& reading) {
   }
 }
 
-/// What the bounds of consensus/mixing/stability are about: plain gradient descent on a loss of
-/// curvature 1, as that of data of unit variance.
+/// The step that the bounds of consensus/mixing/stability limit. They hold for plain gradient
+/// descent on a loss of curvature 1, such as the loss of data with unit variance.
 double pull_of_round(const Config& config, std::uint64_t steps) {
   return pull_of(config.train.schedule.learning_rate, steps);
 }
 
-/// True if plain descent on a curvature of 1 runs apart by itself. An even number of such steps
-/// turns its sign back, so that the bounds on pulls do not see it.
+/// True if plain descent diverges by itself on a loss of curvature 1. An even number of such steps
+/// restores the sign, so the bounds on pulls do not notice.
 bool is_beyond_descent(const Config& config) { return config.train.schedule.learning_rate >= 2; }
 
 /// Reports a learning rate with which rounds of `steps` steps pull by `bound` or more.
@@ -489,7 +489,7 @@ void check_centre(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const GossipConfig& gossip = config.gossip;
   if (config.run.mode != ModeKind::gossip || !gossip.centre_rests) return;
-  if (gossip.topology.kind != TopologyKind::star) return;  // It has no effect, which is reported.
+  if (gossip.topology.kind != TopologyKind::star) return;  // Has no effect, which is reported.
   if (gossip.pairing != PairingKind::uniform && reading.is_sound("gossip.pairing")) {
     reading.report("gossip.pairing", "drawn pairs are of rounds, and a centre that rests has none",
                    "write pairing = \"uniform\"");
@@ -515,7 +515,7 @@ void check_centre(ConfigReading& reading) {
                  fmt::format("write alpha = {:.2g} or less", 0.9 * most));
 }
 
-/// Checks learning rates of rules for which delays or frozen pieces set a bound.
+/// Checks learning rates of rules whose delays or frozen pieces set a bound.
 void check_stability(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.run.mode != ModeKind::mixing || config.train.optimizer.kind != OptimizerKind::sgd ||

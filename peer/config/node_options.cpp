@@ -25,7 +25,7 @@ Membership::Options membership_options(const MembershipConfig& membership) {
           .forget_dead_after = membership.forget_dead_after};
 }
 
-/// No budget has more samples.
+/// No budget is larger.
 constexpr std::uint64_t samples_max = std::uint64_t{1} << 62;
 
 /// Steps of a chunk of leased data.
@@ -34,9 +34,9 @@ std::uint64_t chunk_steps(const Config& config) {
   return config.data.chunk_samples > 0 ? config.data.chunk_samples / config.train.batch : batches;
 }
 
-/// Samples of all peers between two sittings of judges. A sitting takes so long that each peer
-/// could measure its model in it, and makes at least a step. The peers of a pipeline measure theirs
-/// together.
+/// Samples that all peers train on between two measurements by judges (*sittings*). In this time
+/// each peer could measure its model and make at least one step. The peers of a pipeline measure
+/// their model together.
 std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   const double passes = config.run.target_every * static_cast<double>(peer.all_data);
   const bool is_pipeline = config.run.mode == ModeKind::pipeline;
@@ -46,8 +46,8 @@ std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   return std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15)));
 }
 
-/// The samples that all peers train on together, if they may end before these are used up. Peers of
-/// a pipeline make the same runs, so without such an end they need no common count.
+/// The samples that all peers train on together, if training may end before they are used up. Peers
+/// of a pipeline make the same runs, so without such an end they need no common count.
 std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
   if (config.run.mode != ModeKind::pipeline) return swarm_budget(config, peer.all_data);
   const std::uint64_t run = config.pipeline.micro_batches * config.train.batch;

@@ -1,4 +1,4 @@
-// The tables of names that changed and of values that went since version 0.1.
+// Tables of the names that were changed and the values that were removed since version 0.1.
 #include "peer/config/old_names.hpp"
 
 #include <array>

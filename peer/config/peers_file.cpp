@@ -73,7 +73,7 @@ class PeersReading {
         {name_ + ":" + std::to_string(line) + ": " + path, std::move(reason), std::move(remedy)});
   }
 
-  /// The tables [[key]]; reports a problem if the value is anything else.
+  /// The tables under `key`; reports a problem if the value is anything else.
   std::vector<std::pair<const TomlTable*, std::size_t>> tables(const std::string& key) {
     std::vector<std::pair<const TomlTable*, std::size_t>> found;
     const auto at = root_.find(key);

@@ -77,7 +77,7 @@ std::optional<std::size_t> RowReader::number_at_end(std::string_view variable) {
                                    : number_in(std::string_view(*value).substr(dash + 1));
 }
 
-/// Numbers the ranks of an engine whose own numbers begin anywhere, perhaps with a distance.
+/// Turns an engine's own numbers, which may begin anywhere and have gaps, into ranks.
 void RowReader::count_from_first(std::size_t value) {
   const std::optional<std::size_t> first = number(engine_.first), last = number(engine_.last);
   const std::size_t step = std::max<std::size_t>(1, number(engine_.step).value_or(1));
@@ -97,7 +97,7 @@ std::optional<EngineReading> RowReader::read() {
   if (!variables_(engine_.rank)) return std::nullopt;
   const std::optional<std::size_t> value =
       engine_.is_end_of_name ? number_at_end(engine_.rank) : number(engine_.rank);
-  // A host name without a number is no sign of the engine.
+  // A host name without a number does not show that the engine is used.
   if (!value && engine_.is_end_of_name) return std::nullopt;
   reading_.ranks = number(engine_.ranks);
   if (value && engine_.first.empty()) reading_.rank = value;

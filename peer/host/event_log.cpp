@@ -91,8 +91,8 @@ void EventLog::append(std::string line) {
   options_.warn(path_.string() + ": events cannot be written: " + why);
 }
 
-/// Returns true if the fact gets no line because there were too many like it. Only refusals are
-/// limited, because another peer can cause any number of them.
+/// Returns true if the fact gets no line because too many like it were logged. Only refusals are
+/// limited, because only of these can another peer cause any number.
 bool EventLog::is_left_out(Time now, const FactText& text, const std::string& name) {
   if (now - looked_at_ >= look_period) {
     looked_at_ = now;

@@ -31,7 +31,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
     return;
   }
   const std::string own = std::to_string(::getpid());
-  // The pid is for people only: the lock holds without it.
+  // The pid is only information for people: the lock does not need it.
   const bool is_empty = ::ftruncate(file_, 0) == 0;
   static_cast<void>(is_empty && ::pwrite(file_, own.data(), own.size(), 0) > 0);
 }

@@ -8,7 +8,7 @@ namespace gv {
 
 void GradientParts::take(const GradientPart& part) {
   const auto [begin, end] = part.range;
-  // What is ready may be on its way to other peers, and must not change.
+  // A part that is ready may already be on its way to other peers, so it must not change.
   const auto next = waiting_.lower_bound(end);
   const bool overlaps_next = next != waiting_.end() && next->second < end;
   const bool overlaps_last = next != waiting_.begin() && std::prev(next)->first > begin;

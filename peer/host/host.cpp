@@ -25,8 +25,8 @@
 namespace gv {
 namespace {
 
-/// A resumed peer keeps its settings revision, in the mode of that; one that starts from the first
-/// model forgets it.
+/// A resumed peer keeps its settings revision and runs in the revision's mode. A peer that starts
+/// from the first model forgets its revision.
 Problems begin_with_revision(const HostOptions& options, Config& config,
                              SettingsRevision& revision) {
   if (config.run.mode == ModeKind::pipeline) return {};
@@ -43,7 +43,7 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
     return {problem};
   }
   if (kept->number == 0) return {};
-  // Settings of mixing alone name no mode.
+  // A revision that changes only settings of mixing names no mode.
   const bool is_of_mode = kept->number >> algorithm_bits > 0;
   SwitchedConfig next{.config = config, .problems = {}};
   if (is_of_mode) next = switched_config(config, kept->settings, options.has_buffers);
@@ -64,7 +64,7 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   return {};
 }
 
-/// Says the problems, and returns the exit code for them.
+/// Prints the problems, and returns the exit code for them.
 int refuse(const HostOptions& options, const Problems& problems) {
   if (!options.guest_says) return fail(problems);
   for (const Problem& problem : problems) options.guest_says(to_string(problem));

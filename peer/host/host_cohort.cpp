@@ -11,15 +11,16 @@
 namespace gv {
 namespace {
 
-/// Pause between looks of a peer that has met another: it then only finds ranks of which no member
-/// has heard.
+/// Pause between looks by a peer that has met another one. Such looks only find ranks that no
+/// member has heard of.
 constexpr Duration look_pause = std::chrono::seconds(10);
 
-/// A peer that has met no other says so after the first, and again after each second.
+/// A peer that has met no other says so after the first of these times, and again after each pause.
 constexpr Time first_waiting_line{std::chrono::seconds(3)};
 constexpr Duration waiting_line_pause = std::chrono::seconds(60);
 
-/// Addresses from the rendezvous may be stale, and each costs a socket for a minute.
+/// Addresses from the rendezvous may be stale, and each dial to a stale one holds a socket for a
+/// minute.
 constexpr RateLimit::Options dials_allowed{.per_second = 1, .burst = 16};
 
 }  // namespace
@@ -38,7 +39,7 @@ void Host::open_rendezvous() {
 }
 
 /// Dials ranks of the cohort that no member knows, ends if another process has our rank, and says
-/// for what a peer waits that is alone.
+/// what a lone peer is waiting for.
 void Host::meet_cohort() {
   const bool is_alone = contacts_.empty();
   if (!is_alone && now() < cohort_->next_look) return;

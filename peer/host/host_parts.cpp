@@ -82,8 +82,8 @@ bool Host::examine(ExamCall call) {
   return true;
 }
 
-/// Peers that may relay a lane to `to`. Each pair begins with another one, so that one peer does
-/// not relay for all.
+/// Peers that may relay a lane to `to`. The list begins with a different peer for each pair, so
+/// that no single peer relays for all.
 std::vector<PeerId> Host::relays_to(PeerId to) const {
   std::vector<PeerId> relays;
   for (const Member& member : node_->membership().members()) {
@@ -97,8 +97,8 @@ std::vector<PeerId> Host::relays_to(PeerId to) const {
   return relays;
 }
 
-/// Dials a peer that is reached through a relay, if it may listen and this was not tried a moment
-/// ago.
+/// Dials a peer that is reached through a relay, if that peer may listen and was not dialled a
+/// moment ago.
 bool Host::dial_directly(PeerId peer) {
   constexpr auto pause = std::chrono::seconds(30);
   if (control_->is_linked(peer)) return false;
@@ -124,7 +124,7 @@ std::optional<LaneToken> Host::pair_token_of(PeerId peer, std::uint64_t stream) 
   return std::nullopt;
 }
 
-/// Looks for direct ways to peers that are reached through others.
+/// Looks for direct connections to peers that are reached through relays.
 void Host::leave_relays() {
   for (const Member& member : node_->membership().members()) {
     if (member.id == self_ || !lanes_->relay_of(member.id)) continue;
@@ -136,8 +136,8 @@ void Host::leave_relays() {
   }
 }
 
-/// Handles a message about members that came over a lane. Only a relayed lane may bring one: it
-/// takes the place of the link that checks such messages otherwise.
+/// Handles a message about members that came over a lane. Only relayed lanes may carry such
+/// messages, because they replace the link that would otherwise check them.
 void Host::receive_on_lane(Envelope envelope) {
   if (is_membership(envelope.message)) {
     const std::string unsound = lanes_->relay_of(envelope.from)

@@ -60,9 +60,9 @@ void Host::enter_swarm() {
   if (swarm.first_ticket) offer_ticket(*swarm.first_ticket);
 }
 
-/// Prints a ticket, unless one that was printed earlier still lets machines in. That one cannot be
-/// printed again, because its secret is not kept. If the system chooses the port, the earlier
-/// ticket names a port of the past, so a new one is printed in any case.
+/// Prints a ticket, unless a ticket printed earlier still admits machines. The earlier one cannot
+/// be printed again, because its secret is not kept. If the system chooses the port, the earlier
+/// ticket names an old port, so a new one is printed in any case.
 void Host::offer_ticket(const TicketTerms& terms) {
   const auto open = tickets_->open_ticket(wall_s());
   if (open && !options_.listen.ends_with(":0")) {
@@ -90,7 +90,7 @@ void Host::follow_certificates() {
   feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
 }
 
-/// Makes links, lanes and signatures follow the certificates.
+/// Updates links, lanes and signatures after the certificates have changed.
 void Host::follow_accepted() {
   const Trust& trust = *node_->trust();
   followed_ = trust.version();
@@ -106,7 +106,7 @@ void Host::follow_accepted() {
     gone.erase(peer_id(certificate.key));
   }
   for (const PeerId peer : gone) lanes_->forget(peer);
-  // Names of peers that are out are kept for what is said about them, but not without end.
+  // Names of peers that are out are kept for messages about them, but only a limited number.
   if (names_.size() > 2 * certified_max) {
     std::erase_if(names_, [&](const auto& entry) {
       return entry.first != self_ &&
@@ -161,7 +161,7 @@ void Host::show_certificates() {
 }
 
 JoinAnswer Host::refuse_guest(const std::string& why) {
-  // A guest may ask often: that is reported once a second.
+  // A guest may ask often, so this is reported at most once a second.
   if (now() >= next_refusal_) {
     next_refusal_ = now() + std::chrono::seconds(1);
     note(TicketRefused{.why = why});
@@ -169,7 +169,7 @@ JoinAnswer Host::refuse_guest(const std::string& why) {
   return {.refusal = why};
 }
 
-/// The certificate with which a guest joins. One that was not heard is given again.
+/// The certificate with which a guest joins. If its answer was lost, the guest gets it again.
 std::optional<Certificate> Host::certificate_for(const PublicKey& guest,
                                                  const JoinRequest& request) {
   const Certificate* held = node_->trust()->accepted(request.key);
@@ -228,7 +228,7 @@ std::string Host::make_ticket(const TicketTerms& terms) {
   return to_text(ticket);
 }
 
-/// Answers the commands of `grapevine invite` and `grapevine revoke`; empty if it is another one.
+/// Answers the commands of `grapevine invite` and `grapevine revoke`; empty for other commands.
 std::string Host::answer_swarm_command(const std::string& command) {
   const SwarmCommand asked = read_swarm_command(command);
   if (!asked.invite && asked.revoke.empty()) return {};

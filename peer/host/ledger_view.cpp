@@ -64,7 +64,7 @@ Json peers_of(const Json& document) {
   return peers;
 }
 
-/// Samples that are known to be trained, by none of the peers as far as we know.
+/// Samples that are known to be trained, though by none of the peers that we know.
 std::uint64_t samples_of_unknown(const Json& document, const Json& peers) {
   auto unknown = document["work"].value("counted", std::uint64_t{0});
   for (const Json& peer : peers) {

@@ -47,11 +47,11 @@ struct MeanCalls::Meeting {
 
   mutable std::mutex mutex;
   std::condition_variable wake;
-  std::deque<Call> calls;                 ///< Those that have not ended.
-  std::map<std::uint64_t, Mean> results;  ///< Of calls that have ended and were not taken.
-  std::uint64_t given = 0;                ///< Calls begun.
-  std::uint64_t ended = 0;                ///< Calls ended.
-  std::uint64_t common = 0;               ///< Calls of all peers.
+  std::deque<Call> calls;                 ///< Calls that have not ended.
+  std::map<std::uint64_t, Mean> results;  ///< Results that were not taken yet.
+  std::uint64_t given = 0;                ///< Number of calls begun.
+  std::uint64_t ended = 0;                ///< Number of calls ended.
+  std::uint64_t common = 0;               ///< Number of calls that all peers have made.
   bool is_ready = false;                  ///< The worker has waited for a call.
   bool is_over = false;                   ///< The worker's side is gone.
   bool has_left = false;                  ///< The program has left.
@@ -122,7 +122,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   void update(std::span<const float>, std::size_t) override {}
   void set_update_factor(double) override {}
 
-  /// The others are at this step. Calls that were begun before it is known are in no mean.
+  /// The other peers are at this step. Arrays of calls begun before it was known are in no mean.
   void go_on_at(std::uint64_t step) override {
     step_ = step;
     const bool was_given = std::exchange(is_given_, false);
@@ -145,7 +145,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   const Meeting::Call& oldest() const {
     const std::lock_guard lock(own_->mutex);
     check(is_given_ && !own_->calls.empty(), "an array is averaged after it was given");
-    // Further calls are added behind it, which moves no element of a deque.
+    // Calls added behind it do not move it, because a deque never moves its elements.
     return own_->calls.front();
   }
 

@@ -29,7 +29,7 @@ std::string to_line(const Member& member) {
   return member.name + "@" + member.address + " " + text;
 }
 
-/// Parses a line. It may also come from another process, an earlier version or damage.
+/// Parses a line, which may also be from another process or an earlier version, or be damaged.
 std::optional<Member> from_line(std::string_view line, const Roster& roster, const Signer& signer) {
   const std::string_view text = line.substr(std::min(line.find(' '), line.size() - 1) + 1);
   std::vector<std::byte> frame(line_bytes_max);

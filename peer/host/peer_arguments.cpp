@@ -43,7 +43,7 @@ std::optional<Shard> parse_shard(const std::string& text) {
 bool is_listen_address(const std::string& text) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return false;
-  // Replace "any host" and "any port" by values that the check for dialled addresses accepts.
+  // Replace "any host" and "any port" by values that the check of dialled addresses accepts.
   const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
   return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
 }
@@ -78,8 +78,8 @@ std::string host_name() {
   return ::gethostname(buffer.data(), buffer.size() - 1) == 0 ? buffer.data() : "";
 }
 
-/// Fills in where a peer of a cohort listens and what it dials, as far as that is not given. All
-/// peers have the same command line, so a contact may be the peer itself.
+/// Fills in where a peer of a cohort listens and what it dials, unless these are given. All peers
+/// have the same command line, so a contact may be the peer itself.
 Problems take_addresses(const CohortPlace& place, HostOptions& options) {
   if (options.listen.empty() && options.join.empty()) options.listen = "0.0.0.0:0";
   const std::string port = options.listen.substr(options.listen.rfind(':') + 1);

@@ -31,8 +31,8 @@ constexpr std::size_t command_bytes_max = 64 << 10;
 constexpr std::chrono::seconds command_time_max{5};
 constexpr std::chrono::milliseconds accept_pause{20};
 
-/// A Unix socket's path has room for 107 characters, and run folders can be deeper, so the folder
-/// is named through a descriptor.
+/// A Unix socket's path has room for 107 characters, and run folders can have longer paths. So the
+/// folder is named through a descriptor.
 class FolderHandle {
  public:
   explicit FolderHandle(const std::filesystem::path& folder)

@@ -34,7 +34,7 @@ void ReadingThread::run(std::stop_token stop) {
       waiting_.pop_front();
     }
     work();
-    work = nullptr;  // What it holds is released before others learn that it has ended.
+    work = nullptr;  // Releases what the function holds before others learn that it has ended.
     {
       const std::lock_guard lock(mutex_);
       ++ended_count_;

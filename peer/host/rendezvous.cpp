@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view domain = "grapevine rendezvous 1";
 constexpr std::size_t line_bytes_max = 512;  ///< Our own lines have at most about 430.
-constexpr std::size_t read_at_once = 32;     ///< Files of others in one look.
+constexpr std::size_t read_at_once = 32;     ///< Files of other peers that are read in one look.
 constexpr mode_t private_mode = 0700;
 constexpr mode_t others_may_write = 022;
 
@@ -116,8 +116,8 @@ std::optional<Announcement> Rendezvous::read(std::size_t rank) const {
   return announcement_in(text, options_.peers[rank], signer_);
 }
 
-/// Writes our announcement if another one or none is there. Returns the address of a newer process
-/// with our rank; empty if there is none.
+/// Writes our announcement if it is missing or replaced by another. Returns the address of a newer
+/// process with our rank; empty if there is none.
 std::string Rendezvous::announce() {
   if (options_.address.empty()) return {};
   const std::optional<Announcement> there = read(options_.rank);

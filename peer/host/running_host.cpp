@@ -29,7 +29,7 @@ constexpr auto goodbye_time = std::chrono::milliseconds(200);
 /// Joining has failed after this long without any contact and without a cached peer to try.
 constexpr Duration join_deadline = std::chrono::seconds(30);
 
-/// After the first hello with other settings, other peers get this long to report theirs.
+/// After the first hello with different settings, other peers get this long to report theirs.
 constexpr Duration settings_wait = std::chrono::seconds(3);
 
 std::string in_words(const Layout& layout) {
@@ -144,8 +144,8 @@ void Host::note_quarantine(const Fact& fact) {
     begin(liar->peer, never, "it signed two different decisions of one ballot");
   } else if (const auto* link = std::get_if<LinkQuarantined>(&fact)) {
     begin(link->peer, now() + from_seconds(link->seconds), link->why);
-    // Either the links or the node began the quarantine, and the other one must follow; for the one
-    // that began it, this changes nothing. Posted, because we may be inside a call of either.
+    // A quarantine that began in the links must also begin in the node, and the other way round; a
+    // second beginning changes nothing. Posted, because we may be inside a call of either.
     asio::post(io_, [this, peer = link->peer] {
       lanes_->forget(peer);
       control_->quarantine(peer);
@@ -177,9 +177,9 @@ bool Host::follow_peer(const Fact& fact) {
          std::holds_alternative<MemberRefuted>(fact);
 }
 
-/// Sends a message. If it cannot be sent, a lane through another peer may carry the next.
+/// Sends a message. If it cannot be sent, the next one may take a lane through another peer.
 bool Host::send(const Outgoing& outgoing) {
-  // Exchanges use the lane that they open anyway. Membership does so only where there is no link.
+  // Exchanges use their open lane anyway. Membership uses a lane only to a peer without a link.
   const bool by_lane = !is_membership(outgoing.message) ||
                        (lanes_->relay_of(outgoing.to) && !control_->is_linked(outgoing.to));
   if (by_lane && lanes_->send_message(outgoing.to, outgoing.message)) return true;
@@ -213,7 +213,7 @@ void Host::carry_out(NodeEffects& effects) {
     effects = std::move(more);
   }
   keep_revision();
-  // Posted, because we may be handling a message of a link that this cuts.
+  // Posted, because we may be handling a message of a link that this closes.
   const Trust* trust = node_->trust();
   const bool must_leave = trust != nullptr && !node_->is_leaving() && trust->must_leave(now());
   if (must_leave || (trust != nullptr && trust->version() != followed_)) {
@@ -260,7 +260,7 @@ void Host::arm() {
 
 void Host::sync_addresses() {
   for (const Member& member : node_->membership().statements()) {
-    // A dead peer may run again when we restart, and may be the only one that others know.
+    // A dead peer may run again when we restart, and may then be the only peer that knows others.
     if (member.state == MemberState::left) {
       cached_.erase(member.id);
     } else if (!member.address.empty()) {
@@ -287,15 +287,15 @@ std::string Host::save(const Replica& replica, const task::Save& how) const {
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
-/// What must be equal on all peers: settings, the tensors of the model, the swarm's budget in
-/// samples, which depends on the data, in a pipeline the samples of its tests, and the size of a
-/// learner's state.
+/// The facts that must be equal on all peers: the settings, the tensors of the model, the swarm's
+/// budget in samples (which depends on the data), the samples of a pipeline's tests, and the size
+/// of a learner's state.
 std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   auto agreed = agreement(options_.config);
   if (!layout_.empty()) agreed.emplace_back("layout of the model", layout_);
   const std::uint64_t budget = swarm_budget(options_.config, task_.samples);
   if (budget > 0) agreed.emplace_back("samples of the budget", std::to_string(budget));
-  // The peers of a pipeline take them through its stages together.
+  // The peers of a pipeline pass the test samples through its stages together.
   if (options_.config.run.mode == ModeKind::pipeline && task_.test) {
     agreed.emplace_back("samples of the test data", std::to_string(task_.test->size()));
   }
@@ -310,7 +310,7 @@ std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
 }
 
 void Host::reload_authorized() {
-  // Their keys follow from a secret, or from certificates.
+  // The keys of these peers follow from a secret, or come with certificates.
   if (options_.cohort || options_.swarm) return;
   LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
   if (loaded.problems.empty()) {
@@ -350,7 +350,7 @@ Report Host::report() const {
   if (!takes_labels(options_.config.model.loss)) report.accuracy.reset();
   report.listening = control_->listening();
   report.lanes = lanes_->listening();
-  // The swarm's budget is in the mode's own section.
+  // The swarm's budget is reported in the section of the mode.
   report.steps = task_.trainer.follows_swarm ? 0 : task_.trainer.steps;
   report.lane_bytes_sent = lanes_->counters().bytes_sent;
   report.lane_bytes_received = lanes_->counters().bytes_received;
@@ -388,9 +388,9 @@ bool Host::is_newcomer() const {
   return joins_others && now().time_since_epoch() <= join_deadline;
 }
 
-/// Returns why a newcomer should end; empty if it may go on. A single peer with other settings may
-/// be wrong or hostile itself. So at least two must disagree, and more than agree with us. If there
-/// is only one other peer, its disagreement is enough.
+/// Returns why a newcomer should end; empty if it may go on. A single peer with different settings
+/// may itself be wrong or hostile. So at least two peers must disagree with us, and more than agree
+/// with us. If there is only one other peer, its disagreement is enough.
 Problems Host::problems_of_joining() const {
   const std::size_t differ = with_other_settings_.size();
   const bool has_waited =
@@ -411,7 +411,7 @@ Problems Host::problems_of_joining() const {
                          seconds(join_deadline)),
              "give every peer of a run the same settings"}};
   }
-  if (cohort_) return {};  // The others may still be waiting for their machines.
+  if (cohort_) return {};  // The other peers may still be waiting for their machines.
   return {{"--join",
            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
            "check the address, that the peer there runs, and that each side's allow-list has the "
@@ -420,7 +420,7 @@ Problems Host::problems_of_joining() const {
 
 void Host::every_second() {
   if (ending_) return;
-  // Without a job under way nothing else tells us that the user's loop has left.
+  // Without a job under way, nothing else shows that the user's loop has left.
   if (is_guest() && replica_->has_ended() && !node_->is_leaving()) {
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }
@@ -510,7 +510,7 @@ bool Host::join_others() {
   return !options_.join.empty() || !cached.empty() || cohort_;
 }
 
-/// Pins our threads, unless other programs compute: then the system places them better.
+/// Pins our threads, unless other programs compute: then the system's placement is better.
 void Host::keep_place() {
   if (is_guest()) return;
   const std::optional<HostPlace> place = node_->host_place();

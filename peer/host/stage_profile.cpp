@@ -30,14 +30,14 @@ using Action = PipelineAction;
 constexpr std::size_t repetitions_min = 3;
 constexpr std::size_t repetitions_max = 1000;
 
-/// Smallest time, because a schedule's clock needs times above 0.
+/// Smallest time of an operation, because a schedule's clock needs times above 0.
 constexpr double seconds_min = 1e-8;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Returns the processor time of this thread, which excludes that of other programs.
+/// Returns the processor time of this thread, which does not include other programs' time.
 double processor_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -58,7 +58,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Calls `once` for a warm-up, then until the time is over.
+/// Calls `once` for a warm-up, then repeatedly until the time is over.
 void repeat(double seconds, const std::function<void(bool counts)>& once) {
   once(false);
   const auto begin = Clock::now();
@@ -207,8 +207,8 @@ struct Worker {
   }
 };
 
-/// Returns the memory of one more micro-batch in flight in a warm stage. It is at least that of its
-/// outputs, because some allocators do not report their memory.
+/// Returns the memory of one more micro-batch in flight in a warm stage. The result is at least the
+/// size of its outputs, because some allocators do not report their memory.
 double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
   StageLearner& trainer = *worker.trainer;
@@ -299,7 +299,8 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
 
   std::vector<StageTimes> times(stages);
   std::vector<std::vector<float>> inputs(stages);
-  // Alternates whole and split backward passes: the parts tell how to divide the whole.
+  // Alternates whole and split backward passes. The times of the parts tell how to divide the time
+  // of the whole.
   bool in_parts = true;
   repeat(2 * seconds / 3, [&](bool counts) {
     run_chain(worker, times, inputs, counts, in_parts, spec.keeps_versions);
@@ -348,7 +349,8 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
                             const PipelineTiming& predicted, double seconds) {
   std::vector<Worker> workers;
   std::vector<std::vector<double>> taken;
-  // (begin, worker, place in its list), by time, so that inputs exist before their instruction.
+  // (begin, worker, place in its list), ordered by time, so that inputs exist before the
+  // instructions that need them.
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     workers.emplace_back(spec, data);

@@ -24,7 +24,7 @@ std::string trial_of(const nlohmann::json& member) {
                      trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
 }
 
-/// Where a member is dialled, or which peer relays what we send it.
+/// Where a member is dialled, or which peer relays what we send to it.
 std::string way_to(const nlohmann::json& member) {
   const std::string relay = member.value("relay", "");
   return relay.empty() ? member.value("address", "") : "relayed by " + relay;

@@ -23,11 +23,11 @@ std::string frame_line(const Certificates& part) {
   std::string line(sodium_base64_encoded_len(bytes.size(), frame_base64), '\0');
   sodium_bin2base64(line.data(), line.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
                     bytes.size(), frame_base64);
-  line.back() = '\n';  // In place of the zero byte that libsodium adds.
+  line.back() = '\n';  // Replaces the zero byte that libsodium adds.
   return line;
 }
 
-/// Appends what a line says. Returns false if it is no frame of certificates.
+/// Appends what a line says. Returns false if the line is not a frame of certificates.
 bool read_line(std::string_view line, SwarmFiles& files) {
   std::vector<std::byte> bytes(frame_bytes_max);
   std::size_t length = 0;

@@ -28,7 +28,8 @@
 namespace gv {
 namespace {
 
-/// No packet goes there: the system only says which of its addresses it would use.
+/// No packet is sent to these addresses. They only make the system say which own address it would
+/// use.
 constexpr const char* far_away = "192.0.2.1";
 constexpr const char* far_away_v6 = "2001:db8::1";
 
@@ -45,8 +46,8 @@ std::string machine_name() {
   return is_peer_name(name) ? name : "peer";
 }
 
-/// The address of this machine from which it reaches a host, or any far one, by IPv6 or IPv4;
-/// loopback where it has no other.
+/// The address from which this machine reaches a host (or, without a host, any distant address) by
+/// IPv6 or IPv4; loopback if the machine has no other.
 std::string own_address_towards(const std::string& host, bool is_v6) {
   using asio::ip::udp;
   asio::io_context io;
@@ -76,7 +77,7 @@ Problems take_addresses(const std::string& towards, HostOptions& options) {
   }
   Problems problems = address_problems(options.listen, options.advertise, {});
   const std::string& dialled = options.advertise.empty() ? options.listen : options.advertise;
-  // A port 0 becomes a longer one.
+  // Port 0 is replaced by a port with up to five digits.
   constexpr std::size_t port_digits = 5;
   if (dialled.size() + port_digits - 1 > ticket_address_bytes_max) {
     problems.push_back({options.advertise.empty() ? "--listen" : "--advertise",
@@ -90,7 +91,7 @@ void append(Problems& problems, Problems more) {
   std::ranges::move(more, std::back_inserter(problems));
 }
 
-/// True if a path leads nowhere but below the folder that it is relative to.
+/// True if a path stays below the folder that it is relative to.
 bool stays_below(const std::filesystem::path& path) {
   return path.is_relative() && std::ranges::find(path, "..") == path.end();
 }
@@ -102,7 +103,7 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
   return in_outer == outer.end() || in_outer->empty();
 }
 
-/// The same for where the path leads in the end, through links.
+/// The same for the target of the path after following links.
 bool leads_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
   std::error_code error;
   const auto inner = std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
@@ -112,7 +113,8 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
 
 /// Joins by the ticket, and writes down the result.
 Problems redeem(const Ticket& ticket, const HostOptions& options, SwarmFiles& files) {
-  // The key is on the disk before the ticket is used: asking again with it is answered again.
+  // The key is on the disk before the ticket is used, so a repeated request with this key is
+  // answered again.
   LoadedKeyPair key = keep_swarm_key(options.folder, "key");
   if (!key.problems.empty()) return std::move(key.problems);
   files = {.swarm = ticket.swarm, .identity = key.pair};
@@ -175,7 +177,7 @@ void take_files(const SwarmFiles& files, const std::string& config, HostOptions&
   options.shard = own->number % options.config.run.peers;
 }
 
-/// A peer that was away for too long is let in by no other.
+/// No other peer admits one that was away for too long.
 Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path& folder) {
   std::uint64_t until_s = 0;
   for (const Certificate& certificate : files.certificates) {
@@ -200,7 +202,7 @@ ConfigOverrides overrides_of(const SwarmArguments& arguments) {
   return {.data_folder = arguments.data, .peers = {}, .has_own_data = arguments.has_own_data};
 }
 
-/// What a peer that joins says about the work before it begins.
+/// Prints what the peer is about to do before it joins.
 void say_plan(const HostOptions& options) {
   const Config& config = options.config;
   const bool has_files = config.data.kind != DataKind::generated;
@@ -275,7 +277,7 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
     files = read_swarm(options.folder);
     options.resume = true;
     options.join = first_peers(options.folder);
-    // With the swarm's key the peer certifies itself.
+    // A peer with the swarm's key certifies itself.
     if (files.problems.empty() && !files.swarm_key) {
       files.problems = problems_of_expiry(files, options.folder);
     }

@@ -103,7 +103,7 @@ std::vector<PublicKey> TicketBook::guests(std::uint64_t now_s) {
   return keys;
 }
 
-/// Failures are ignored: the tickets then last as long as this process.
+/// Failures are ignored: the tickets then last only as long as this process.
 void TicketBook::write() const {
   std::string text;
   for (const Entry& entry : entries_) {

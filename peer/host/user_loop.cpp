@@ -19,8 +19,8 @@ struct UserLoop::Meeting {
   /// The function that the loop has called while it is the worker's turn.
   enum class At { step_over, reduce };
 
-  /// The worker lets the loop make up to `steps` steps, and waits for its next call after them.
-  /// Returns false if the loop has left.
+  /// Called by the worker. Lets the loop make up to `steps` steps, and waits for its next call
+  /// after them. Returns false if the loop has left.
   bool hand_over(std::uint64_t steps = 1) {
     std::unique_lock lock(mutex);
     granted = steps;
@@ -33,7 +33,7 @@ struct UserLoop::Meeting {
     return !has_left;
   }
 
-  /// The same for a step whose gradient is summed: gives its parts to `take` as they come.
+  /// The same for a step whose gradient is summed: gives its parts to `take` as they arrive.
   template <class Take>
   bool hand_over_for_sum(Take take) {
     std::unique_lock lock(mutex);
@@ -56,14 +56,14 @@ struct UserLoop::Meeting {
     return !has_left;
   }
 
-  /// The loop waits until it may run. Returns false if training is over.
+  /// Called by the loop, which waits until it may run. Returns false if training is over.
   bool await() {
     std::unique_lock lock(mutex);
     wake.wait(lock, [this] { return turn == Turn::user || is_over; });
     return !is_over;
   }
 
-  /// The loop passes the turn to the worker.
+  /// Called by the loop. Passes the turn to the worker.
   void pass_on(At where) {
     at = where;
     tell([this] { turn = Turn::worker; });
@@ -105,19 +105,21 @@ struct UserLoop::Meeting {
   double progress = 0;
   std::uint64_t position = 0;
   bool sums_parts = false;          ///< The worker waits for the gradient of a sum, or its parts.
-  std::vector<GradientPart> parts;  ///< That the worker has not taken yet.
+  std::vector<GradientPart> parts;  ///< Parts that the worker has not taken yet.
 
   // The members below belong to the thread whose turn it is.
 
   Layout layout;
   std::vector<float> parameters;
-  UserModel model;  ///< Where the model is, if not in `parameters`; these are then a copy.
+  UserModel model;  ///< Where the model is, unless it is in `parameters`; otherwise these are a
+                    ///< copy.
   std::size_t samples = 1;
   At at = At::step_over;
   Score score;                ///< The sum of the scores since the loop got its turn.
   std::uint64_t granted = 0;  ///< Steps that the loop may make in this turn.
-  std::uint64_t made = 0;     ///< Steps that it has made in this turn.
-  /// With leased data: the first sample of the steps that the worker has asked for, and those made.
+  std::uint64_t made = 0;     ///< Steps that the loop has made in this turn.
+  /// With leased data: the first sample of the steps that the worker has asked for, and the steps
+  /// made.
   std::optional<std::uint64_t> leased_from;
   std::uint64_t made_of_lease = 0;
   UserGradient gradient;     ///< Gradient given to reduce().
@@ -158,7 +160,7 @@ class UserLoop::Face final : public Learner {
     own_->reduced = {.again = std::exchange(waits_for_sum_, false)};
     is_stale_ = false;
     for (std::uint64_t made = 0; made < count && !own_->read(own_->should_stop);) {
-      // A gradient is handed over by itself; steps without one are handed over together.
+      // A gradient is handed over at each step; steps without one are handed over together.
       const bool goes_on = hand_over(direct ? 1 : count - made);
       if (goes_on && own_->at == Meeting::At::reduce) {
         own_->reduced = {};
@@ -183,7 +185,7 @@ class UserLoop::Face final : public Learner {
       own_->reduced = {.again = std::exchange(is_stale_, false)};
       give_back();
       waits_for_sum_ = own_->hand_over_for_sum([&](const GradientPart& part) { parts.take(part); });
-      // A loop that has left contributes zeros, but for parts that others may have already.
+      // A loop that has left contributes zeros, except in parts that others may already have.
       if (!waits_for_sum_) {
         std::ranges::fill(out.first(parts.ready_from()), 0.0F);
         return {};
@@ -199,7 +201,8 @@ class UserLoop::Face final : public Learner {
 
   void update(std::span<const float> mean, std::size_t samples) override {
     if (has_ended()) return;
-    // An error ends this peer. A failed check would end the program in which it is a guest.
+    // An exception ends only this peer. A failed check would end the program that the peer is a
+    // guest in.
     if (!waits_for_sum_ || is_stale_) {
       throw std::logic_error("there is a sum, but the user's loop has given no gradient for it");
     }
@@ -216,7 +219,7 @@ class UserLoop::Face final : public Learner {
   }
 
   void read_from(std::uint64_t position) override {
-    // A gradient of samples that are another peer's part by now is useless.
+    // A gradient of samples that now belong to another peer is useless.
     if (waits_for_sum_ && own_->leased_from != position) is_stale_ = true;
     own_->leased_from = position;
     own_->made_of_lease = 0;
@@ -276,7 +279,7 @@ class UserLoop::Face final : public Learner {
   void fetch() const {
     if (own_->model.read && !std::exchange(is_fetched_, true)) own_->model.read(own_->parameters);
   }
-  /// Gives the user the model if it has changed. Afterwards the user changes it.
+  /// Gives the user the model if it has changed. From then on the user changes it.
   void give_back() {
     if (own_->model.write && std::exchange(is_changed_, false)) {
       own_->model.write(own_->parameters);
@@ -376,7 +379,7 @@ void UserLoop::give_gradient(UserGradient gradient, const Score& score) {
 
 void UserLoop::give_parts(std::vector<GradientPart> parts) {
   if (has_reduced()) throw std::logic_error("the step's gradient has been reduced");
-  // Where nothing is summed, or by a rule that needs the whole gradient, reduce() does it all.
+  // Without a sum, or with a rule that needs the whole gradient, reduce() does everything.
   meeting_->tell([&] {
     if (!meeting_->sums_parts) return;
     for (GradientPart& part : parts) meeting_->parts.push_back(std::move(part));

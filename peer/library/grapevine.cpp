@@ -25,10 +25,10 @@
 #include "peer/library/joined_peer.hpp"
 
 struct gv_peer {
-  ::pid_t process = 0;  ///< The process that has joined.
+  ::pid_t process = 0;  ///< The process in which the peer joined.
   gv::Duration patience{};
-  std::unique_ptr<gv::JoinedPeer> joined;  ///< Null if it has no model.
-  std::unique_ptr<gv::JoinedMeans> means;  ///< Null if it has one.
+  std::unique_ptr<gv::JoinedPeer> joined;  ///< Null if the peer has no model.
+  std::unique_ptr<gv::JoinedMeans> means;  ///< Null if the peer has a model.
 
   gv::GuestHost& host() const { return means ? means->host() : joined->host(); }
 };
@@ -36,7 +36,7 @@ struct gv_peer {
 namespace gv {
 namespace {
 
-/// Longer waits are made in pieces of this.
+/// Longer waits are divided into waits of this length.
 constexpr Duration longest_wait = std::chrono::hours(1);
 constexpr std::size_t tensors_max = 1 << 20;
 
@@ -47,7 +47,7 @@ gv_result fail_with(gv_result result, std::string problem) {
   return result;
 }
 
-/// Runs a function of the interface, out of which no exception may come.
+/// Runs a function of the interface. No exception may leave the interface.
 template <class Function>
 gv_result guarded(Function function) {
   try {
@@ -90,7 +90,7 @@ UserTensor tensor_of(const gv_tensor& given, const char* unnamed = "") {
 
 enum class Part { model, state, all };
 
-/// The tensors of a part of what is given.
+/// The given tensors that belong to a part.
 UserTensors tensors_of(const gv_tensor* given, std::size_t count, Part part) {
   if (count > 0 && given == nullptr) throw std::invalid_argument("no tensors are given");
   if (count > tensors_max) throw std::invalid_argument("there are more than a million tensors");
@@ -154,7 +154,7 @@ gv_result join_without_model(const gv_options& given, gv_peer& peer) {
   HostOptions options = options_of(given, problems);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   options.config = without_model(std::move(options.config));
-  options.resume = false;  // There is nothing to go on from.
+  options.resume = false;  // There is no state from which the peer could resume.
   peer.means = std::make_unique<JoinedMeans>(std::move(options));
   return GV_OK;
 }
@@ -201,7 +201,7 @@ JoinedPeer& free_of_calls(gv_peer* peer) {
   return joined;
 }
 
-/// Calls `wait` with pieces of the handle's patience, until it is true or the patience is over.
+/// Calls `wait` for parts of the handle's patience, until it returns true or the patience is over.
 template <class Wait>
 bool is_within(Duration patience, Wait wait) {
   while (patience > Duration{}) {
@@ -231,8 +231,8 @@ gv_result fail_to_copy() {
                    "gv_options: `copy` has failed: see why it did, and join again with resume");
 }
 
-/// Waits until the host of a peer that trains no more has ended, which is just after its loop's
-/// side, and returns why.
+/// Waits until the host of a peer that has ended its training has ended too, which is just after
+/// its loop's side, and returns why.
 gv_result wait_for_end(const gv_peer& peer) {
   GuestHost& host = peer.host();
   const bool has_ended =
@@ -295,7 +295,7 @@ void tell_of_mean(const JoinedMeans& means, gv_info* info) {
   std::memcpy(info, &found, std::min(info->size, sizeof found));
 }
 
-/// Waits for the end of a call with an array, or with 0 for that of joining.
+/// Waits for the end of a call with an array; call 0 is joining.
 gv_result wait_for_mean(gv_peer& peer, std::uint64_t call, Duration patience, gv_info* info) {
   JoinedMeans& means = *peer.means;
   MeanCalls::Waited waited = MeanCalls::Waited::is_late;
@@ -336,7 +336,7 @@ UserTensors array_of(const gv_tensor* given) {
   return tensors;
 }
 
-/// The command for the peer's socket. Throws if the terms are none.
+/// The command for the peer's socket. Throws if the terms are invalid.
 std::string invite_command(std::uint64_t uses, double valid_s, bool may_invite) {
   TicketTerms terms{.uses = static_cast<std::uint32_t>(uses), .may_invite = may_invite};
   if (uses == 0 || uses > ticket_uses_max) {
@@ -529,7 +529,7 @@ gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_i
       throw std::invalid_argument("gv_invite: give `text` room for GV_TICKET_BYTES");
     }
     const std::string command = invite_command(uses, valid_s, may_invite != 0);
-    // A peer that was begun just now does not listen to commands yet.
+    // A peer that has just begun does not listen to commands yet.
     constexpr auto pause = std::chrono::milliseconds(10);
     for (Duration waited{}; waited <= peer->patience; waited += pause) {
       const std::optional<std::string> reply = ask_peer(peer->host().folder(), command);
@@ -570,7 +570,7 @@ gv_result gv_leave(gv_peer* peer) {
 
 void gv_free(gv_peer* peer) {
   if (peer == nullptr) return;
-  // The threads of the peer are not in a copy of the process, so nothing can be waited for there.
+  // A copy of the process (fork) does not have the peer's threads, so there is nothing to wait for.
   if (peer->process != ::getpid()) return;
   delete peer;
 }

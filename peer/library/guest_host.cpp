@@ -1,4 +1,4 @@
-// The thread of the host, and its last words.
+// The thread of the host, and its last lines of output.
 #include "peer/library/guest_host.hpp"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// More lines of a long run are not kept.
+/// Number of the latest lines of a run that are kept.
 constexpr std::size_t lines_kept = 8;
 
 }  // namespace

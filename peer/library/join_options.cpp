@@ -16,7 +16,7 @@
 namespace gv {
 namespace {
 
-/// What takes part by a certificate has its keys, its list and its shard from there.
+/// A peer with a certificate gets its keys, its list and its shard by the certificate.
 void check_certified(const gv_options& given) {
   const bool has_ticket = given.ticket != nullptr;
   if (!has_ticket && given.create == 0) return;
@@ -94,7 +94,7 @@ Problems certified_options(const gv_options& given, const PeerArguments& argumen
              "with them the config is longer than 32 KiB, the most that a guest is given",
              "leave out what has its default anyway"}};
   }
-  options.swarm->first_ticket.reset();  // It would be printed.
+  options.swarm->first_ticket.reset();  // Otherwise it would be printed.
   return {};
 }
 

@@ -95,7 +95,7 @@ std::uint64_t JoinedPeer::position() const {
   return loop_.leased_position(batch_).value_or(loop_.position());
 }
 
-/// A step or another gradient would leave the one in parts without an end.
+/// A step or another gradient would leave the gradient that is given in parts unfinished.
 void JoinedPeer::check_no_parts() const {
   if (given_.is_empty()) return;
   throw std::logic_error(

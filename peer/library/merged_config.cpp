@@ -37,7 +37,7 @@ ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides) {
   if (settings.empty()) return read_config(path, overrides);
   if (!path.empty()) {
-    // Problems of the file alone are reported with its lines.
+    // Problems that the file has by itself are reported with its lines.
     ParsedConfig parsed = parse_config_file(path, overrides);
     if (!parsed.problems.empty()) return parsed;
   }

@@ -42,7 +42,7 @@ void read_integers(const std::byte* from, std::span<float> to) {
   }
 }
 
-/// Floats that come from another peer may be anything, and are cut to 16 bits each.
+/// Floats from another peer may have any value; each is cut to 16 bits.
 void write_integers(std::span<const float> from, std::byte* to) {
   for (std::size_t i = 0; i < from.size(); i += floats_of_integer) {
     std::uint64_t bits = 0;
@@ -55,7 +55,7 @@ void write_integers(std::span<const float> from, std::byte* to) {
   }
 }
 
-/// Converted values are looked at in pieces that stay in a processor's cache.
+/// Converted values are checked in pieces that stay in a processor's cache.
 constexpr std::size_t piece_elements = 4096;
 
 std::size_t bytes_of(TensorType type) {
@@ -117,7 +117,7 @@ float UserTensors::largest_magnitude() const {
       const std::span<float> part(values.data(), count);
       read_part(tensor, begin, part);
       const float here = gv::largest_magnitude(part);
-      // NaN is not larger than anything, but must be found.
+      // NaN is not larger than anything, but must be found too.
       if (!(here <= largest)) largest = here;
       if (std::isnan(largest)) return largest;
     }

@@ -25,7 +25,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   const Judges& judges = work.judges();
   generations.agreement().set_ends(work.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
-  // A ballot may take longer than the time between two of them. What it has decided comes first.
+  // A ballot may take longer than the time between two ballots. A decision that is there is used
+  // first.
   const bool may_ask = generations.is_in_one() && !at_;
   if (is_over && may_ask && now >= asked_at_ + end_asked_every) {
     asked_at_ = now;

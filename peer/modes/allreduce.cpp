@@ -15,8 +15,8 @@
 namespace gv {
 namespace {
 
-/// The length of arrays for which sums are planned, because their own lengths are not known: there
-/// both latency and bandwidth count.
+/// The length of arrays that sums are planned for, because the real lengths are not known. At this
+/// length both latency and bandwidth count.
 constexpr std::size_t usual_array = 1 << 18;
 
 ReplicaPlanner::Options planner_options(const CourseOptions& course,
@@ -31,8 +31,9 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
           .names_senders = options.norm_cap > 0};
 }
 
-/// The first peer to have a sum must not end the generation before the others have it too, or they
-/// would have to download its model. They get it within a part of a collective's time.
+/// The first peer to have a sum must not end the generation before the others have the sum too, or
+/// they would have to download its model. They get the sum within a fraction of a collective's
+/// time.
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
@@ -63,7 +64,7 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
       draws_(draws),
       states_(transfer_of(options.state_elements)) {}
 
-/// Transfers states of that size.
+/// Transfers states of the size of the model and the optimiser's state.
 StateTransfer AllReduceMode::transfer_of(std::size_t elements) const {
   return {self_,
           {.layout_hash = course_.options().layout_hash,
@@ -77,7 +78,7 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
   // Equal versions must mean equal bits. Before the first collective a peer has the seed's model or
-  // a user's. After that only this process knows the bits of its checkpoint.
+  // a user's. Later only this process knows the bits of its checkpoint.
   const std::uint64_t begun_with =
       step == 0 ? course_.options().first_model : hash_combine(step, session_);
   const ModelVersion own{
@@ -178,7 +179,7 @@ void AllReduceMode::peer_gone(Time now, PeerId peer, Effects& out) {
   if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
 }
 
-/// Sums are planned for the links among the candidates: of one host, or of a network.
+/// Sums are planned for the links among the candidates: within one host, or over a network.
 void AllReduceMode::choose_site(const Membership& members) {
   const std::vector<PeerId>& candidates = generations_.candidates();
   const auto on_our_host = static_cast<double>(std::ranges::count_if(candidates, [&](PeerId peer) {
@@ -428,7 +429,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     if (is_held_ && !was_held) out.tell(ModelHeld{.step = done.step});
   }
   if (gradient != nullptr && !gradient->is_sound) {
-    // It would destroy every peer's model. The others go on without us.
+    // Adding it would destroy every peer's model. The others go on without us.
     course_.fail();
     out.tell(gradient_divergence(done.step, options_.compression));
     return;
@@ -482,7 +483,7 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
 }
 
 void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
-  // The replica may refuse the state, and then goes on from its own model.
+  // The replica may refuse the state; then it goes on from its own model.
   if (result_) job.add(*std::exchange(result_, std::nullopt));
   job.add(task::LoadState{.values = std::move(state.values),
                           .step = state.version.step,
@@ -540,7 +541,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   }
   const bool trains = gradient.has_value();
   if (gradient) job.add(*std::move(gradient));
-  // The gradient is on its way by then, so only our own next job waits.
+  // The gradient is already on its way, so only our own next job waits.
   if (trains && work_.is_on()) work_.add_measurement(job);
   const bool is_end = saves && is_common_end();
   if (is_end && options_.target > 0 && course_.is_save_due(step())) job.add(task::Measure{});
@@ -565,7 +566,7 @@ void AllReduceMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
 }
 
-/// Quiet while a probe is on its way, and shortly before the generation ends for a better one.
+/// Calls no ballot while a probe is on its way or the generation is about to end for a better one.
 Time AllReduceMode::quiet_until() const {
   const bool ends = generations_.is_rebalance_due() && operation_.is_untouched();
   return ends ? std::max(settled_at_, survey_.quiet_until()) : survey_.quiet_until();

@@ -11,20 +11,22 @@ namespace {
 
 /// A leaving peer asks the others again after this time whether they have the last mean.
 constexpr Duration asks_every = std::chrono::milliseconds(20);
-/// It waits no longer for peers that do not answer.
+/// After this time it no longer waits for peers that do not answer.
 constexpr Duration waits_for_others_max = std::chrono::seconds(5);
 
-/// A peer whose array is of another length stays for so long after it has told the others. If they
-/// learned first that it has left, they would make the mean without it.
+/// A peer whose array has a different length stays this long after it has told the others. If they
+/// learned of its leaving first, they would make the mean without it.
 constexpr Duration told_within = std::chrono::seconds(1);
 
-/// Behind the sum of an array and that of the weights, a mean that is sent has its number of peers.
+/// A mean that is sent has this many floats behind the sum of the array: the sum of the weights and
+/// the number of peers.
 constexpr std::size_t behind_mean = 2;
 
 }  // namespace
 
-/// Every peer goes on at the newest call. One that is in the call before takes over its mean, for
-/// its array may be in it. One that was away longer has missed calls, and a newcomer needs none.
+/// Every peer goes on at the newest call. A peer that is one call behind takes over the mean of its
+/// call, because its array may be in that mean. A peer that was away longer has missed calls, and a
+/// newcomer needs no mean.
 void AllReduceMode::begin_calls(Time now, const Generation& generation, PeerId source,
                                 Effects& out) {
   if (source == self_) {
@@ -40,8 +42,8 @@ void AllReduceMode::begin_calls(Time now, const Generation& generation, PeerId s
   }
 }
 
-/// Goes on at the generation's call. An array that was given to an earlier one, or is about to be
-/// given, is in no mean.
+/// Goes on at the generation's call. An array given, or about to be given, to an earlier call is in
+/// no mean.
 void AllReduceMode::miss_call(Time now, Effects& out) {
   const ModelVersion& version = generations_.current()->version;
   states_.leave_generation();
@@ -52,7 +54,7 @@ void AllReduceMode::miss_call(Time now, Effects& out) {
   begin_operation(now, out);
 }
 
-/// The mean of the call that we are in has come from a peer that has it.
+/// A peer that has the mean of our present call has sent it.
 void AllReduceMode::adopt_mean(Time now, ArrivedState state, Effects& out) {
   const std::size_t length = state.values->size() - behind_mean;
   CompressionPlan plan;
@@ -95,8 +97,8 @@ void AllReduceMode::follow_calls(Time now, Effects& out) {
   leaving_->ask_at = now + asks_every;
 }
 
-/// True if we have to stay because another peer may still lack the newest mean: it could not get
-/// that any more, and would make another without us.
+/// True if we have to stay because another peer may still lack the newest mean. Without us it could
+/// not get the mean, and would make another one.
 bool AllReduceMode::waits_for_others(Time now, Effects& out) {
   const Generation* generation = generations_.current();
   if (leaving_) return true;
@@ -111,8 +113,8 @@ bool AllReduceMode::waits_for_others(Time now, Effects& out) {
   return true;
 }
 
-/// Ends us if a peer has given an array of another length to the present call: then the programs
-/// have gone apart, and no later call would be the same either.
+/// Ends this peer if a peer has given an array of a different length to the present call. Then the
+/// programs have diverged, and later calls would not match either.
 void AllReduceMode::compare_arrays(Time now, Effects& out) {
   const std::size_t ours = operation_.array();
   if (ours == 0 || course_.is_leaving() || fails_at_) return;

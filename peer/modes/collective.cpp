@@ -17,7 +17,7 @@ namespace {
 /// Numbers in the contribution checksum, which is part of every sum and shows if a peer is missing
 /// or counted twice.
 constexpr std::size_t lanes = 4;
-/// Room for the bookkeeping of early blocks, besides the bytes of two whole vectors.
+/// Room for the bookkeeping of early blocks, in addition to the bytes of two whole vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
 /// Room for early blocks of arrays. Blocks beyond it are lost, and the sum begins again.
 constexpr std::size_t held_of_arrays = std::size_t{1} << 28;
@@ -83,8 +83,9 @@ void Collective::enter(const Generation& generation) {
     samples_ += generation.shares[i];
     if (i < rank) before_ += generation.shares[i];
   }
-  // Weights are mostly 1, which leaves gradients as they are. But coded values are only known to
-  // fit their codec without a weight, so their weights add up to 1: no partial sum is larger.
+  // Weights are mostly 1, which leaves gradients unchanged. But coded values are only known to fit
+  // their codec without a weight, so their weights add up to 1: then no partial sum is larger than
+  // they are.
   const auto unit =
       static_cast<double>(shape_.wire.is_plain() ? generation.shares.front() : samples_);
   weight_ = static_cast<float>(static_cast<double>(share_) / unit);
@@ -107,9 +108,9 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, std::uint64_t gr
   sum_.local = options_.local.is_local(step);
   plan_ = compressor_->plan(sum_);
   cut();
-  // A gradient is the mean of its samples, so another share needs another gradient. The change
-  // made by local steps is used again unaltered, because the share is only its weight. With leased
-  // data, samples that were another's part may be ours now.
+  // A gradient is the mean of its samples, so with a different share it must be computed again. The
+  // change made by local steps is used again unaltered, because the share is only its weight. With
+  // leased data, samples that were another peer's part may now be ours.
   const bool has_other_samples =
       options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share());
   const bool is_another = sum_.local ? gradient_.steps != steps_ : gradient_.samples != share();
@@ -135,7 +136,7 @@ bool Collective::receive_array(std::uint64_t job, std::size_t length, Effects& o
   return true;
 }
 
-/// Begins the sum, with what is there of our gradient.
+/// Begins the sum with the parts of our gradient that are ready.
 void Collective::open(Effects& out) {
   if (options_.averages_arrays) {
     plan_.elements = gradient_.array;
@@ -210,7 +211,8 @@ bool Collective::receive(PeerId from, const Block& block, Effects& out) {
   return false;
 }
 
-/// The name of an array's piece also has the array's length, so pieces of unlike arrays never meet.
+/// The name of an array's piece includes the array's length, so pieces of arrays with different
+/// lengths never meet.
 void Collective::note_length(PeerId from, const Block& block) {
   const std::optional<PieceName> named = piece_named(block.id);
   const bool is_of_this = options_.averages_arrays && named && block.id.owner == from &&

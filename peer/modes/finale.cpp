@@ -11,9 +11,10 @@
 namespace gv {
 namespace {
 
-/// Peers that train on are waited for no longer. They download the mean.
+/// After this time, peers that still train are no longer waited for. They download the mean.
 constexpr Duration waits_for_others = std::chrono::seconds(10);
-/// Reports of other peers are added up at most this often, because that takes a pass over all.
+/// The reports of other peers are added up at most this often, because adding takes a pass over all
+/// of them.
 constexpr Duration hears_every = std::chrono::milliseconds(20);
 
 bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
@@ -87,7 +88,7 @@ bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const M
 bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, Membership& members,
                     Effects& out, std::vector<Job>& jobs) {
   if (!mean_ && is_ending_ && is_still && !course.is_leaving()) {
-    // The others begin without a peer that is not still, but not at once.
+    // After a while, the others begin without a peer that has not stopped.
     if (course.phase() != Phase::finishing) {
       still_since_ = now;
       course.enter(now, Phase::finishing, mode, members, out);
@@ -122,7 +123,7 @@ bool Finale::are_others_ready(Time now, const Membership& members) {
 void Finale::begin(Time now) {
   check(still_since_ && !mean_, "the mean begins once, and after we are still");
   CourseOptions course = course_;
-  // Without a model there is nothing to do but to download the mean.
+  // A peer without a model can only download the mean.
   course.steps = step_ ? last_step() : last_step() - 2;
   course.work = {};
   course.save_every_steps = 0;
@@ -131,7 +132,8 @@ void Finale::begin(Time now) {
   course.tells = false;
   mean_ = std::make_unique<AllReduceMode>(self_, session_, course, options_, *signer_,
                                           draws_.fork("finale"));
-  // Models that enter the mean have one version, and a peer without one has an earlier.
+  // Models that enter the mean have the same version, and a peer without such a model has an
+  // earlier one.
   const std::uint64_t version = !step_                  ? last_step() - 2
                                 : *step_ >= last_step() ? last_step()
                                                         : last_step() - 1;

@@ -173,7 +173,7 @@ bool Generations::disturb(Time now, const std::vector<PeerId>& blamed, Effects& 
   } else if (std::ranges::any_of(blamed, [this](PeerId peer) {
                return std::ranges::find(order_, peer) != order_.end();
              })) {
-    // The generation had ended for another reason, but its peer is lost all the same.
+    // The generation had already ended for another reason, but its peer is lost too.
     recoveries_.become_interrupted(now, order_);
   }
   end(now, blamed, out);

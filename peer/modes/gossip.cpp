@@ -17,7 +17,7 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
-/// In this time after our start the peers that we know of say hello.
+/// For this time after our start, the peers that we know say hello.
 constexpr Duration meeting = std::chrono::seconds(2);
 
 /// A peer without work that has chunks to give offers an exchange this often.
@@ -31,8 +31,8 @@ PairExchange::Options exchange_options(const CourseOptions& course, const Gossip
   PairExchange::Options exchange = options.exchange;
   exchange.layout_hash = course.layout_hash;
   exchange.elements = course.elements;
-  // Other settings make other lengths. The clip bounds what a long model does to others, and a copy
-  // is judged by its loss.
+  // Different settings make different lengths. The clip limits the influence of a long model, and a
+  // copied model is judged by its loss.
   if (options.population.is_on()) exchange.norm_cap = 0;
   return exchange;
 }
@@ -73,7 +73,7 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
 ModeReport GossipMode::report(const Membership& members) const {
   using enum ReportMetric::Kind;
   const auto peers = static_cast<double>(members.view().size());
-  // Two models of n are sqrt(2n/(n-1)) times as far from each other as each from the mean.
+  // Two models of n are sqrt(2n/(n-1)) times as far from each other as each is from the mean.
   const double spread = last_distance_ * std::sqrt((peers - 1) / (2 * peers));
   const PairExchange::Counts& all = exchange_.counts();
   ModeReport report{
@@ -131,7 +131,7 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
   if (finale_.mean() != nullptr && !is_of_exchange) {
     finale_.mean()->receive(now, from, message, members, out);
   } else if (members.view().contains(from)) {
-    // Both protocols share the messages about a transfer under way.
+    // Both protocols share the messages about a transfer that is under way.
     if (transfer != nullptr && transfer->kind == TransferKind::state) {
       receive_about_state(now, from, message, out);
     } else {
@@ -205,9 +205,9 @@ void GossipMode::collect() {
     if (Ledger* ledger = finale_.work().ledger()) ledger->kept(force.step);
     forces_.push_back(std::move(force));
   }
-  // The model is the common mean now, or about to be.
+  // The model is the common mean now, or is about to be.
   if (finale_.mean() != nullptr) counts_.forces_dropped += std::exchange(forces_, {}).size();
-  // A distant peer would always find us busy with nearby ones, so we call back.
+  // A distant peer would always find us busy with nearby ones, so we call it back.
   const std::optional<PeerId> turned_away = exchange_.take_turned_away();
   if (!owed_) owed_ = turned_away;
   if (const auto arrival = fetch_.take()) {
@@ -239,7 +239,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
       members.announce(out);
     }
   }
-  // Not before, because until the job has ended our step is still that of our own model.
+  // Not earlier, because until the job has ended our step still belongs to our own model.
   if (first_of<task::AdoptModel>(done.job.tasks) != nullptr) ++counts_.models_fetched;
   if (done.steps_run > 0 && has_trained) {
     const double busy = seconds(done.busy);
@@ -264,7 +264,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (course_.winds_down()) return;
   if (taken != nullptr && offers && !finale_.is_ending() && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
-    // Forces that came while the job ran are not in its snapshot yet.
+    // Forces that arrived while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(taken->snapshot), alpha(), forces_);
     first_model_.reset();
   }
@@ -333,7 +333,7 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   if (!is_usable(member) || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
 }
 
-/// True if the member has a model of the course that it may give to others.
+/// True if the member has a model of this course that it may give to others.
 bool GossipMode::has_model(const Member* member) const {
   if (member == nullptr || member->layout_hash != course_.options().layout_hash) return false;
   const Phase phase = member->progress.phase;
@@ -415,17 +415,18 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     }
   }
   course_.end_lingering(now);
-  // The source of the copy is lost: go on with our own model.
+  // The source of the copy is lost, so we go on with our own model.
   if (!is_fetching()) population_.give_up();
   if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
   look_after_leases(now, members, out);
 }
 
-/// Tells the others what we have taken. A peer without work exchanges what only it has.
+/// Tells the others which chunks we have taken. A peer without work exchanges what only it has
+/// learnt.
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
-  // Where no other peer could have our model, what it has learnt is as safe as it can be.
+  // If no other peer could get our model, what the model has learnt is as safe as it can be.
   if (options_.alpha == 0 || members.view().size() < 2) ledger->kept(step_);
   const SnapshotPtr& snapshot = exchange_.snapshot();
   if (ledger->is_idle() && ledger->has_unkept() && snapshot && snapshot->step >= step_ &&
@@ -442,7 +443,7 @@ void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) 
 }
 
 /// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
-/// begun, and no other work is left.
+/// begun and no other work is left.
 bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
@@ -476,7 +477,7 @@ void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
   job.add(take);
 }
 
-/// With leased data, a job stays within a chunk, and there may be nothing to do.
+/// With leased data a job stays within one chunk, and there may be no chunk to train on.
 std::uint64_t GossipMode::leased_steps(Time now, std::uint64_t steps) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr) return steps;
@@ -492,7 +493,7 @@ bool GossipMode::rests(const Membership& members) const {
   return options_.centre_rests && peers.size() > 1 && peers.front() == self_;
 }
 
-/// Steps that a centre that rests counts now, so that it is as far as the slowest of the others.
+/// Steps that a resting centre counts now, so that it is as far as the slowest of the others.
 std::uint64_t GossipMode::followed_steps(const Membership& members) const {
   std::optional<std::uint64_t> least;
   for (const PeerId peer : members.view().peers()) {
@@ -549,7 +550,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
 
 std::uint64_t GossipMode::job_steps(Time now) {
   const std::uint64_t to_trigger = std::max(trigger_.next(), step_ + 1) - step_;
-  // Two jobs a period, so that a force is in the model before the next snapshot is taken of it.
+  // Two jobs a period, so that a force is in the model before the next snapshot of the model.
   std::uint64_t steps = std::max<std::uint64_t>(1, period() / 2);
   if (steps_per_second_ > 0) {
     const double affordable = steps_per_second_ * seconds(options_.job_max);
@@ -586,7 +587,7 @@ Time GossipMode::deadline() const {
       !waits_for_mean_) {
     earliest = std::min(earliest, course_.barrier_deadline());
   }
-  // While a job runs, we wait only for its end.
+  // While a job runs, the end of that job is all we wait for.
   if (course_.is_leaving() && !course_.is_last_job_asked() && course_.jobs_under_way() == 0)
     earliest = std::min(earliest, settle_until_);
   if (course_.is_leaving()) return std::min(earliest, course_.linger_deadline());

@@ -18,14 +18,15 @@ void GossipMode::receive_about_state(Time now, PeerId from, const Message& messa
   review_.receive(from, message);
   if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
   const auto* request = std::get_if<StateRequest>(&message);
-  // A model has no stages; a peer that asks for some would take the places of others.
+  // A model has no stages; a peer that asks for stages would take the places of others.
   if (request == nullptr || request->id.stage != 0) return;
   const bool is_there = exchange_.snapshot() != nullptr;
   if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
 }
 
-/// The exchange's snapshot, so that no copy of the model is kept for newcomers alone. Its version
-/// is unique because all peers' models differ. It is copied only if it has more than the values.
+/// The exchange's snapshot, so that no separate copy of the model is kept for newcomers. Its
+/// version is unique because all peers' models differ. The snapshot is copied only if it holds more
+/// than the values.
 StateServer::State GossipMode::own_state() {
   const SnapshotPtr& snapshot = exchange_.snapshot();
   StateServer::State state{
@@ -70,14 +71,14 @@ std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& me
   return witnesses;
 }
 
-/// Takes over a download that is near the models of other peers. Its step is believed only up to
-/// the largest step of a witness.
+/// Takes over a downloaded model that is near the models of other peers. Its step is believed only
+/// up to the largest step of a witness.
 void GossipMode::review_download(Time now, const Membership& members, Effects& out) {
   if (!doubtful_) return;
   const PeerId source = doubtful_->source;
   if (!review_.is_under_way()) {
     const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
-    if (!own) return;  // The job under way copies it.
+    if (!own) return;  // The job under way copies our own model.
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
     review_.begin(now, reviews_.next_state(self_), values, own->values, review_draws_.next(),
                   meets_until_);
@@ -93,7 +94,7 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   }
   doubtful_.reset();
   out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
-  // A model of ordinary length that is far from others may be that of a peer that was cut off.
+  // A model of ordinary length that is far from others may come from a peer that was cut off.
   if (verdict->problem == Reason::norm_exceeded) {
     exchange_.blame(now, source, verdict->problem, out);
   }
@@ -114,7 +115,7 @@ void GossipMode::answer(Time now, PeerId from, const SketchRequest& request, Eff
   } else if (!snapshot) {
     problem = Reason::not_ready;
   } else if (last != sketched_.end() && now < last->second + sketch_period) {
-    return;  // It asks again.
+    return;  // The peer will ask again.
   }
   if (problem != Reason::none) {
     out.send(from, Refuse{request.id, problem});
@@ -168,12 +169,12 @@ void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
 bool GossipMode::may_adopt() {
   if (!fetched_ || !population_.is_copying()) return fetched_.has_value();
   if (course_.phase() != Phase::training ||
-      course_.is_leaving()) {  // Nothing would be learned with it any more.
+      course_.is_leaving()) {  // Nothing more would be learned with the model.
     fetched_.reset();
     population_.give_up();
     return false;
   }
-  // Exchanges are about the model that we give up. Let the one under way end, and begin no other.
+  // Exchanges are about the model that we give up. The one under way may end, but no other begins.
   exchange_.set_snapshot(nullptr, 0);
   has_snapshot_ = false;
   return !exchange_.in_flight();

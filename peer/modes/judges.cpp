@@ -11,15 +11,15 @@
 namespace gv {
 namespace {
 
-/// Judges of a sitting, if there are as many peers.
+/// Number of judges of a sitting, if there are enough peers.
 constexpr std::size_t judges_count = 3;
-/// Counts of samples lag, so that others may be this many sittings before or behind us.
+/// Counts of samples lag, so other peers may be this many sittings ahead of us or behind us.
 constexpr std::uint64_t apart_max = 4;
-/// Reports are looked at this often, because that takes a pass over all members.
+/// Reports are read at most this often, because reading takes a pass over all members.
 constexpr Duration reads_every = std::chrono::milliseconds(50);
 
 bool has_vote(const Member& member) {
-  // A suspected peer has its say, or a hostile one could take it from all others.
+  // A suspected peer keeps its vote. Otherwise a hostile peer could take the vote from all others.
   const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
   return lives && member.progress.work && member.progress.phase != Phase::joining;
 }
@@ -37,7 +37,7 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members,
   });
   count_votes(now, all, panel);
   due_ = 0;
-  if (panel != nullptr) return;  // It measures when the peers test the model.
+  if (panel != nullptr) return;  // The panel measures when the peers test the model.
   const std::uint64_t first = sitting_ - std::min(sitting_, apart_max);
   for (std::uint64_t sitting = std::max<std::uint64_t>(1, first); sitting <= sitting_ + apart_max;
        ++sitting) {
@@ -47,7 +47,8 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members,
 
 void Judges::count_votes(Time now, const std::vector<Voter>& all,
                          const std::vector<PeerId>* panel) {
-  // Peers of a pipeline go back together if a stage is lost, and may stand before a sitting again.
+  // If a stage is lost, the peers of a pipeline go back together, and may reach a sitting a second
+  // time.
   const auto counts = [&](const Voter& voter) {
     return panel == nullptr || (std::ranges::find(*panel, voter.peer) != panel->end() &&
                                 voter.verdict->sitting <= sitting_);
@@ -63,7 +64,7 @@ void Judges::count_votes(Time now, const std::vector<Voter>& all,
   }
 }
 
-/// The places in `all` of the judges: the same at all peers that know of the same voters.
+/// The indices of the judges in `all`; equal at all peers that know the same voters.
 std::vector<std::size_t> Judges::drawn_for(std::uint64_t sitting,
                                            const std::vector<Voter>& all) const {
   std::vector<std::size_t> places(all.size());
@@ -79,14 +80,16 @@ std::vector<std::size_t> Judges::drawn_for(std::uint64_t sitting,
   return places;
 }
 
-/// True if the sitting has begun and we are a judge of it, or most of its judges have the target.
+/// True if the sitting has begun and we are one of its judges, or most of its judges have the
+/// target.
 bool Judges::must_measure(std::uint64_t sitting, const std::vector<Voter>& all) const {
   const std::vector<std::size_t> judges = drawn_for(sitting, all);
   const auto have_it = static_cast<std::size_t>(std::ranges::count_if(judges, [&](std::size_t at) {
     const std::optional<TargetVerdict>& verdict = all[at].verdict;
     return verdict && verdict->reached && verdict->sitting >= sitting;
   }));
-  // We are the first of all. A peer that was busy for a whole sitting has missed the one before.
+  // We are ahead of all others. A peer that was busy for a whole sitting has missed the previous
+  // one.
   const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();
   const bool is_now = sitting <= sitting_ && sitting + 1 >= sitting_;
   return (is_judge && is_now) || 2 * have_it > judges.size();

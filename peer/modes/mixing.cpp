@@ -41,7 +41,7 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
           .revision_problem = problem_of_revision(options)};
 }
 
-/// The hosts of these peers of the generation, as all in it know them.
+/// The hosts of the generation's peers, as all peers in it know them.
 std::vector<std::size_t> hosts_of(const std::vector<PeerId>& peers, const Generation& generation) {
   if (generation.hosts.empty()) return {};
   std::vector<std::uint64_t> keys;
@@ -94,7 +94,7 @@ MixingCounts MixingMode::counts() const {
 void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   finale_.work().begin(now);
-  // Models differ, so a version only says how far a peer is, and that it belongs to this run.
+  // Models differ, so a version only says how far a peer is and that it belongs to this run.
   generations_.agreement().set_version(
       {.step = step,
        .samples = std::max(course_.options().work.resumed.samples, step * options_.batch),
@@ -102,14 +102,14 @@ void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   follow_budget(now);
 }
 
-/// Where all peers make the same steps, the version says how much of the swarm's budget is used up.
+/// If all peers make the same steps, the version says how much of the swarm's budget is used up.
 void MixingMode::follow_budget(Time now) {
   if (finale_.is_on() && is_in_step(options_.rule)) {
     finale_.work().agree_on(now, generations_.agreement().version().samples);
   }
 }
 
-/// Samples of all peers of the generation in one step.
+/// Samples that all peers of the generation take in one step.
 std::uint64_t MixingMode::samples_together() const {
   const bool has_resting = finale_.is_on() && options_.rule.centre_rests && order_.size() > 1;
   const std::uint64_t growth =
@@ -138,7 +138,7 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 }
 
 /// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
-/// begun, and no other work is left.
+/// begun and no other work is left.
 bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
@@ -151,7 +151,7 @@ bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::v
   return finale_.follow(now, is_still, *this, course_, members, out, jobs);
 }
 
-/// Leaves the generation for good. A round whose messages are all there is still mixed.
+/// Leaves the generation for good. A round is still mixed if all its messages have arrived.
 void MixingMode::end_rounds(Time now, Effects& out) {
   generations_.leave_for_good(now, Phase::done, out);
   const auto ended = ends_;
@@ -197,7 +197,7 @@ void MixingMode::look_after_generation(Time now, Effects& out) {
 
 /// Something is wrong: ends the generation for all.
 void MixingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
-  // We have left, and a round whose messages are there remains.
+  // We have left, and a round remains whose messages have all arrived.
   if (finale_.is_ending() || course_.winds_down()) return;
   if (generations_.disturb(now, blamed, out)) abandon();
 }
@@ -213,13 +213,14 @@ void MixingMode::refuse(Time now, PeerId peer, Effects& out) {
 }
 
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
-  // Messages of the last generation that were not mixed still say what neighbours know.
+  // Messages of the last generation that were not mixed still show what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     take_messages(unbounded_staleness, left_over_);
   }
   told_ = false;
   order_ = generation.order;
-  std::ranges::sort(order_);  // Ranks go by id; a generation may order peers in another way.
+  // Ranks follow the order of ids; a generation may order its peers differently.
+  std::ranges::sort(order_);
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   go_by(generation, out);
   hosts_.clear();
@@ -279,12 +280,12 @@ std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
-/// True if we are a centre that rests. Alone, it would have no steps of others to follow.
+/// True if we are a centre that rests. A centre without workers has no steps to follow.
 bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
-/// True if we are a centre that acts on each message as it comes.
+/// True if we are a centre that acts on each message as it arrives.
 bool MixingMode::serves() const { return rests() && !is_in_step(options_.rule); }
 
 /// Appends the messages of rounds up to `last` that have arrived and were not taken yet.
@@ -306,7 +307,7 @@ bool MixingMode::is_complete() const {
 }
 
 void MixingMode::go_on(Time now, Effects& out) {
-  // A round ends only when no job is under way, so messages of the last round are mixed already.
+  // A round ends only when no job is under way, so the previous round's messages are mixed already.
   if (!sent_ || ends_ || course_.jobs_under_way() > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
@@ -409,7 +410,7 @@ std::span<std::byte> MixingMode::place(PeerId from, const TransferId& id, std::u
 
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->lane_lost(now, peer, out);
-  // Lanes to a peer that we refuse are closed, and nobody waits for what would have come.
+  // Lanes to a peer that we refuse are closed, and nobody waits for its messages.
   if (!is_in_step(options_.rule) && generations_.agreement().refuses(peer)) return;
   const Generation* generation = generations_.current();
   // Between generations a lost peer should not be waited for.
@@ -425,13 +426,13 @@ void MixingMode::lane_refused(Time now, PeerId peer, Effects& out) {
 
 // ---- Jobs ----
 
-/// Where the rule sends first, messages are ready before the job is over.
+/// If the rule sends before the steps, messages are ready before the job is over.
 void MixingMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->gradient_ready(now, job, begin, out);
   if (job == 0 || job != round_job_) return;
   round_job_ = 0;
   if (!outbox_->sound) {
-    // It would destroy the models of its neighbours. The others go on without us.
+    // Such a model would destroy those of our neighbours. The others go on without us.
     course_.fail();
     out.tell(mixing_divergence(step(), options_.rule));
     return;
@@ -560,7 +561,7 @@ void MixingMode::begin_round(Time now, Job& job) {
     job.add(steps);
     job.add(messages);
   }
-  // The messages have left by then, so only our own next round waits.
+  // The messages are sent by then, so only our own next round waits.
   if (finale_.is_on()) finale_.work().add_measurement(job);
 }
 

@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// Part of the average that each step keeps.
+/// The fraction of the average that remains after each step.
 constexpr double kept_share = 0.98;
 /// A quotient of fewer steps would be mostly chance.
 constexpr std::size_t steps_min = 10;

@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// A leaving peer goes after this long, even if the others still need something from it.
+/// A leaving peer leaves after this time, even if the others still need something from it.
 constexpr Duration hand_over_max = std::chrono::seconds(5);
 
 }  // namespace
@@ -66,7 +66,7 @@ void PipelineMode::follow_budget(Time now) {
                      generations_.agreement().version());
 }
 
-/// The version of the model that all peers make from the run's seed.
+/// The version of the model that all peers build from the run's seed.
 ModelVersion PipelineMode::beginning() const {
   return {.step = 0,
           .samples = 0,
@@ -74,12 +74,12 @@ ModelVersion PipelineMode::beginning() const {
               hash_combine(course_.options().run_seed, course_.options().layout_hash), 0)};
 }
 
-/// Tells the agreement which stages we could go on with, and at which versions.
+/// Tells the agreement from which stages and versions we could go on.
 void PipelineMode::tell_holdings() {
   std::vector<StageHolding> holdings;
   const ModelVersion& now = generations_.agreement().version();
-  // Every peer can make every stage from the seed. But once a run is finished that follows a
-  // copying point, copies of all stages are in place, and no ballot goes back to the seed.
+  // Every peer can make every stage from the seed. But once a run that follows a copying point is
+  // finished, copies of all stages are in place, and no ballot goes back to the seed.
   if (now.step <= options_.copy_every) holdings.push_back({0, false, beginning()});
   std::ranges::copy(states_.holdings(), std::back_inserter(holdings));
   for (const std::uint32_t part : carried_) {
@@ -185,7 +185,7 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   }
 }
 
-/// Ends the last run. All peers go on from `version`, some with stages that we have.
+/// Ends the last run. All peers go on from `version`, some of them with stages that we have.
 void PipelineMode::end_last_run(const ModelVersion& version) {
   // If others finished a run, we finish it as well: our part of it is complete.
   if (complete_ && complete_version_ == version) {
@@ -196,8 +196,8 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
   }
   complete_.reset();
   run_was_begun_ = false;
-  // The next ballot may come before we are ready here. We then have neither the end of a run that
-  // we gave up nor, if we finished it, the state it began with.
+  // The next ballot may come before we are ready for this generation. We then have neither the end
+  // of the run that we gave up nor, if we finished it, the state from before it.
   tell_holdings();
   plan_exports();
 }
@@ -209,13 +209,13 @@ void PipelineMode::plan_exports() {
   }
 }
 
-/// We leave: peers that take over our stages get their current state.
+/// We are leaving: the peers that take over our stages get their current state.
 void PipelineMode::hand_over() {
   const Generation* last_generation = generations_.agreement().last_generation();
   if (last_generation == nullptr) return;
   if (last_generation->key() != last_generation_key_) {
     last_generation_key_ = last_generation->key();
-    due_.exports.clear();  // From a ballot that failed.
+    due_.exports.clear();  // These exports are from a ballot that failed.
     states_.enter(*last_generation);
     end_last_run(last_generation->version);
   }
@@ -227,7 +227,7 @@ void PipelineMode::taken_over(PeerId peer, const StatusReply& here) {
   if (last_generation != nullptr && here.ballot == last_generation->id) states_.taken_over(peer);
 }
 
-/// The generation that our jobs belong to: the one we are in, or hand over to.
+/// The generation of our jobs: the one we are in, or the one to which we hand over.
 const Generation* PipelineMode::served() const {
   if (handing_over_) return generations_.agreement().last_generation();
   return generations_.is_in_one() ? generations_.current() : nullptr;
@@ -259,7 +259,7 @@ std::uint64_t PipelineMode::progress() const {
 
 // ---- Runs ----
 
-/// All states for our stages are there; the next job loads them.
+/// All states for our stages have arrived; the next job loads them.
 void PipelineMode::become_ready(Time now, Effects& out) {
   const Generation& generation = *generations_.current();
   preparing_ = false;
@@ -323,7 +323,7 @@ void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
   out.send(to, Complete{generations_.current()->id, operation, again});
 }
 
-/// Our part of the run is done, and the copies from before have arrived.
+/// Our part of the run is done, and the copies made before it have arrived.
 void PipelineMode::complete_run(Time now, Effects& out) {
   if (!run_.counts_once()) {
     out.tell(SumRefused{.why = "not every micro-batch is in every stage's gradient once"});
@@ -382,8 +382,8 @@ void PipelineMode::go_on(Time now, Effects& out) {
     return;
   }
   while (generations_.current() != nullptr) {
-    // A peer without a part in runs completes each at once. But a job may end only one run, and no
-    // run that begins with states which the same job loads.
+    // A peer without a part in runs completes each one at once. But a job may end only one run, and
+    // cannot end a run that begins with states loaded by the same job.
     const bool may_complete = !due_.end && !due_.move && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || generations_.current() == nullptr) return;
@@ -432,8 +432,8 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
   if (const TransferId* transfer = transfer_of(message)) {
     if (transfer->kind != TransferKind::state) return;
     states_.receive(now, from, message, out);
-    // After a run of the generation every peer has its states, and ours are no longer those that
-    // the generation began with: a later request is a late repetition.
+    // After the first run of the generation every peer has its states, and ours are no longer the
+    // states that the generation began with. So a later request is a late repetition.
     const bool has_them =
         generation != nullptr && generations_.agreement().version() == generation->version;
     if (has_them) plan_exports();
@@ -454,7 +454,7 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
 
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   switch (block.id.kind) {
-    case TransferKind::state:  // Comes only to a peer that has asked, and is then in a generation.
+    case TransferKind::state:  // Comes only to a peer that has asked for it in a generation.
       states_.receive(now, from, block, out);
       return;
     case TransferKind::copy:
@@ -513,7 +513,7 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   }
   if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
     for (const StageCopy& copy : exported->copies) {
-      // Keep it as well: until the receiver has it, maybe no other peer does.
+      // Keep our copy too: until the receiver has its own, ours may be the only one.
       states_.keep(copy.part, generation->version, copy.values);
       states_.hand_over(copy.part, copy.values, out);
     }
@@ -528,11 +528,12 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   if (is_ours) run_.done(done.job, out);
 }
 
-/// Our speed: the time that passes should take by the plan, divided by the time they take. It is
-/// smoothed over a hundred passes and at least a second, since on a shared machine a pass of
-/// microseconds may wait for another program's time slice. It is the mean over all stages that we
-/// have worked on long enough. One stage alone would also measure the plan's error about it, and
-/// peers would exchange stages to and fro for that. In a group we work on our share of a pass.
+/// Our speed: the time that passes should take by the plan, divided by the time that they take. The
+/// speed is smoothed over a hundred passes and at least a second, because on a shared machine a
+/// pass of microseconds may wait for another program's time slice. It is the mean over all stages
+/// that we have worked on long enough. The speed in a single stage would include the plan's error
+/// about that stage, and peers would exchange stages back and forth because of it. In a group we
+/// work only on our share of a pass.
 void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
   constexpr double passes = 100;
   constexpr double window_s = 1;
@@ -559,7 +560,7 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {
 }
 
 /// True if we may ask for a job while another runs, so that the worker need not wait for it. Only
-/// passes are asked for ahead; all else is decided when no job is under way.
+/// passes are asked for ahead; everything else is decided when no job is under way.
 bool PipelineMode::may_ask_ahead() const {
   return course_.jobs_under_way() == 1 && job_generation_ == generations_.key() &&
          generations_.is_in_one() && !preparing_ && !course_.is_leaving() && due_.is_empty();

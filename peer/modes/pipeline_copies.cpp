@@ -5,7 +5,7 @@
 
 namespace gv {
 
-/// Plans the copies that neighbours keep of our parts, and we of theirs.
+/// Plans which neighbours keep copies of our parts, and of whose parts we keep copies.
 void PipelineMode::plan_copies(const ModelVersion& version) {
   if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;
@@ -22,9 +22,9 @@ void PipelineMode::plan_copies(const ModelVersion& version) {
   }
 }
 
-/// The peer that keeps copies of a part. Of a stage it is the first carrier of the next stage, or
-/// else the first peer that does not carry this one. Of a slice it is the next peer of all without
-/// it, so that every peer keeps about as many slices as it carries.
+/// The peer that keeps copies of a part. For a stage, that is the first carrier of the next stage,
+/// or else the first peer that does not carry this one. For a slice, it is the next peer without
+/// the slice, so that every peer keeps about as many slices as it carries.
 std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   const auto& carriers = run_.holders()[part];
   const auto carries = [&](std::uint32_t rank) {
@@ -46,7 +46,7 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   return std::nullopt;
 }
 
-/// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
+/// Keeps our own state at a copying point, and sends it to the neighbour that keeps a copy.
 void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
   states_.keep(copy.part, version, copy.values);
   tell_holdings();

@@ -42,14 +42,14 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   return found->second.blocks.is_whole() ? found->second.values : nullptr;
 }
 
-/// Skips the updates in a synchronous schedule, because every peer's part has to be complete before
+/// Skips the updates in a synchronous schedule: there every peer's part has to be complete before
 /// an update.
 void PipelineRun::skip_updates() {
   if (!is_synchronous(options_.kind)) return;
   while (position_ < list().size() && list()[position_].action == Action::update) ++position_;
 }
 
-/// While a pass waits for its group, one more may begin: that of the next instruction, unless it
+/// While a pass waits for its group, the pass of the next instruction may begin too, unless it
 /// continues the same micro-batch. Gradients are added in the order of the list.
 bool PipelineRun::may_begin(const PipelineInstruction& what) const {
   if (passes_.empty()) return true;
@@ -76,7 +76,7 @@ std::optional<Job::Task> PipelineRun::next() {
   return task;
 }
 
-/// The next part of a pass under way; nullopt while its input is missing.
+/// The next part of a pass that is under way; nullopt while its input is missing.
 std::optional<Job::Task> PipelineRun::next_part(std::size_t pass) {
   Pass& under_way = passes_[pass];
   std::optional<task::StagePass> task = part_of(under_way);
@@ -100,8 +100,8 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   return count;
 }
 
-/// What a part starts from: what passed the boundary of the stage, or the sum after the last part.
-/// Null if it is missing, or not needed.
+/// The input of a part: what passed the boundary of the stage, or the sum after the last part. Null
+/// if it is missing or not needed.
 StageValues PipelineRun::input_of(const Pass& pass) {
   if (pass.part == 0) return input_of(pass.what);
   const GroupSumName name = sum_name(pass.what, pass.part - 1);
@@ -136,15 +136,15 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
     part.sum = sum_of(what.stage).gradients;
     part.slices = sum_of(what.stage).slices;
   }
-  // The first member of a group draws for all.
+  // The first member of a group draws the random numbers for all members.
   const bool draws = goes_on && what.stage == 0 && !what.tests;
   if (draws && pass.part == 0 && place_->is_first()) ++drawn_;
   if (what.action == Action::update) part.micro_batches = gradients_since_update(what.stage);
   return part;
 }
 
-/// Hands the result of a pass on to the group that needs it: each member sends it to its share of
-/// the members there. If that is our own group, every member has it already.
+/// Passes the result on to the group that needs it: each member sends it to its share of the
+/// members of that group. In our own group, every member has the result already.
 void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
   const bool goes_back = pass.what.action != Action::forward;
   const std::uint32_t stage = goes_back ? pass.what.stage - 1 : pass.what.stage + 1;

@@ -203,7 +203,7 @@ void PipelineRun::make_sum(std::uint32_t stage) {
                          .segment = options_.segment_elements,
                          .unweighted_from = size,
                          .largest = largest_gradient};
-    // A replica that made no update in the run takes over the mean of the others.
+    // A replica that made no update in the run takes over the mean of the other replicas.
     const bool counts = !averages || options_.consensus == StageConsensus::gossip || sum.own > 0;
     if (averages) {
       std::size_t counted = sum.members.size();
@@ -340,7 +340,7 @@ void PipelineRun::send_round(const task::SendStage& send, Effects& out) {
   }
 }
 
-/// True if all messages that the round mixes are there.
+/// True if all messages for this round's mixing have arrived.
 bool PipelineRun::is_heard(const StageSum& sum) const {
   const Mixing& mixing = mixing_.at(sum.stage);
   const auto own = std::ranges::find(mixing.order, self_) - mixing.order.begin();
@@ -464,11 +464,11 @@ std::vector<StageEnd> PipelineRun::finish() {
 
 // ---- Blocks ----
 
-/// Each member of a group gets a pass from one member of the group before it. All of those have the
-/// same values.
+/// Each member of a group gets a pass from one member of the group before. All members of that
+/// group have the same values.
 bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
   const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
-  // Only a run with a test has routes of one.
+  // Only a run with a test has routes for tests.
   if (name.micro_batch >= routes_.size() + test_routes_.size()) return false;
   const std::vector<std::uint32_t>& route = route_of(name.micro_batch);
   const auto& senders = groups_.members[route[stage]];
@@ -497,7 +497,7 @@ bool PipelineRun::receive_message(PeerId from, const Block& block) {
   const auto found = mixing_.find(block.id.stage);
   if (found == mixing_.end()) return false;
   Mixing& mixing = found->second;
-  // No peer is further ahead than one run.
+  // No peer is more than one run ahead.
   const std::uint64_t ahead = block.id.number - operation_ / options_.mix_every;
   const bool is_replica = std::ranges::find(mixing.order, from) != mixing.order.end();
   if (ahead > 1 || !is_replica || !mixing.box.receive(from, block)) return false;
@@ -519,7 +519,7 @@ bool PipelineRun::receive_piece(PeerId from, const Block& block, Effects& out) {
       return true;
     }
   }
-  // A block of the next run, which its sender has begun already. Repeated blocks belong to no run.
+  // A block of the next run, which its sender has already begun. Repeated blocks belong to no run.
   const std::uint64_t ahead = (piece_named(block.id)->operation - operation_) % operations_named;
   const bool is_next = ahead == 1 || (ahead == 0 && !begun_);
   return is_next && block.offset == 0 && held_.keep(from, block);

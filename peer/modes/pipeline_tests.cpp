@@ -7,7 +7,7 @@ namespace gv {
 
 // ---- In a run ----
 
-/// Micro-batches of a test: enough for all test samples, and equally many for each group that
+/// Number of micro-batches of a test: enough for all test samples, and equal for each group that
 /// carries the last stage. All peers of a generation know the same number.
 std::size_t PipelineRun::tests_of_run() const {
   if (options_.test_samples == 0 || workers_.empty()) return 0;
@@ -27,7 +27,7 @@ void PipelineRun::begin_test() {
   for (const auto& route : test_routes_) tests_left_ += route.back() == worker_;
 }
 
-/// The last part of a pass of the test was given out.
+/// True once the last part of a test's pass was handed out.
 void PipelineRun::give_out_test(const PipelineInstruction& what) {
   const bool is_end = what.action == PipelineAction::forward &&
                       what.stage + 1 == options_.stages.size() && tests_left_ > 0;
@@ -39,14 +39,14 @@ const std::vector<std::uint32_t>& PipelineRun::route_of(std::uint32_t micro_batc
                               : routes_[micro_batch];
 }
 
-/// Floats of what passes under that name. The answer in a test is one.
+/// Number of floats in what passes under that name. The answer in a test has one.
 std::size_t PipelineRun::size_of(const PassName& name) const {
   if (!name.backward) return options_.stages[name.stage].forward;
   return is_test(name.micro_batch) ? 1 : options_.stages[name.stage + 1].backward;
 }
 
-/// False for results of a test that the sender should not have sent yet. Each neighbour may be a
-/// window of micro-batches ahead of its answers, and all of them together one more each.
+/// False for results of a test that the sender should not have sent yet. Each neighbour may be
+/// ahead of its answers by a window of micro-batches, and all neighbours together by one more each.
 bool PipelineRun::may_keep(const PassName& name) const {
   if (!is_test(name.micro_batch)) return true;
   const auto kept = std::ranges::count_if(
@@ -57,8 +57,8 @@ bool PipelineRun::may_keep(const PassName& name) const {
 
 // ---- In the mode ----
 
-/// True if the run that begins now tests the model first, because the samples in it have reached a
-/// multiple of those between two sittings.
+/// True if the run that begins now tests the model first, because its samples have reached a
+/// multiple of the samples between two sittings.
 bool PipelineMode::is_test_due() const {
   const TargetOptions& target = course_.options().work.target;
   if (!work_.is_on() || target.value <= 0 || options_.test_samples == 0) return false;
@@ -77,14 +77,14 @@ void PipelineMode::choose_panel() {
   for (const std::uint32_t rank : run_.replicas().back()) panel_.push_back(run_.order()[rank]);
 }
 
-/// Measures the model with this job, if that ends our part of a test.
+/// Measures the model with this job if the job ends our part of a test.
 void PipelineMode::add_measurement(Job& job) {
   if (!run_.take_tested()) return;
   work_.judges().begin(sitting());
   job.add(task::Measure{});
 }
 
-/// Tells the others at once what we have measured.
+/// Tells the others our measurement at once.
 void PipelineMode::tell_verdict(const JobDone& done, Membership& members, Effects& out) {
   if (!work_.is_on() || !work_.learn_from(done, out)) return;
   members.set_progress(Mode::progress());

@@ -70,7 +70,7 @@ bool Population::take_over(DownloadedModel& model, std::uint64_t step) {
     tail->hyperparameters = explored(tail->hyperparameters, options_.has_momentum, rng_);
   }
   set_tail(*tail, model.values);
-  // The model is another peer's; the budget and our position in our samples stay ours.
+  // The model is another peer's; our budget and our position in the samples do not change.
   model.step = step;
   return true;
 }

@@ -11,10 +11,10 @@
 namespace gv {
 namespace {
 
-/// Operations before the first ballot that uses measurements, if links are known by then.
+/// Operations before the first ballot that uses measurements, if the links are known by then.
 constexpr std::uint64_t first_ballot = 16;
-/// `slow_operations_max` operations in a row that each take longer than usual by this factor are no
-/// accident.
+/// If `slow_operations_max` operations in a row each take longer than usual by this factor, that is
+/// not chance.
 constexpr double slow_factor = 1.5;
 constexpr int slow_operations_max = 16;
 /// Time in which newcomers gather, to be let in together.
@@ -91,7 +91,7 @@ bool RebalancePolicy::ballot_is_due(const Generation& generation,
     usual_seconds_ = 0;
     slow_operations_ = 0;
   }
-  // No ballot while it would wait for a lost peer.
+  // No ballot begins while it would wait for a lost peer.
   if (!is_ours(generation) || peers < 2 || candidates.size() != peers) return false;
   if (slow) return true;
   if (operations - counted_from_ < ballot_after_) return false;

@@ -9,11 +9,11 @@
 namespace gv {
 namespace {
 
-/// The most peers that a message names.
+/// The largest number of peers that a message names.
 constexpr std::uint64_t peers_max = 1024;
 
-/// The most peers that sum directly. Each needs a lane to each other one, and among 30 over links
-/// that lose a twentieth of all messages some lane was always missing.
+/// The largest number of peers that sum directly. Each needs a lane to every other one. Among 30
+/// peers with links that lose a twentieth of all messages, some lane was always missing.
 constexpr std::size_t direct_max = 16;
 
 /// True if the answer says that nothing gets through to the peer.
@@ -23,8 +23,8 @@ bool is_cut_off(const Answer& answer, PeerId from) {
   });
 }
 
-/// True if no two peers both report that they cannot reach each other. The word of one alone could
-/// be false.
+/// True if no two peers both report that they cannot reach each other. The report of one alone
+/// could be false.
 bool do_all_meet(const Answers& answers) {
   return std::ranges::all_of(answers, [&](const auto& answer) {
     return std::ranges::none_of(answer.second.links, [&](const LinkReport& link) {
@@ -38,8 +38,8 @@ bool do_all_meet(const Answers& answers) {
 }  // namespace
 
 /// The order and algorithm of the last generation of these peers, or else the order by id and an
-/// algorithm from assumptions about links. Measurements replace them if they promise something
-/// better.
+/// algorithm chosen by assumptions about links. Measurements replace both if they promise an
+/// improvement.
 ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* last) const {
   LinkTable links;
   ReduceChoice present;
@@ -66,7 +66,7 @@ ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* la
                         .site = site_});
 }
 
-/// The batch cut by speed, or the previous shares if the slowest peer would not be done much
+/// The batch divided by speed, or the previous shares if the slowest peer would not finish much
 /// earlier.
 std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& order,
                                                   const Answers& answers,
@@ -163,7 +163,7 @@ std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
   return revision == SettingsRevision{} ? "" : options_.revision_problem(revision);
 }
 
-/// A peer goes on from its own model exactly if the version that it answered is near enough.
+/// A peer goes on from its own model exactly if the version in its answer is near enough.
 bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;

@@ -11,8 +11,8 @@ namespace {
 /// Generations that may begin next (ballots under way); messages of older ones are dropped.
 constexpr std::size_t keys_kept = 3;
 
-/// Taken messages that are remembered for each peer where rounds are never closed. Blocks overtake
-/// each other by less.
+/// Number of taken messages that are remembered for each peer if rounds are never closed. Blocks
+/// overtake each other by less.
 constexpr std::size_t taken_kept = 64;
 
 }  // namespace
@@ -123,7 +123,7 @@ bool RoundInbox::has_news() const {
   return std::ranges::any_of(whole_, [](const auto& one) { return one.second != nullptr; });
 }
 
-/// Completes a message of this generation if it has arrived completely. False if it is too long.
+/// Completes a message of this generation if all of it has arrived. False if it is too long.
 bool RoundInbox::settle(const Name& name) {
   Arriving& message = coming_[key_][name];
   const auto size = size_(name.second, message.bytes);

@@ -60,8 +60,8 @@ std::string StagePlanner::problem(const Generation& generation) const {
   return problem_of_slices(generation);
 }
 
-/// Every group must have every slice of its stages once, each member some that follow each other,
-/// and the same ones of all its stages.
+/// Every group must have each slice of its stages exactly once. Each member must have consecutive
+/// slices, and the same ones in all its stages.
 std::string StagePlanner::problem_of_slices(const Generation& generation) const {
   const HeldParts held = held_parts(generation.order, generation.assignments, options_.parts);
   if (held.is_ragged) return "it assigns slices that do not follow each other";

@@ -89,8 +89,8 @@ void StageStates::leave() {
   unsound_from_.reset();
 }
 
-/// Floats at the beginning of a stage's state that other carriers confirm. Where bits may differ,
-/// the state of an optimiser says little about how far apart two models are.
+/// Floats at the beginning of a stage's state that other carriers confirm. If bits may differ, the
+/// state of an optimiser says little about the distance of two models.
 std::size_t StageStates::compared(std::uint32_t stage) const {
   return is_common_ ? sizes_[stage].state : sizes_[stage].parameters;
 }
@@ -192,7 +192,7 @@ void StageStates::receive(Time now, PeerId from, const Message& message, Effects
   }
 }
 
-/// True if we have the stage's state, and `from` is to carry the stage without having it.
+/// True if we have the stage's state, and `from` is to carry the stage but lacks its state.
 bool StageStates::may_ask(PeerId from, std::uint32_t stage) const {
   const auto holders = holders_.find(stage);
   const bool is_holder = holders != holders_.end() &&
@@ -232,7 +232,7 @@ void StageStates::expect_copy(std::uint32_t stage, const ModelVersion& version, 
   settle_copies();
 }
 
-/// Keeps expected copies that have arrived, which may be before we expect them.
+/// Keeps expected copies that have arrived. A copy may arrive before we expect it.
 void StageStates::settle_copies() {
   std::erase_if(expected_, [this](const auto& entry) {
     const auto came = copies_.find(entry.first);
@@ -271,7 +271,7 @@ bool StageStates::receive_fetched(Time now, PeerId from, const Block& block, Eff
 bool StageStates::receive_copy(PeerId from, const Block& block) {
   const std::uint32_t stage = block.id.stage;
   if (block.id != copy_id(from, key_, stage, block.id.number)) return false;
-  // At most one copy of each stage is on its way for this copying point and one for the next.
+  // At most one copy of each stage is on its way for this copying point, and one for the next.
   if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
   Copy& copy = copies_[{stage, block.id.number}];
   if (!copy.values) {

@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// An operation is checked when it takes longer than usual by this factor, and at least this long.
+/// An operation is checked when it takes longer than usual by this factor, and at least this time.
 constexpr double stall_factor = 4;
 constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
@@ -17,7 +17,7 @@ constexpr Duration stall_max = std::chrono::seconds(30);
 /// A peer that answers none of this many questions counts as silent.
 constexpr int questions = 12;
 
-/// Long enough for answers to most of the questions, some of them lost and some of them late.
+/// Long enough for answers to most questions, although some are lost and some are late.
 Duration answers_within(Duration patience) { return 3 * patience; }
 
 }  // namespace
@@ -68,7 +68,7 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
     silent_.erase(self_);
     check_again_at_ = now;
   }
-  if (now >= check_again_at_) {  // Messages get lost; a live peer hears one of several.
+  if (now >= check_again_at_) {  // Messages get lost, but a live peer receives one of several.
     check_again_at_ = now + answers_within(patience) / questions;
     for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }

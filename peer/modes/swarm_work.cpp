@@ -14,19 +14,19 @@ namespace {
 
 /// Time constant of the measured paces.
 constexpr double memory_s = 10;
-/// A peer that has not reported for longer is not assumed to go on.
+/// A peer that has not reported for longer than this is not assumed to go on.
 constexpr Duration goes_on_for = std::chrono::seconds(10);
-/// Another peer's mean pace counts once we have known it for so long.
+/// Another peer's mean pace counts once we have known the peer for this time.
 constexpr Duration known_for = std::chrono::seconds(10);
-/// In this time after our start peers say hello. The first of them alone is not believed.
+/// For this time after our start, peers say hello. The first of them alone is not believed.
 constexpr Duration meeting = std::chrono::seconds(2);
-/// A total that is this much work above ours is not explained by reports that are under way.
+/// If a total is this far above ours, reports under way do not explain the difference.
 constexpr double behind_s = 10;
-/// A count grows at most this many times as fast as paces that we have measured.
+/// A count grows at most this many times as fast as the paces that we have measured.
 constexpr double faster_max = 4;
-/// The reported times are compared this often. In between they grow as ours does.
+/// The reported times are compared this often. In between they grow as our time does.
 constexpr Duration clock_heard_every = std::chrono::seconds(1);
-/// Where the size of all data is not known, a shard is at most this many times the median.
+/// If the size of all data is not known, a shard has at most this many times the median size.
 constexpr std::uint64_t larger_max = 16;
 /// The weight of the newest force in the mean of how late they come.
 constexpr double newest_force = 0.1;
@@ -122,7 +122,7 @@ bool SwarmWork::is_news() {
 
 void SwarmWork::hear(Time now, const Membership& members) {
   heard_ = now;
-  // From here on we add up what each reports.
+  // From here on we add up what each peer reports.
   if (const auto agreed = std::exchange(agreed_, std::nullopt)) {
     base_ += *agreed - std::min(*agreed, counted());
   }
@@ -135,7 +135,7 @@ void SwarmWork::hear(Time now, const Membership& members) {
   const std::uint64_t before = base_;
   take_total(now);
   if (base_ == before) return;
-  // The total contains what we have not believed of the others' counts yet.
+  // The total includes counts of others that we have not believed yet.
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work) return;
     const auto other = std::ranges::lower_bound(others_, member.id, {}, &Other::peer);
@@ -149,7 +149,7 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !member.progress.work->ledger) return;
     const Other& other = *find(member.id);
-    // A peer at the end trains no more.
+    // A peer at the end of its work trains no more.
     const Phase phase = member.progress.phase;
     reports.push_back(
         {.peer = member.id,
@@ -166,7 +166,7 @@ const SwarmWork::Other* SwarmWork::find(PeerId peer) const {
   return found != others_.end() && found->peer == peer ? &*found : nullptr;
 }
 
-/// `place` is where the member before this one is, in the order of ids.
+/// `place` is the position of the previous member, in the order of ids.
 void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterator& place) {
   if (!member.progress.work) return;
   const WorkDone& work = *member.progress.work;
@@ -180,15 +180,15 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
                                         .counted = now});
   }
   Other& other = *place;
-  // A suspected peer has its say, or a hostile one could take it from all others.
+  // A suspected peer still counts. Otherwise a hostile peer could exclude all others by suspicion.
   other.lives = member.state == MemberState::alive || member.state == MemberState::suspect;
   other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
   other.data = work.data;
   other.total = work.counted;
-  // A far lower count is that of a new process, one that is a little lower an older report.
+  // A far lower count comes from a new process, a slightly lower one from an older report.
   if (work.samples < other.told / 4) other.told = work.samples;
   if (work.samples <= other.told) return;
-  // What is too much now is believed later, if the peer goes on at such a pace.
+  // The excess is believed later, if the peer keeps up such a pace.
   const std::uint64_t grown = believed(now, other, work.samples - other.told);
   other.told += grown;
   if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(grown));
@@ -196,7 +196,7 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
   other.counted = now;
 }
 
-/// Limits what is believed of the sizes of others' shards.
+/// Limits how much we believe of the sizes of other peers' shards.
 void SwarmWork::limit_data() {
   std::uint64_t most = options_.all_data;
   if (most == 0 || options_.has_own_files) {
@@ -230,13 +230,13 @@ void SwarmWork::add_up() {
     if (pace > 0) {
       sums_.data += static_cast<double>(other.data);
     } else if (heard_ - other.first < known_for) {
-      // Its pace is not known yet. Later it is one that reports none.
+      // The peer's pace is not known yet. Later, a peer without a pace is one that reports none.
       sums_.is_known = false;
     }
   }
 }
 
-/// How much of the growth that a peer claims we believe.
+/// How much of a peer's claimed growth we believe.
 std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t claimed) const {
   const auto most = [&](double fastest) {
     const double samples = faster_max * fastest * seconds(now - other.counted);
@@ -247,7 +247,7 @@ std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t cl
   if (known >= known_for) {
     fastest = std::max(fastest, static_cast<double>(other.grown) / seconds(known));
   }
-  // A pass over all peers is rarely needed.
+  // The pass over all peers is rarely needed.
   if (most(fastest) >= claimed) return claimed;
   for (const Other& known_peer : others_) {
     if (&known_peer != &other) fastest = std::max(fastest, known_peer.pace.per_second());
@@ -255,9 +255,9 @@ std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t cl
   return std::min(claimed, most(fastest));
 }
 
-/// Replaces our total by one that others vouch for, if ours is far behind.
+/// Replaces our total by one that other peers confirm, if ours is far behind.
 void SwarmWork::take_total(Time now) {
-  // Before a pace is known, reports that are under way would look like work of the past.
+  // Before a pace is known, reports under way would look like work of the past.
   if (now < began_ + meeting || pace() <= 0) return;
   const std::uint64_t own = counted();
   const double most = static_cast<double>(own) + behind_s * pace();
@@ -289,8 +289,8 @@ void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
   ran_ = now - *trains_since_;
 }
 
-/// The swarm has trained for as long as more than a third of the live peers say. A newcomer takes
-/// that over.
+/// The swarm's training time is the time that more than a third of the live peers report. A
+/// newcomer takes it over.
 void SwarmWork::take_clock(Time now, const Membership& members) {
   const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
   std::vector<Duration> times{now - *trains_since_};
@@ -302,7 +302,8 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;
     const Clock& clock = clocks_[member.id] = is_new ? Clock{ran_ms, now} : known->second;
-    // A report goes on for a moment only, or a jump of our clock would be one of all.
+    // A report is extrapolated only for a moment. Otherwise a jump of our clock would make every
+    // peer's time jump.
     const bool trains = member.progress.phase == Phase::training;
     const Duration since = trains ? std::min(now - clock.heard, clock_heard_every) : Duration{};
     times.push_back(std::chrono::milliseconds(ran_ms) + since);

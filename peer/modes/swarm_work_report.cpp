@@ -1,4 +1,4 @@
-// What a peer says of the swarm's budget: totals, chunks of leased data, and a part for each
+// A peer's report about the swarm's budget: totals, chunks of leased data, and a part for each
 // member.
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ void add_metrics(const Ledger& ledger, std::uint64_t leased, ModeReport& report)
 
 }  // namespace
 
-/// Samples that the other peer has trained in all its processes that we have heard, by its word.
+/// Samples that the other peer says it has trained, in all its processes that we know of.
 std::uint64_t SwarmWork::samples_of(const Member& member) const {
   const std::uint64_t told = member.progress.work ? member.progress.work->samples : 0;
   const Other* other = find(member.id);
@@ -55,8 +55,8 @@ std::uint64_t SwarmWork::samples_of(const Member& member) const {
   return std::max(told, other->before + other->grown);
 }
 
-/// How old the oldest report of a peer that trains was when we last looked. nullopt: no peer
-/// reports, or none has to.
+/// The age of the oldest report of a training peer when we last looked. nullopt: no peer reports,
+/// or no peer has to.
 std::optional<Duration> SwarmWork::oldest_report() const {
   std::optional<Duration> oldest;
   if (agreed_) return oldest;
@@ -137,7 +137,7 @@ void SwarmWork::add_target(ModeReport& report) const {
   report.details.push_back(text);
 }
 
-/// Adds what we know of chunks. `samples`: trained by all members.
+/// Adds what we know about chunks. `samples`: trained by all members.
 void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   const Ledger& ledger = *ledger_;
   const Ledger::Counts& counts = ledger.counts();
@@ -224,7 +224,7 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work && find(member.id) == nullptr) return;
     others.emplace_back(member, samples_of(member));
-    // Counts are the peers' own words, and may be too large for a sum.
+    // The counts are the peers' own claims, and may be too large for a sum.
     all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);
   });
   add_work(report);

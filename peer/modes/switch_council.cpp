@@ -14,11 +14,11 @@
 namespace gv {
 namespace {
 
-/// A council whose newcomers did not answer is called again after this long, and later each time.
+/// A council whose newcomers did not answer is called again after this time, and later each time.
 constexpr Duration tells_after_min = std::chrono::seconds(1);
 constexpr Duration tells_after_max = std::chrono::seconds(60);
 
-/// Other peers do nothing else than answer, so they are given more time than in a mode.
+/// The other peers only have to answer, so they get more time than in a mode.
 constexpr Duration patience = std::chrono::milliseconds(500);
 
 /// Ballots of one revision differ in their lower bits.
@@ -40,8 +40,8 @@ const SettingsRevision& newest_of(const Answers& answers) {
       ->second.revision;
 }
 
-/// Passes on what concerns others. Generations of a council are none of a mode, and refusals are
-/// those of the mode.
+/// Passes on what concerns other parts. A council's generations belong to no mode, and refusals are
+/// the mode's own.
 void pass_on(Effects& made, Effects& out) {
   for (Outgoing& outgoing : made.messages) {
     if (std::holds_alternative<Refusals>(outgoing.message)) continue;
@@ -143,7 +143,7 @@ bool SwitchCouncil::is_deciding() const {
   return has_met_ && agreement_.generation() == nullptr && agreement_.last_generation() == nullptr;
 }
 
-/// Brings the agreement up to date: who is here, and what we would answer.
+/// Gives the agreement the present facts: which peers are here, and what we would answer.
 void SwitchCouncil::follow(Time now, const Standing& own, const Membership& members) {
   std::vector<PeerId> present = alike_peers(self_, layout_hash_, members);
   if (present != present_peers_) {
@@ -161,8 +161,9 @@ void SwitchCouncil::follow(Time now, const Standing& own, const Membership& memb
   agreement_.set_speed(static_cast<double>(refused_));
 }
 
-/// The first council is called by one peer that the others know nothing of, so it proposes at once
-/// instead of waiting for its turn. Later ones end the generation of the last, so all hear of them.
+/// The first council is called by a peer that the others know nothing about, so it proposes at once
+/// instead of waiting for its turn. A later council ends the generation of the previous one, so all
+/// peers hear of it.
 void SwitchCouncil::call(Time now, Effects& out) {
   std::vector<PeerId> before;
   if (!std::exchange(has_met_, true)) {

@@ -14,7 +14,7 @@ namespace {
 /// Peers that end their work later than others are waited for four times as long.
 constexpr Duration meeting_patience = std::chrono::milliseconds(2500);
 
-/// How many of the last bits of a version's lineage do not tell how many models are in a mean.
+/// How many of the last bits of a version's lineage hold the number of models in a mean.
 constexpr int lineage_bits = 48;
 
 bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
@@ -83,7 +83,7 @@ void SwitchableMode::start(Time now, std::uint64_t step, bool joins_others) {
   made_.mode->start(now, step, joins_others);
 }
 
-/// True if we vote about switches. A peer that leaves takes no part any more.
+/// True if we vote about switches. A peer that is leaving does not vote.
 bool SwitchableMode::takes_part() const {
   return options_.read_switch && course().is_running() && !course().is_leaving();
 }
@@ -167,7 +167,7 @@ void SwitchableMode::woke_up(Time now, Membership& members, Effects& out) {
 }
 
 void SwitchableMode::leave(Time now, Effects& out) {
-  // A job of the mean ends first, and the next tick gives it up.
+  // A job of the mean ends first; the next tick gives the mean up.
   if (meeting_) is_meeting_void_ = true;
   made_.mode->leave(now, out);
 }
@@ -177,8 +177,8 @@ void SwitchableMode::leave(Time now, Effects& out) {
 void SwitchableMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (takes_part()) {
     follow_council(now, members, out);
-    // Peers that work in step wait for a ballot anyway. In gossip a hostile peer that calls one
-    // after the other must not stop the others.
+    // Peers that work in step wait for a ballot anyway. In gossip, a hostile peer that calls
+    // ballots one after the other must not stop the others.
     const bool decides = council_.is_deciding();
     made_.mode->hold_end(decides);
     if (decides && stands_still()) return;
@@ -259,7 +259,7 @@ void SwitchableMode::follow_council(Time now, const Membership& members, Effects
 
 void SwitchableMode::decide(Time now, const SwitchCouncil::Decision& decision, Effects& out) {
   if (decision.revision.number == 0 || decision.revision == present_) return;
-  if (has_ended(phase())) return;  // The run ends in the mode that it has.
+  if (has_ended(phase())) return;  // The run ends in its present mode.
   if (decision.outcome != SwitchPlanner::Outcome::switches) return refuse_switch(decision, out);
   const bool was_switching = target_.has_value();
   if (was_switching && decision.revision == target_->revision) {
@@ -278,7 +278,8 @@ void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effe
   council_.refuse(decision.revision.number);
   refused_ = decision.revision.number;
   if (decision.outcome == SwitchPlanner::Outcome::refused) {
-    // It was refused before we came, so it is no news. But who has asked must not wait for ever.
+    // The switch was refused before we came, so that is no news. But the peer that asked for it
+    // must not wait for ever.
     refusal_ = "a peer says that it was refused before";
     return;
   }
@@ -317,8 +318,8 @@ bool SwitchableMode::has_met() const {
   return meeting_->phase() == Phase::done && meeting_->course().jobs_under_way() == 0;
 }
 
-/// Makes the new mode, which begins at the common step with the mean, or as a newcomer's if we were
-/// not in it.
+/// Makes the new mode. It begins at the common step with the mean or, if we were not in the mean,
+/// as a newcomer's.
 void SwitchableMode::begin_mode(Time now, Effects& out) {
   const SettingsRevision& revision = target_->revision;
   kept_ = {revision.number << algorithm_bits, revision.settings};
@@ -339,16 +340,16 @@ void SwitchableMode::begin_mode(Time now, Effects& out) {
       std::uint64_t& known = course.work.resumed.samples;
       known = std::max(known, target_->samples);
     }
-    // Of two means that a partition has made, that of more models is the newer one.
+    // If a partition has made two means, the one of more models counts as newer.
     course.version = {.step = step,
                       .samples = target_->samples,
                       .lineage = std::min<std::uint64_t>(models, 0xffff) << lineage_bits |
                                  mean.lineage >> (64 - lineage_bits)};
   } else if (step > 0) {
-    // What only we have learnt since the others began the new mode gives way to their model.
+    // What only we have learnt since the others began the new mode is replaced by their model.
     course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
   }
-  if (next.mode != ModeKind::allreduce) course.version.reset();  // Only there it means equal bits.
+  if (next.mode != ModeKind::allreduce) course.version.reset();  // Equal bits only there.
   const std::uint64_t session = hash_combine(session_, revision.number);
   kind_ = next.mode;
   made_ = make_mode(self_, session, std::move(next), *signer_,
@@ -366,8 +367,8 @@ void SwitchableMode::begin_mode(Time now, Effects& out) {
 
 // ---- Reports ----
 
-/// Settings of the present mode may be newer than those by which it was made. A number that only a
-/// hostile peer can have made would be taken for that of a switch.
+/// The present mode's settings may be newer than those it was made with. A number that only a
+/// hostile peer can have made would be taken for the number of a switch.
 const SettingsRevision* SwitchableMode::revision() const {
   const SettingsRevision* newest = mode().revision();
   const bool is_of_mode = newest != nullptr && newest->number >> algorithm_bits == present_.number;

@@ -11,12 +11,12 @@ namespace {
 /// Lower bound of values that may be any fraction, so that factors can raise them again.
 constexpr double least = 1e-9;
 
-/// Multiplies a value that is not 0.
+/// Multiplies a value unless it is 0.
 double times(double value, double factor, double most) {
   return value == 0 ? 0 : std::clamp(value * factor, least, most);
 }
 
-/// The same for a whole number, which changes by 1 at least if the factor is not 1.
+/// The same for a whole number, which changes by at least 1 unless the factor is 1.
 double times_whole(double value, double factor, double most) {
   if (value == 0) return 0;
   const double wanted = value * factor;
@@ -24,7 +24,7 @@ double times_whole(double value, double factor, double most) {
   return std::clamp(factor == 1 ? value : rounded, 1.0, most);
 }
 
-/// Varies what peers may differ in beside learning rate and momentum.
+/// Varies what may differ between peers besides learning rate and momentum.
 template <class Factor>
 void vary_rest(Hyperparameters& values, Factor factor) {
   if (values.weight_decay != 0) {
@@ -50,7 +50,7 @@ std::array<float, replica_tail_elements> as_floats(const ReplicaTail& tail) {
           static_cast<float>(own.period)};
 }
 
-/// True if the value is 0, or one that can be trained with. False for NaN.
+/// True if the value is 0, or one that training can use. False for NaN.
 bool is_sound(float value, double most) { return value >= 0 && value <= static_cast<float>(most); }
 bool is_whole(float value, double most) {
   return is_sound(value, most) && value == std::floor(value);
@@ -60,7 +60,7 @@ bool is_whole(float value, double most) {
 
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer) {
-  if (spread == 1) return from;  // Exactly, to the bit.
+  if (spread == 1) return from;  // Keeps the value exactly, to the bit.
   Rng rng = Rng(run_seed).fork("hyperparameters").fork(peer);
   const auto factor = [&] { return std::pow(spread, 2 * rng.uniform() - 1); };
   const double rate_factor = factor();

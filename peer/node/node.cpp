@@ -192,7 +192,7 @@ void Node::settle(Time now, NodeEffects& out) {
   mode_->tick(now, membership_, out, out.jobs);
   membership_.set_progress(mode_->progress());
   if (!leaving_ && mode_->course().is_over(membership_, mode_->is_idle())) leave(now, out);
-  // Let an exchange under way settle first. Otherwise the partner would treat us as gone.
+  // Lets an exchange under way settle first. Otherwise the partner would treat us as gone.
   if (leaving_ && !told_others_ && (is_finished() || !mode_->is_settling())) {
     told_others_ = true;
     membership_.leave(now, out);

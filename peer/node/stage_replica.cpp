@@ -17,7 +17,7 @@ namespace {
 
 /// The note that holds the version of the stages.
 constexpr const char* version_note = "model_version";
-/// The note that says which slices a checkpoint of a stage has: the first, and one past the last.
+/// The note that says which slices a stage's checkpoint has: the first, and one past the last.
 constexpr const char* slices_note = "slices";
 
 std::vector<std::size_t> slices_by_stage(const StageLearner& learner) {
@@ -28,8 +28,8 @@ std::vector<std::size_t> slices_by_stage(const StageLearner& learner) {
   return slices;
 }
 
-/// Brings values back to what other peers take from a sound one, whatever hostile values they were
-/// made of. False if one is not finite.
+/// Limits values to the range that other peers accept, even if they were made from hostile values.
+/// False if one is not finite.
 bool bring_within_bound(std::span<float> values) {
   if (largest_magnitude(values) <= largest_gradient) return true;
   bound_gradient(values);
@@ -136,7 +136,7 @@ void StageReplica::end(const StageEnd& end) {
   learner_->add(end.stage, force, end.force);
 }
 
-/// A pass of a test. An answer says nothing but that the micro-batch has come to the last stage.
+/// A pass of a test. An answer only says that the micro-batch has reached the last stage.
 void StageReplica::test(const task::StagePass& task) {
   const PipelineInstruction& what = task.what;
   if (what.action != PipelineAction::forward) {
@@ -246,7 +246,7 @@ std::string StageReplica::restore(ReplicaPart part) {
 }
 
 void StageReplica::load(const task::LoadStages& task) {
-  // A stage that begins from the seed begins so with all its parts, and forgets what it had.
+  // A stage that begins from the seed resets all its parts and forgets what it had.
   for (const StageCopy& state : task.states) {
     const PartOfStage part = named(state.part);
     if (!state.values && !part.slice) learner_->release(part.stage);

@@ -16,7 +16,7 @@ constexpr const char* ran_name = "swarm_ran_ms";
 constexpr const char* ledger_name = "swarm_ledger";
 constexpr const char* chunk_name = "swarm_chunk_samples";
 
-/// A run that was longer than this was none of ours.
+/// A longer run cannot have been this program's.
 constexpr std::uint64_t ran_ms_max = 1'000'000'000'000;
 
 std::string text_of(const LedgerEntry& ledger) {

@@ -56,7 +56,7 @@ Named take(std::string_view prefix, OptimizerState& state) {
 }
 
 /// The mean gradient without values that are too large or not finite, which gathered codes may
-/// have. Writes it to `corrected` only if there is such a value.
+/// contain. It is written to `corrected` only if there is such a value.
 std::span<const float> bounded(std::span<const float> mean, std::vector<float>& corrected) {
   if (largest_magnitude(mean) <= largest_gradient) return mean;
   corrected.assign(mean.begin(), mean.end());
@@ -127,7 +127,7 @@ std::vector<ReplicaPart> WholeReplica::parts() const {
 }
 
 std::string WholeReplica::restore(ReplicaPart part) {
-  // A run may go on in another mode, so vectors that only the last mode used are dropped.
+  // A run may go on in another mode, so vectors that only the previous mode used are dropped.
   OptimizerState& state = part.optimizer;
   const Named mixed = take(mixing_prefix, state);
   Named waiting = take(gradient_prefix, state);
@@ -147,7 +147,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   if (mixer_) {
     for (const auto& [name, values] : mixed) mixer_->restore(name, values);
   }
-  // Text of another form is ignored.
+  // Text in another form is ignored.
   std::istringstream text(part.notes[checksum_note]);
   ConservationChecksum checksum{};
   for (std::int64_t& lane : checksum) text >> lane;
@@ -156,7 +156,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   return problem;
 }
 
-/// Makes an instance of our own when a job names another compressor than before.
+/// Makes an instance of our own if a job names another compressor than before.
 void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
   if (!compressor || compressor == asked_for_) return;
   asked_for_ = compressor;
@@ -166,7 +166,8 @@ void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& 
   }
 }
 
-/// Computes and encodes our contribution. Once a value cannot be encoded, announces no more.
+/// Computes and encodes our contribution. Once a value cannot be encoded, no more parts are
+/// announced.
 Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job,
                             result::Gradient& found) {
   if (learner_->arrays() != nullptr) {
@@ -199,7 +200,7 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   };
   if (task.of_model) {
     std::ranges::copy(learner_->parameters(), values.begin());
-    // Where another mode follows, the optimisers' state becomes the mean as well.
+    // If another mode follows, the optimisers' state becomes the mean as well.
     if (plan.elements > size) learner_->copy_optimizer(travels.subspan(size, plan.elements - size));
     encode_from(0);
     return {};
@@ -218,13 +219,13 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   return score;
 }
 
-/// Waits for the next array, and returns its number of floats; 0 if none will come.
+/// Waits for the next array, and returns its number of floats; 0 if no array will come.
 std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   ArraySource& arrays = *learner_->arrays();
   const std::size_t length = arrays.await().value_or(0);
   if (length == 0) return 0;
   Floats& values = *task.values;
-  // A vector never shrinks, so that its memory is written to once. What it held is not copied.
+  // A vector never shrinks, so its memory is written to only once. Its old content is not copied.
   if (values.size() < length + task.behind_array) {
     values.clear();
     values.resize(length + task.behind_array);
@@ -233,8 +234,8 @@ std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   return length;
 }
 
-/// Takes over the whole replica in a population, and otherwise, or if the optimiser's state cannot
-/// be right, the model alone.
+/// In a population, takes over the whole replica. Otherwise, or if the optimiser's state cannot be
+/// right, takes over only the model.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
   const auto parameters = values.first(learner_->layout().size());
@@ -253,7 +254,7 @@ void WholeReplica::adopt(const DownloadedModel& fetched) {
   tunable->set_hyperparameters(tail->hyperparameters);
 }
 
-/// Why a state of another peer is refused; none if it is loaded. `norm`: of its parameters.
+/// Why another peer's state is refused; none if it is loaded. `norm`: norm of its parameters.
 Reason WholeReplica::problem_with(const task::LoadState& load, double norm) const {
   const bool has_model = load.norm_cap > 0 && learner_->step() > 0;
   const double longest = load.norm_cap * std::max(norm_of(learner_->parameters()), 1.0);
@@ -266,7 +267,7 @@ Reason WholeReplica::problem_with(const task::LoadState& load, double norm) cons
   return is_possible ? Reason::none : Reason::impossible;
 }
 
-/// Takes a state that cannot be right out of the job, with all that was to be done after it.
+/// Removes a state that cannot be right from the job, with everything that was to follow it.
 void WholeReplica::refuse_state(JobDone& done) const {
   std::vector<Job::Task>& tasks = done.job.tasks;
   for (auto at = tasks.begin(); at != tasks.end(); ++at) {
@@ -344,7 +345,7 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
   }
 }
 
-/// The new mode begins without messages, references and errors of the last one.
+/// The new mode begins without the previous mode's messages, references and errors.
 void WholeReplica::part_from_mode() {
   mixer_.reset();
   asked_for_.reset();
@@ -397,7 +398,7 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
   } else {
     at_pace(task.count, [&] { score = learner_->run_steps(task.count, direct); });
   }
-  // A user's loop may know its rate only once it has begun.
+  // A user's loop may know its rate only after it has begun.
   if (learning_rate == 0 && !task.rests) learning_rate = learner_->learning_rate();
   if (mixer_) mixer_->end_steps(learner_->live_parameters(), learning_rate, task.count);
   return score;
@@ -462,7 +463,7 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::TakeSnapshot& task) { fill(task); },
       [&](const task::PartFromMode&) { part_from_mode(); },
       [&](const task::LeaveGeneration& task) {
-        // A replica that begins to mix has been in no generation before.
+        // A replica that begins to mix has not been in a generation before.
         if (mixer_) mixer_->close_generation(task.left_over, task.unsent);
       },
       [&](const task::EnterGeneration& task) {

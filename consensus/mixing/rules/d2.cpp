@@ -40,9 +40,9 @@ constexpr std::array d2_constraints = {
 
 }  // namespace
 
-// needs_same_weights: each round repeats the changes of the rounds before, which pile up while
-// others mix. Two hosts that meet every 8 rounds run apart, and so do pairs along a tree or a star,
-// and base_k with 64 peers.
+// needs_same_weights: each round repeats the changes of earlier rounds, which accumulate while
+// other peers mix. Models diverge on two hosts that meet every 8 rounds, in pairs along a tree or a
+// star, and with base_k and 64 peers.
 extern const MixPart d2;
 constinit const MixPart d2{
     .name = "d2",

@@ -25,7 +25,7 @@ class LargestPiece : public MixStep<Real> {
 
   void begin_generation(Peer& peer, std::span<const Real> x) override {
     sent_.assign(x.begin(), x.end());
-    // Neighbours have no piece of ours yet, so first send every piece once, in turn.
+    // Neighbours do not have our pieces yet, so first send every piece once, in turn.
     due_.resize(peer.rule.fragments);
     std::iota(due_.begin(), due_.end(), 0);
   }

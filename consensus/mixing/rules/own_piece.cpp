@@ -9,9 +9,9 @@
 namespace gv::rules {
 namespace {
 
-/// Pieces are dealt out to ranks in turn. A peer trains and sends its own piece, and replaces those
-/// of others by what they send. Peers with the same piece average it; a peer with several trains
-/// one after the other, a round each.
+/// Pieces are dealt out to ranks in turn. A peer trains and sends its own piece, and replaces the
+/// pieces of others by the ones that they send. Peers with the same piece average it; a peer with
+/// several pieces trains one after the other, a round each.
 template <class Real>
 class OwnPiece : public MixStep<Real> {
  public:
@@ -41,7 +41,7 @@ class OwnPiece : public MixStep<Real> {
     std::vector<std::size_t> counts(peer.rule.fragments, 0);
     for (const HeardModel<Real>& other : inbox.others) {
       const auto [begin, size] = part(peer, other.count);
-      // The message of the last piece may begin with values of the one before.
+      // The message of the last piece may begin with values of the piece before it.
       const std::size_t skipped = begin - chosen_piece(peer.rule, peer.elements, other.count).first;
       const auto values = std::span<const Real>(other.values).subspan(skipped, size);
       add<Real>(std::span(sums).subspan(begin, size), values);
@@ -66,8 +66,8 @@ class OwnPiece : public MixStep<Real> {
     const std::size_t pieces = peer.rule.fragments;
     if (peer.rank >= pieces) return peer.rank % pieces;
     const std::size_t ours = (pieces - peer.rank + peers - 1) / peers;
-    // The order shifts each time. So every piece arrives even if a slow link, on which a newer
-    // message replaces one that waits, takes each second or each third message.
+    // The order is shifted each time. So every piece arrives even on a slow link, where newer
+    // messages replace waiting ones and only each second or third message gets through.
     return peer.rank + peers * static_cast<std::size_t>((turn_ + turn_ / ours) % ours);
   }
 

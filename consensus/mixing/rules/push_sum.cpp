@@ -54,8 +54,7 @@ class PushSum : public MixStep<Real> {
 
 }  // namespace
 
-// The mean of the numerators is constant. The mean of the models is too, once all weights are
-// equal.
+// The mean of the numerators is constant. Once all weights are equal, so is the mean of the models.
 extern const MixPart push_sum;
 constinit const MixPart push_sum{.name = "push_sum",
                                  .traits = {.adds_up = true, .weighs_peers = true, .vectors = 2},

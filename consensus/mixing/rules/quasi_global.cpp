@@ -42,8 +42,9 @@ class QuasiGlobal : public MixStep<Real> {
   Vector momentum_;
 };
 
-/// Between two meetings of hosts their momenta follow changes that only one host makes. With the
-/// default momentum two even hosts settle up to 20 rounds, and run apart from 24 on.
+/// Between two meetings of hosts, their momenta follow changes that only one host makes. With the
+/// default momentum, two hosts of equal size settle with up to 20 rounds between meetings, and
+/// diverge from 24 on.
 constexpr std::uint32_t hosts_every_max = 16;
 
 constexpr std::array quasi_global_constraints = {
