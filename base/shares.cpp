@@ -38,7 +38,7 @@ std::vector<std::uint32_t> batch_shares(std::span<const double> samples_per_seco
   const std::vector<double> speeds = known_speeds(samples_per_second);
   std::vector<std::uint32_t> shares(peers, least);
 
-  // When a peer would finish if it got one more sample.
+  // The time at which a peer would finish if it got one more sample.
   using Turn = std::pair<double, std::size_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   const auto queue = [&](std::size_t peer) {

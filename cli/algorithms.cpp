@@ -93,7 +93,7 @@ std::string algorithm_report(std::string_view name, std::size_t peers, double pa
     }
     if (problems.empty()) text += costs(config.mixing, peers, parameters);
   }
-  // Only these sum whole gradients. Compressed gradients are shorter than the model.
+  // Only these algorithms sum whole gradients. Compressed gradients are shorter than the model.
   if (config.run.mode == ModeKind::allreduce && algorithm.family == "exact-mean") {
     text += sum_costs(peers, parameters);
   }

@@ -17,10 +17,10 @@
 
 namespace gv {
 
-/// Ends the program with an exit code from inside a callback, as the parser library expects it.
+/// Ends the program with an exit code from inside a callback, in the parser library's way.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
 
-/// The number of words from `--` on that name the program which `launch` is to start.
+/// The number of words from `--` on that name the program which `launch` starts.
 static int words_of_program(int argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "launch") return 0;
   char** const end = argv + argc;

@@ -11,10 +11,10 @@ namespace gv {
 namespace {
 
 struct CompletedOption {
-  std::vector<std::string> long_names;  ///< Without dashes, as the short ones.
+  std::vector<std::string> long_names;  ///< Without dashes, like the short names.
   std::vector<std::string> short_names;
   std::string description;
-  std::vector<std::string> words;  ///< All values that it can have; empty if there are others.
+  std::vector<std::string> words;  ///< All values of the option; empty if it has other values.
   bool has_value = false;
   bool may_repeat = false;
 
@@ -28,15 +28,15 @@ struct CompletedOption {
 };
 
 struct CompletedCommand {
-  std::string path;  ///< The names down to this command, each behind a blank.
+  std::string path;  ///< The names down to this command, each after a blank.
   std::string name;
   std::string description;
   std::vector<CompletedOption> options;
-  std::vector<std::string> words;  ///< All values of its first positional argument, if few.
+  std::vector<std::string> words;  ///< Values of the first positional argument, if few.
   std::vector<CompletedCommand> commands;
 };
 
-/// A description short enough to stand beside a name: the part before the first semicolon.
+/// A description short enough for one line: the part before the first semicolon.
 std::string brief(const std::string& description) {
   return description.substr(0, description.find(';'));
 }
@@ -72,7 +72,7 @@ CompletedCommand completed(const CLI::App& app, const std::string& path) {
   return command;
 }
 
-/// Calls `visit` with the command and with every one below it.
+/// Calls `visit` with the command and with every command below it.
 template <class Visit>
 void walk(const CompletedCommand& command, const Visit& visit) {
   visit(command);
@@ -187,7 +187,7 @@ std::string zsh_script(const CompletedCommand& program) {
   return script + "_grapevine \"$@\"\n";
 }
 
-/// Fish: a line for each option and command, with the commands that have to stand before it.
+/// Fish: a line for each option and command, with the commands that must precede it.
 std::string fish_script(const CompletedCommand& program) {
   std::string script = "# Completes grapevine in fish.\n";
   walk(program, [&](const CompletedCommand& command) {

@@ -22,7 +22,7 @@ struct EnvArguments {
   bool as_json = false;
 };
 
-/// "3 of 16"; a question mark for what is not known.
+/// "3 of 16", with a question mark in place of an unknown number.
 std::string place_text(std::optional<std::size_t> rank, std::optional<std::size_t> ranks) {
   const auto text = [](std::optional<std::size_t> number) {
     return number ? std::to_string(*number) : std::string("?");

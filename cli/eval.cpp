@@ -29,7 +29,7 @@ struct EvaluateOptions {
   std::string config;   ///< Empty means the settings stored in the checkpoint.
   std::string outputs;  ///< The file for the outputs; empty means none.
   bool sharpness = false;
-  std::size_t samples = 1000;  ///< Test samples of which the sharpness is.
+  std::size_t samples = 1000;  ///< Number of test samples for the sharpness.
 };
 
 /// Prints the eigenvalue of the largest magnitude of the Hessian at the model.
@@ -49,7 +49,8 @@ void print_sharpness(const EvaluateOptions& options, const TestSet& test,
       found->has_settled ? "" : " (not settled)", samples, samples == 1 ? "sample" : "samples");
 }
 
-/// Evaluates machines that know a cluster each, and prints the score of all. Returns the exit code.
+/// Evaluates machines that each know one cluster, and prints their common score. Returns the exit
+/// code.
 int evaluate_routed(const EvaluateOptions& options, const TestSet& test) {
   const RoutedScore routed = routed_score(options.route, options.files, test);
   if (!routed.problems.empty()) return fail(routed.problems);
@@ -57,7 +58,7 @@ int evaluate_routed(const EvaluateOptions& options, const TestSet& test) {
   return 0;
 }
 
-/// Evaluates the checkpoint, or several, and prints the loss, and the accuracy or R2. Returns the
+/// Evaluates one or several checkpoints, and prints the loss, and the accuracy or R2. Returns the
 /// exit code.
 int evaluate(const EvaluateOptions& options) {
   const auto first = std::ranges::find_if_not(options.files, is_lost);

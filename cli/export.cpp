@@ -36,8 +36,8 @@ std::filesystem::path newest_in(const std::filesystem::path& folder) {
   return newest;
 }
 
-/// The model of a run: the last one, else the mean of all peers, else the newest checkpoint. Empty
-/// if there is none. A file is its own model.
+/// The model of a run: the last one, or else the mean of all peers, or else the newest checkpoint.
+/// Empty if there is none. If a file is given, that is the model.
 std::filesystem::path model_of(const std::filesystem::path& from) {
   if (!std::filesystem::is_directory(from)) return from;
   for (const char* name : {"final.safetensors", "mean.safetensors"}) {

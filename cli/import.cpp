@@ -32,12 +32,13 @@ namespace {
 struct ImportOptions {
   std::string file;
   std::string out = "model.safetensors";
-  std::string config;  ///< Empty: the tensors keep their names, and need not be of a known model.
+  std::string config;  ///< Empty: the tensors keep their names, and need not belong to a known
+                       ///< model.
   std::string prefix;
-  std::vector<std::string> start;  ///< Folders of peers that are to begin with the model.
+  std::vector<std::string> start;  ///< Folders of peers that begin with the model.
 };
 
-/// Keeps the tensors whose names begin with the prefix, and takes it off.
+/// Keeps the tensors whose names begin with the prefix, and removes the prefix.
 void keep_prefix(const std::string& prefix, ModelContents& model) {
   if (prefix.empty()) return;
   std::erase_if(model.tensors,
@@ -46,7 +47,7 @@ void keep_prefix(const std::string& prefix, ModelContents& model) {
   for (Tensor& tensor : model.tensors) tensor.name.erase(0, prefix.size());
 }
 
-/// Says how much there is, of which types, and what is left out.
+/// Prints how many tensors and elements there are, their types, and what is left out.
 void describe(const std::string& file, const ModelContents& model) {
   std::size_t numbers = 0;
   std::map<std::string_view, std::size_t> types;
@@ -83,7 +84,7 @@ Problems problems_of_names(const std::string& file, const std::vector<Tensor>& t
   return {};
 }
 
-/// What keeps peers of this config from beginning with a model in these folders.
+/// What prevents peers of this config from beginning with a model in these folders.
 Problems problems_of_start(const ImportOptions& options, const Config& config) {
   Problems problems;
   if (options.start.empty()) return problems;
@@ -102,7 +103,7 @@ Problems problems_of_start(const ImportOptions& options, const Config& config) {
   return problems;
 }
 
-/// Writes a checkpoint of step 0 into the folders, from which peers begin when they resume.
+/// Writes a checkpoint of step 0 into the folders. Peers that resume begin from it.
 Problems begin_peers(const ImportOptions& options, const Config& config,
                      std::span<const float> parameters) {
   for (std::size_t i = 0; i < options.start.size(); ++i) {
@@ -123,8 +124,8 @@ Problems begin_peers(const ImportOptions& options, const Config& config,
   return {};
 }
 
-/// Renames the tensors of a GPT-2 of Hugging Face as those of the built-in transformer, and of this
-/// model if there is one. Other tensors stay as they are.
+/// Renames the tensors of a GPT-2 from Hugging Face to those of the built-in transformer (of this
+/// model, if there is one). Other tensors stay unchanged.
 Problems rename_gpt2(const ImportOptions& options, const Model* model, ModelContents& read) {
   if (!is_gpt2(read.tensors)) return {};
   RenamedTensors renamed =

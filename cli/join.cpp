@@ -17,7 +17,8 @@ namespace {
 /// Longer than any ticket.
 constexpr std::size_t ticket_bytes_max = 4096;
 
-/// A ticket from standard input stays out of the list of processes, which other users can read.
+/// A ticket from standard input does not appear in the list of processes, which other users can
+/// read.
 std::string ticket_from_input() {
   std::string text(ticket_bytes_max, '\0');
   std::size_t length = 0;

@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// Adds the options that are about other machines, and returns the one that names them.
+/// Adds the options about other machines, and returns the option that names them.
 CLI::Option* add_hosts(CLI::App& command, HostsLaunchOptions& options) {
   auto* hosts = command.add_option(
       "--hosts", options.hosts,

@@ -31,12 +31,13 @@ namespace {
 
 struct PlanOptions {
   std::string config;
-  /// As given: a number, or a file that describes the peers. Empty: the config's number.
+  /// As given: a number, or a file that describes the peers. Empty: the number in the config.
   std::string peers_text;
-  std::size_t samples = 0;  ///< With a file of peers: of a step; 0 means as the config says.
+  std::size_t samples = 0;  ///< Of a step, with a file of peers; 0: as in the config.
   bool as_json = false;     ///< With a file of peers.
   std::size_t peers = 0;    ///< 0 means the config's number.
-  /// Speeds of the peers, relative to this machine. Empty means that all are like it.
+  /// Speeds of the peers, relative to this machine. Empty means that all are as fast as this
+  /// machine.
   std::vector<double> speeds;
   std::string svg;  ///< File for the picture. Empty means none.
   /// Bandwidth of each link in each direction; 0 means that sending takes no time.
@@ -47,8 +48,8 @@ struct PlanOptions {
 
 /// A cut is recommended if it shortens the step by more than this fraction.
 constexpr double worth_a_line = 0.15;
-/// With more peers than this, the search for cuts takes longer than it is worth. If peers differ,
-/// it also searches their order, so the limit is lower.
+/// With more peers than this, the search for cuts takes longer than the cuts are worth. If peers
+/// differ, the search also covers their order, so the limit is lower.
 constexpr std::size_t searched_peers_max = 16;
 constexpr std::size_t ordered_peers_max = 8;
 /// The largest number of peers that can be planned for.
@@ -134,7 +135,7 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
   const PipelineConfig& pipeline = question.pipeline();
   Plan plan{.spec = *question.task.stages};
   plan.spec.ends = std::move(ends);
-  plan.spec.slices = 0;  // It measures whole stages.
+  plan.spec.slices = 0;  // The profile measures whole stages.
   map_peers(question, plan);
   const std::vector<double> speeds = question.speeds();
   const Routes routes =
@@ -340,7 +341,7 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
          networks * profile.network_bytes + flights * profile.input_bytes;
 }
 
-/// The fraction of the step for which a carrier of the stage works on it.
+/// The fraction of the step during which a carrier of the stage works on it.
 double busy_part(const Plan& plan, std::uint32_t stage) {
   double busy = 0;
   for (const auto& worker : plan.predicted.workers) {
@@ -427,7 +428,7 @@ bool fits_memory(const Question& question, const Plan& plan) {
   return true;
 }
 
-/// The valid cuts in which one end is a layer earlier or later.
+/// The valid cuts in which one cut point is a layer earlier or later.
 std::set<std::vector<std::size_t>> neighbours(const Question& question,
                                               const std::vector<std::size_t>& cut) {
   std::set<std::vector<std::size_t>> found;
@@ -442,8 +443,8 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
 }
 
 /// The fastest of the cuts that the profile suggests and their neighbours, as far as there is time
-/// to measure them (a stage need not take as long as the sum of its layers). Returns nullopt if
-/// there is only the given cut.
+/// to measure them (a stage may take less or more time than the sum of its layers). Returns nullopt
+/// if there is only the given cut.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
                                const Plan& given, double seconds) {
   const auto suggested = profiled_cuts(question, layers);
@@ -468,7 +469,7 @@ std::optional<Plan> best_other(const Question& question, const std::vector<Layer
   return best;
 }
 
-/// Prints the plan and returns the exit code. It is 2 if the config cannot be read, has another
+/// Prints the plan and returns the exit code. It is 2 if the config cannot be read, has a different
 /// mode or does not fit the peers, if the number of speeds is wrong, or if the picture cannot be
 /// written.
 int show_plan(const PlanOptions& options) {
@@ -512,7 +513,7 @@ int show_plan(const PlanOptions& options) {
   return options.svg.empty() ? 0 : write_picture(given, picture, options.svg);
 }
 
-/// Chooses by what --peers is: a number for a pipeline on alike peers, or a file.
+/// Chooses by the value of --peers: a number for a pipeline on equal peers, or a file.
 int show_any_plan(PlanOptions& options) {
   const std::string& text = options.peers_text;
   const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });

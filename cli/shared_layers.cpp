@@ -20,7 +20,8 @@
 namespace gv {
 namespace {
 
-/// With more peers than this, plans with stages take longer to search than they are worth.
+/// With more peers than this, the search for plans with stages takes longer than the plans are
+/// worth.
 constexpr std::size_t staged_peers_max = 8;
 constexpr std::size_t stages_max = 8;
 /// Numbers of micro-batches up to this one are tried, in powers of two.

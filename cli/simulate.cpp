@@ -180,8 +180,8 @@ void Run::show_progress(const CurvePoint& point) {
   std::fflush(stdout);
 }
 
-/// How long the run takes if nothing goes wrong: the slowest peer decides, or all together if the
-/// budget is the swarm's.
+/// How long the run takes if nothing goes wrong. The slowest peer decides or, if the swarm shares a
+/// budget, all together.
 double Run::expected_s() const {
   double longest = 0;
   double all_steps = 0;

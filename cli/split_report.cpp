@@ -19,7 +19,7 @@ std::size_t stage_of(const SplitPlan& plan, std::size_t layer) {
   return stage;
 }
 
-/// Into how many parts the samples, the model and the image of a layer are divided.
+/// The number of parts into which the samples, the model and the image of a layer are divided.
 struct Parts {
   std::size_t samples = 1;
   std::size_t model = 1;
@@ -94,7 +94,7 @@ std::string carriers_of(const SplitReport& report, const SplitPlan& plan, std::s
   return fmt::format("{}: {}", meaning_of(report, plan, i), fmt::join(texts, ", "));
 }
 
-/// The names of the peers that work in the plan, or of the others.
+/// The names of the peers that work in the plan, or of the other peers.
 std::string names_of(const SplitReport& report, const SplitPlan& plan, bool that_work) {
   std::vector<std::string> names;
   const std::vector<SplitPeer>& peers = report.question.site.peers;
@@ -159,7 +159,7 @@ std::string difference(const SplitPlan& best, const SplitPlan& other) {
   return terms.empty() ? "no term differs" : fmt::format("{}", fmt::join(terms, ", "));
 }
 
-/// How the second plan shares the layers that the first one shares in another way.
+/// How the second plan divides the layers that the first plan divides differently.
 std::string changes(const SplitReport& report, const SplitPlan& best, const SplitPlan& other) {
   std::string text;
   if (other.micro_batches != best.micro_batches) {

@@ -28,7 +28,7 @@ void limit_processor(time_t at_most) {
 
 /// The seed of the running world, for the handler of a failed check().
 std::uint64_t running_seed = 0;
-/// What a replay needs beside the seed.
+/// What a replay needs in addition to the seed.
 const char* replay_flags = "";
 
 void say_crash(int) {

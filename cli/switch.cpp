@@ -50,7 +50,7 @@ struct Answered {
   int exit_code = 0;
 };
 
-/// What the peer says of the settings revision with this number, once its swarm uses or refuses it.
+/// The peer's report on the settings revision with this number, once its swarm uses or refuses it.
 std::optional<Answered> answered(const std::filesystem::path& folder, std::uint64_t number) {
   const auto document = ask_peer(folder);
   const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);

@@ -15,7 +15,8 @@ constexpr std::size_t columns_max = 4;
 constexpr double margin = 30;
 constexpr double head = 62;
 
-/// How large everything is drawn. Many peers need a large circle, many rounds need small ones.
+/// The size of everything in the picture. Many peers need a large circle, many rounds need small
+/// ones.
 struct Sizes {
   double radius = 150;
   double node = 11;

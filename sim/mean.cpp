@@ -33,7 +33,7 @@ double spread_of(std::span<const std::span<const float>> models, std::span<const
 
 namespace {
 
-/// Calls `use` with each place that a model holds, and the value there.
+/// Calls `use` with each place of a model's values, and the value in it.
 template <class Use>
 void for_each_place(const HeldModel& model, const Use& use) {
   std::size_t at = 0;

@@ -64,7 +64,7 @@ Axis logarithmic_axis(double least, double most) {
   return axis;
 }
 
-/// Ranges of what a panel shows.
+/// Ranges of a panel's contents.
 struct Extent {
   double end = 1e-9;  ///< The last time.
   double least = std::numeric_limits<double>::infinity();

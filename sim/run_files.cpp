@@ -65,7 +65,7 @@ Problems switch_problems(const RunFiles& files, const std::string& path) {
     const std::string place = path + ": scenario.fault[" + std::to_string(i) + "]";
     const std::string settings = settings_of(rule.algorithm);
     SwitchedConfig next = switched_config(config, settings);
-    // From one rule to another a swarm stays in its mode, and may do more.
+    // A swarm that changes its rule stays in its mode, and may change more settings.
     const bool stays =
         config.run.mode == ModeKind::mixing && next.config.run.mode == ModeKind::mixing;
     if (stays) next.problems = switched_mixing(config, settings).problems;

@@ -255,7 +255,7 @@ class Reading {
     return sound;
   }
 
-  /// Checks for keys that this kind of fault requires.
+  /// Checks that the keys required by this kind of fault are there.
   void check_fault(const FaultRule& rule, const std::string& path, std::size_t line) {
     const auto lacks = [&](bool missing, const char* key, const char* example) {
       if (missing) {

@@ -11,7 +11,7 @@
 namespace gv {
 
 std::size_t evaluation_batch(const DataSet& data) {
-  // This many predictions keep a processor busy; more would only need more memory for activations.
+  // This many predictions keep a processor busy; more would only take more memory for activations.
   constexpr std::size_t predictions = 2048;
   return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
 }

@@ -30,7 +30,7 @@ double operations(const LayerPlan& layer) {
                        static_cast<double>(elements(layer.in) / layer.rows) *
                        static_cast<double>(elements(layer.out) / layer.rows);
     case LayerKind::attention:
-      // The projections of every position, and twice the products of every position with those
+      // The projections of every position, and two products of every position with each position
       // before it.
       return sum + 2 * weights * positions +
              2 * positions * positions * static_cast<double>(layer.in[2]);

@@ -19,7 +19,7 @@ using Size = std::size_t;
 /// lamb: longer tensors count as having this length.
 constexpr double longest_weight = 10;
 
-/// The part of running statistics that one step forgets.
+/// The fraction of running statistics that one step forgets.
 constexpr float statistics_rate = 0.1F;
 
 GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float rate, float decay) {
@@ -146,7 +146,7 @@ double moments_ratio(const OptimizerSpec& spec) {
   return (1 - spec.beta1) / std::sqrt((1 - spec.beta2) * (1 - squared));
 }
 
-/// Room for rounding, and for an optimiser that had other settings before it was resumed.
+/// Room for rounding, and for an optimiser that had different settings before it was resumed.
 constexpr double ratio_slack = 10;
 /// The squares of smaller gradients round to 0.
 constexpr double smallest_moment = 1e-12;

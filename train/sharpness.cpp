@@ -11,10 +11,10 @@
 namespace gv {
 namespace {
 
-/// Widths that are tried, each half of the one before.
+/// Number of widths that are tried, each half of the one before.
 constexpr int widths = 8;
 
-/// The Hessian times a vector, and what the product tells about that vector.
+/// The Hessian times a vector, and what this product shows about the vector.
 struct Product {
   std::vector<float> values;
   double quotient = 0;  ///< Rayleigh quotient.

@@ -34,7 +34,7 @@ GV_WIDE void scale_to(float* __restrict x, const float* __restrict y, std::size_
   for (std::size_t i = 0; i < n; ++i) x[i] = scale * y[i];
 }
 
-/// The running statistics of a stage where a peer holds them. They are common to all carriers.
+/// The places of a stage's running statistics at a peer. They are common to all carriers.
 std::vector<Range> statistics_in(const ModelPlan& plan, const HeldParameters& held) {
   std::vector<Range> statistics = statistics_of(plan);
   for (Range& range : statistics) {
@@ -294,7 +294,7 @@ class StageTrainer final : public StageLearner {
   void update(std::size_t stage, const HeldValues<const float>& sum,
               std::size_t micro_batches) override {
     CarriedStage& own = *carried_[stage];
-    // Versions that are still used stay unchanged; only the newest moves on.
+    // Versions that are still in use stay unchanged; only the newest version changes.
     if (spec_.keeps_versions) {
       if (own.version == 0) {
         own.at_begin = own.newest;
@@ -355,8 +355,8 @@ class StageTrainer final : public StageLearner {
  private:
   const ModelPlan& plan(std::size_t stage) const { return stages_[stage].plan(); }
 
-  /// Carriers with unlike slices must hold what both have at the same bound, so it does not depend
-  /// on what else they have.
+  /// Carriers with different slices must hold their common values at the same bound, so the bound
+  /// does not depend on the rest.
   void hold(CarriedStage& own, float before) {
     const bool is_cut = !own.held.own.empty();
     held_ += own.bound.hold(*own.newest, is_cut ? 0 : before) ? 1 : 0;
@@ -374,7 +374,7 @@ class StageTrainer final : public StageLearner {
                    : make_plain_network<float>(plan(stage), spec_.trainer.batch);
   }
 
-  /// Of a test, unless it is `training`.
+  /// A pass of a test, unless it is `training`.
   Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                      std::span<const float> in, std::span<float> out, bool training) {
     const std::size_t first = pass.stage == 0 ? 1 : 0;
@@ -400,7 +400,7 @@ class StageTrainer final : public StageLearner {
     return {};
   }
 
-  /// Begins the flight of a micro-batch in a group, from what all its members have.
+  /// Begins the flight of a micro-batch in a group, from the values that all its members have.
   void begin_flight(const PassPart& pass, const GroupPlace& place, std::span<const float> in) {
     CarriedStage& own = *carried_[pass.stage];
     if (own.place != place) {
@@ -420,11 +420,11 @@ class StageTrainer final : public StageLearner {
     own.flights.insert_or_assign(pass.number, std::move(flight));
   }
 
-  /// The sums of groups in the newest of the stages.
+  /// The sums of groups in the newest version of the stages.
   std::vector<std::size_t> sums_of(bool is_first, bool backward) const {
     std::vector<std::size_t> sums = gv::group_sums(stages_.back().plan(), backward, !is_first);
     for (std::size_t& sum : sums) sum *= spec_.trainer.batch;
-    // The first member's batch goes to all.
+    // The first member's batch is sent to all members.
     if (is_first && !backward && !sums.empty())
       sums.insert(sums.begin(), input_size(0) + truth_size());
     return sums;
@@ -478,7 +478,7 @@ class StageTrainer final : public StageLearner {
     return {};
   }
 
-  /// Gives the same numbers whenever a micro-batch passes a stage, also when it is recomputed.
+  /// Gives the same numbers each time that a micro-batch passes a stage, also in recomputation.
   Rng dropout(std::size_t stage, std::uint32_t number) const {
     return Rng(spec_.trainer.seed).fork("dropout").fork(step_).fork(number).fork(stage);
   }
@@ -501,7 +501,8 @@ class StageTrainer final : public StageLearner {
     Batch batch{.inputs = {}, .labels = {}, .targets = truth, .size = spec_.trainer.batch};
     if (shard_->classes > 0) {
       labels_.resize(truth.size());
-      // They come from other peers, so a label of a class that does not exist is brought back.
+      // Labels come from other peers, so one of a class that does not exist is replaced by one that
+      // does.
       const auto last = static_cast<float>(outputs.size() / truth.size() - 1);
       std::ranges::transform(truth, labels_.begin(), [last](float label) {
         return static_cast<std::int32_t>(std::clamp(label, 0.0F, last));
@@ -542,14 +543,14 @@ class StageTrainer final : public StageLearner {
   ModelPlan whole_;
   Sampler sampler_;
   std::vector<SlicedStage> stages_;
-  std::vector<std::vector<std::size_t>> forward_sums_;  ///< Of groups, by stage.
+  std::vector<std::vector<std::size_t>> forward_sums_;  ///< Sums of groups, by stage.
   std::vector<std::vector<std::size_t>> backward_sums_;
   std::vector<std::optional<CarriedStage>> carried_;
   std::vector<std::int32_t> labels_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
   std::uint64_t held_ = 0;
-  Score tested_;  ///< Of the test under way.
+  Score tested_;  ///< Score of the test under way.
 };
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace gv {
 namespace {
 
-/// Hyperparameters from a file take no larger batch than a config does.
+/// Hyperparameters from a file allow no larger batch than a config does.
 constexpr double largest_batch = 65536;
 
 /// The number of outputs that the last layer's settings give; 0 if they give none.
@@ -38,10 +38,10 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
   }
 }
 
-/// The built-in learner. In addition to what Learner says: gradient() takes 1 to batch_max samples
-/// of the shard, and the first call with a size other than the last two costs some milliseconds
-/// more. A task throws DataError if it needs samples in files that cannot be read; then the learner
-/// has made the steps before and no part of that one.
+/// The built-in learner. In addition to the rules of Learner: gradient() takes 1 to batch_max
+/// samples of the shard, and the first call with a size other than the last two costs some
+/// milliseconds more. A task throws DataError if it needs samples in files that cannot be read;
+/// then the learner has made the steps before that one, and nothing of that step.
 class Trainer final : public Learner, public Tunable {
  public:
   /// This replica trains on `shard`, which is shared and immutable. `aside`: see Sampler.
@@ -67,7 +67,8 @@ class Trainer final : public Learner, public Tunable {
   /// which `together` runs (see Hogwild). Only for plain SGD.
   void step_together(RunTogether together) { hogwild_.emplace(spec_, shard_, std::move(together)); }
 
-  /// From now on it can be a member of a population. It is validated on `samples`, at least one.
+  /// From now on this replica can be a member of a population. It is validated on `samples`, at
+  /// least one.
   void hold_out(std::shared_ptr<const DataSet> samples) { validation_ = on(std::move(samples)); }
 
   /// From now on test_merit() measures the model on `samples`, at least one.
@@ -206,7 +207,7 @@ class Trainer final : public Learner, public Tunable {
     return own;
   }
 
-  /// Values that are 0 there stay as they are.
+  /// Values that are 0 in the spec stay unchanged.
   void set_hyperparameters(const Hyperparameters& hyperparameters) override {
     spec_.varied = hyperparameters;
     spec_.schedule.learning_rate = hyperparameters.learning_rate;
@@ -236,8 +237,8 @@ class Trainer final : public Learner, public Tunable {
   }
   void read_from(std::uint64_t position) override { move_to(step_, position); }
 
-  /// Gathers the batch of the next step, assuming it is as large as the last. Does not change any
-  /// result.
+  /// Gathers the batch of the next step, assuming that it is as large as the last. Does not change
+  /// any result.
   void prefetch() override {
     // Between a gradient and its update, nobody knows yet where the next batch of leased data is.
     if (spec_.is_leased && (drawn_ > 0 || position_after_)) return;
@@ -246,7 +247,7 @@ class Trainer final : public Learner, public Tunable {
   }
 
  private:
-  /// Samples that it does not train on, and a model for batches of them.
+  /// Samples that this replica does not train on, and a model for batches of them.
   struct Evaluation {
     std::shared_ptr<const DataSet> samples;
     Model model;
@@ -258,8 +259,8 @@ class Trainer final : public Learner, public Tunable {
     return {std::move(samples), std::move(model)};
   }
 
-  /// The schedule's position at this step of ours. Until it is told of more progress, the swarm is
-  /// assumed to be as quick as if all peers were alike.
+  /// The schedule's position at this step of ours. Until the replica is told of more progress, the
+  /// swarm is assumed to be as fast as if all peers were alike.
   double position_at(std::uint64_t step) const {
     if (!spec_.follows_swarm) return static_cast<double>(step);
     const auto all = static_cast<double>(spec_.steps);
@@ -293,7 +294,7 @@ class Trainer final : public Learner, public Tunable {
     position_after_.reset();
   }
 
-  /// Takes over the model of another step. If it is further on, other peers have finished the sum
+  /// Takes over the model of another step. If that step is later, other peers have finished the sum
   /// with our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
     std::ranges::copy(others, parameters_.begin());
@@ -327,8 +328,8 @@ class Trainer final : public Learner, public Tunable {
   std::size_t whole_batch_;         ///< Number of samples in the last update.
   double factor_ = 1;               ///< Factor on every update.
   std::uint64_t batch_growth_ = 1;  ///< Factor on the batch of run_steps().
-  double progress_ = 0;             ///< Of the swarm, when we were last told.
-  std::uint64_t progress_at_ = 0;   ///< Our step then.
+  double progress_ = 0;             ///< Progress of the swarm, when we were last told.
+  std::uint64_t progress_at_ = 0;   ///< Our step when we were last told.
   std::optional<Evaluation> validation_;
   std::optional<Evaluation> test_;
 };

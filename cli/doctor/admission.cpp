@@ -24,7 +24,7 @@ bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-/// Puts the subject where it belongs. Returns what is wrong with it, or an empty list.
+/// Stores the subject in its place. Returns what is wrong with it, or an empty list.
 Problems sort(const std::string& subject, Patient& patient) {
   const std::size_t at = subject.find('@');
   const std::string address = at == std::string::npos ? subject : subject.substr(at + 1);
@@ -57,8 +57,8 @@ Problems sort(const std::string& subject, Patient& patient) {
   return {};
 }
 
-/// The file that was given or, without one, the first that exists of the folder, the one above it
-/// (as `launch` makes them) and the present one.
+/// The file that was given. Without one, the first file that exists in the folder, in the one above
+/// it (where `launch` writes it) or in the present one.
 std::filesystem::path credential(const std::string& given, const std::filesystem::path& folder,
                                  const char* name) {
   if (!given.empty()) return given;

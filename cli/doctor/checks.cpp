@@ -20,9 +20,10 @@
 namespace gv {
 namespace {
 
-/// Vectors as long as the model that a peer keeps, its rule's own left out (docs/operations.md).
+/// Number of vectors as long as the model that a peer keeps, without those of its rule
+/// (docs/operations.md).
 constexpr double copies_of_model = 6;
-/// From this speed on, the bound of the other peer may be what was measured.
+/// From this speed on, the measurement may show the other peer's limit.
 constexpr double echo_nearly_bounded = 0.9 * echo_bytes_per_second;
 
 Diagnoses check_config(Patient& patient) {
@@ -168,14 +169,14 @@ Diagnoses check_links(Patient& patient) {
 
 Diagnoses check_clock(Patient&) { return {judge(probe_clock())}; }
 
-/// A text of the running peer about itself: where it listens.
+/// A text of the running peer about itself: the address at which it listens.
 std::string own_address(const Patient& patient, const char* name) {
   const auto document = parse_peer_json<nlohmann::json>(patient.status);
   if (!document.is_object()) return {};
   return document.value("self", nlohmann::json::object()).value(name, "");
 }
 
-/// Where our lanes would listen.
+/// The address at which our lanes would listen.
 std::string lanes_address(const DoctorOptions& options) {
   return fmt::format("{}:{}", options.listen.substr(0, options.listen.rfind(':')),
                      options.lane_port);
@@ -209,7 +210,7 @@ Diagnoses check_control_port(Patient& patient) {
   return judge_control_port(connection);
 }
 
-/// Where the lanes of the other peer listen: as a person says, or as that peer does.
+/// The address at which the other peer's lanes listen, as given by a person or by that peer.
 std::string their_lanes(const Patient& patient) {
   return patient.options.their_lanes.empty() ? patient.other.answer.lanes
                                              : patient.options.their_lanes;
@@ -219,7 +220,7 @@ Diagnoses check_lane_port(Patient& patient) {
   const std::string lanes = their_lanes(patient);
   if (!is_address(lanes)) return {};
   const Connection connection = probe_connection(lanes, false);
-  // Without a way to its lanes there is nothing to measure.
+  // Without a connection to its lanes there is nothing to measure.
   if (connection.outcome != Connection::Outcome::connected) patient.other.answer.lane = 0;
   return {judge_lane_port(connection)};
 }
@@ -270,7 +271,7 @@ Diagnoses check_lane_speed(Patient& patient) {
                           .model_bytes = sizeof(float) * patient.run.parameters})};
 }
 
-/// A port of ours that another peer is to dial: one that we hold for it, or a running peer's.
+/// A port of ours that another peer shall dial: one that we hold open, or a running peer's.
 struct OwnPort {
   std::string purpose;
   std::uint16_t port = 0;
@@ -359,7 +360,7 @@ Diagnoses check_processor(Patient& patient) {
   return judge(processor);
 }
 
-/// A peer of a pipeline carries a part of the model, which depends on the swarm.
+/// A peer of a pipeline carries a part of the model. Which part depends on the swarm.
 Diagnoses check_memory(Patient& patient) {
   const PlannedRun& run = patient.run;
   if (run.parameters == 0 || run.parsed.config.run.mode == ModeKind::pipeline) return {};
@@ -380,7 +381,7 @@ Diagnoses check_disk(Patient& patient) {
                                                      : patient.folder);
   if (run.is_sound()) {
     disk.checkpoint_bytes = sizeof(float) * run.parameters * (1 + run.optimizer_vectors);
-    // The oldest goes when the newest is there.
+    // The oldest checkpoint is deleted once the newest is complete.
     disk.checkpoints = config.checkpoint.keep + 1;
     disk.log_bytes = config.run.events_mib << 20;
   }

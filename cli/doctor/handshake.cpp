@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto patience = std::chrono::seconds(4);
-/// Keys tried at once. Each costs the peer there a handshake.
+/// Number of keys tried at once. Each costs the peer there a handshake.
 constexpr std::size_t at_once = 16;
 constexpr int watched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
@@ -40,7 +40,7 @@ Attempt begin(zmq::context_t& context, const std::string& address, const CurveKe
                   .events = zmq::socket_t(context, zmq::socket_type::pair)};
   attempt.dealer.set(zmq::sockopt::linger, 0);
   attempt.dealer.set(zmq::sockopt::ipv6, is_ipv6(address));
-  // One attempt is enough: who failed once fails again.
+  // One attempt is enough, because a key that failed once fails again.
   attempt.dealer.set(zmq::sockopt::reconnect_ivl, -1);
   dial_as(attempt.dealer, own, peer.key);
   const std::string monitor = "inproc://handshake-" + to_text(peer.key);

@@ -16,13 +16,13 @@
 namespace gv {
 namespace {
 
-/// The factor that docs/operations.md advises: the system counts its own overhead into a buffer.
+/// The factor that docs/operations.md advises: the system counts its own overhead towards a buffer.
 constexpr double buffers_per_link = 4;
 /// Libraries, sockets and small vectors of a peer, from docs/performance.md.
 constexpr std::uint64_t peer_bytes = 64 << 20;
-/// With a larger error, times of files on two machines do not tell which is newer.
+/// With a larger error, the times of files on two machines do not show which file is newer.
 constexpr Duration clock_error_max = std::chrono::seconds(1);
-/// Certificates and tickets are made for so long that less does not matter to them.
+/// Certificates and tickets are valid for so long that a smaller error does not matter to them.
 constexpr std::uint64_t clock_apart_max_s = 60;
 
 Diagnosis ok(std::string text) { return {.text = std::move(text)}; }

@@ -32,7 +32,7 @@ constexpr int echoes = 5;
 constexpr std::size_t echo_bytes = 64;
 constexpr std::size_t sent_at_once = std::size_t{128} * 1024;
 constexpr auto sends_for = std::chrono::seconds(2);
-/// For the dial, the echoes, the flood, and its rest on the way.
+/// Time for the dial, the echoes, the flood, and the rest of the flood on its way.
 constexpr auto lane_patience = std::chrono::seconds(8);
 
 std::uint64_t wall_us_now() {
@@ -41,12 +41,12 @@ std::uint64_t wall_us_now() {
                                         .count());
 }
 
-/// Waits until there is something to read. Returns false if nothing comes until then.
+/// Waits until there is something to read. Returns false if nothing arrives in time.
 bool await_answer(zmq::socket_t& socket, ExamClock::time_point until) {
   return await_input({{.socket = socket.handle(), .fd = 0, .events = ZMQ_POLLIN}}, until);
 }
 
-/// A flood over one lane, and what comes back of it.
+/// A flood of bytes over one lane, and the bytes that return.
 class Measurement {
  public:
   explicit Measurement(const ExamAnswer& offer)
@@ -80,12 +80,12 @@ class Measurement {
  private:
   struct Sample {
     ExamClock::time_point at;
-    std::size_t bytes = 0;  ///< That have come back until then.
+    std::size_t bytes = 0;  ///< Bytes that have returned by then.
   };
 
   void finish() { is_over_ = true; }
 
-  /// Sends a few bytes and waits for them, a few times over.
+  /// Sends a few bytes and waits for their return, several times.
   void echo() {
     if (echoes_ == echoes) return flood();
     began_ = ExamClock::now();
@@ -135,14 +135,14 @@ class Measurement {
     lane_->read_some(in_, [this](asio::error_code error, std::size_t read) {
       received_ += read;
       samples_.push_back({.at = ExamClock::now(), .bytes = received_});
-      // What is under way in a long queue need not be waited for.
+      // Bytes that are still in a long queue need not be waited for.
       const bool is_long = samples_.back().at - began_ > sends_for + std::chrono::seconds(1);
       if (error || is_long || (is_sent_ && received_ == sent_)) return finish();
       receive_more();
     });
   }
 
-  /// The speed of the second half: in the first one TCP feels its way.
+  /// The speed of the second half: in the first half TCP is still finding its rate.
   std::optional<MeasuredLane> result() const {
     if (samples_.size() < 2) return std::nullopt;
     const Sample& last = samples_.back();
@@ -187,7 +187,7 @@ std::optional<Asked> ask_live_peer(const LivePeer& peer, ExamRequest request) {
   const auto until = ExamClock::now() + answer_patience;
   std::optional<Asked> asked;
   dealer.connect("tcp://" + peer.address);
-  // The round trip must not have the handshake in it.
+  // The round trip must not include the handshake.
   if (await_answer(events, until)) {
     const auto began = ExamClock::now();
     const std::uint64_t wall_us = wall_us_now();

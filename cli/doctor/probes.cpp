@@ -71,7 +71,7 @@ int try_to_listen(const ::addrinfo& where, Descriptor& socket) {
   return 0;
 }
 
-/// Waits until the socket is ready. Returns false if it is not in time.
+/// Waits until the socket is ready. Returns false if it is not ready in time.
 bool is_ready(int socket, short events, int patience_ms) {
   ::pollfd wait{.fd = socket, .events = events, .revents = 0};
   return ::poll(&wait, 1, patience_ms) > 0;
@@ -127,7 +127,7 @@ std::optional<std::uint64_t> group_number(const std::filesystem::path& file) {
   return number;
 }
 
-/// What the control groups of this process leave it (version 2 of them).
+/// The limit that the control groups (version 2) of this process leave it.
 std::uint64_t left_in_groups() {
   std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
   std::ifstream groups("/proc/self/cgroup");

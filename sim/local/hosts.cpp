@@ -13,8 +13,8 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t shown_bytes = 80;  ///< Of a line in messages.
-constexpr std::size_t contacts_max = 2;  ///< Ranks that all peers dial first: either is enough.
+constexpr std::size_t shown_bytes = 80;  ///< Bytes of a line that messages show.
+constexpr std::size_t contacts_max = 2;  ///< Ranks that all peers dial first.
 constexpr std::uint32_t port_max = 65535;
 
 /// Quotes a text so that a shell takes it as one word.

@@ -138,7 +138,7 @@ void Injector::wait() {
 void Injector::inject(const FaultEvent& fault_event) {
   const FaultKind kind = fault_event.rule.kind;
   bool has_effect = is_of_links(kind);
-  std::string missed;  // Why peers that the fault names were no targets.
+  std::string missed;  // Why some of the peers in the fault's set were no targets.
   if (has_effect) {
     calls_.links(fault_event);
   } else {
@@ -153,7 +153,7 @@ void Injector::inject(const FaultEvent& fault_event) {
   const std::string line = fmt::format("{:6.1f} s  {}", seconds(fault_event.at.time_since_epoch()),
                                        to_string(fault_event));
   if (!fault_event.begins) {
-    // The end of a skipped fault is no news.
+    // The end of a skipped fault is not reported.
     if (has_effect) calls_.tell(line);
     return;
   }
@@ -215,7 +215,7 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
       calls_.switch_to(number, settings_of(fault_event.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
-      // A peer that is not there yet, or down, will be slow when it starts.
+      // A peer that has not started yet, or is down, will be slow when it starts.
       peer.slow(fault_event.fault, fault_event.rule.factor);
       return peer.state() != State::ended;
     default:

@@ -43,8 +43,8 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using State = LaunchedPeer::State;
 
-/// Problems of the config with its data, found before any peer is started. What is about the number
-/// of peers is about -n.
+/// Problems of the config with its data, found before any peer is started. Problems with the number
+/// of peers name -n.
 Problems problems_at_start(const RunFiles& files) {
   Problems problems = problems_with_data(files.config);
   for (Problem& problem : problems) {
@@ -100,7 +100,7 @@ class Launch {
   std::optional<Clock::time_point> scenario_began_;
   std::uint64_t told_operation_ = 0;  ///< The collective of the newest loss reported so far.
   int interrupts_ = 0;
-  bool reader_is_gone_ = false;  ///< True if the reader of our output has gone away.
+  bool reader_is_gone_ = false;  ///< True if nobody reads our output any more.
   Clock::time_point interrupted_{};
 };
 
@@ -227,7 +227,7 @@ void Launch::tell_interruption(const Json& status) {
   table_.tell(line);
 }
 
-/// True if some peer trains, or will train again although no peer has finished yet.
+/// True if a peer trains, or will train again although no peer has finished yet.
 bool Launch::goes_on() {
   bool trains = false;
   bool finished = false;
@@ -242,7 +242,8 @@ bool Launch::goes_on() {
   if (trains) return true;
   if (!finished && faults_ && faults_->injector().will_revive()) return true;
   if (faults_) faults_->injector().cancel();
-  // The remaining peers would stay stopped forever, so wake them to finish with what they have.
+  // The remaining peers would stay stopped forever, so wake them to finish with the models that
+  // they have.
   for (LaunchedPeer& peer : peers_) peer.end(SIGTERM);
   return is_running;
 }
@@ -292,7 +293,7 @@ void Launch::on_interrupt() {
   ++interrupts_;
   interrupted_ = Clock::now();
   if (faults_) faults_->injector().cancel();
-  // A program of the user's ends its loop, and with it its peer, as after Ctrl-C.
+  // A user's program ends its loop, and thereby its peer, as after Ctrl-C.
   const int gently = options_.command.empty() ? SIGTERM : SIGINT;
   for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : gently);
   table_.tell(interrupts_ > 1 ? "stopping the peers at once"
@@ -370,7 +371,7 @@ int launch(const LaunchOptions& options) {
   add(problems_on_processes(rules, options.peers, files.config.network.lane, place));
   add(neighbours_problems(files, options.config));
   if (problems.empty()) problems = switch_problems(files, place);
-  // A program of the user's has a model and data of its own.
+  // A user's program has a model and data of its own.
   if (problems.empty() && options.command.empty()) problems = problems_at_start(files);
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));

@@ -47,18 +47,18 @@ constexpr std::size_t line_bytes_max = 4096;  ///< Longer lines are printed in p
 struct Connection {
   explicit Connection(asio::io_context& io) : input(io), output(io) {}
 
-  std::string name;                       ///< Of the rank.
-  std::string where;                      ///< The host.
-  asio::posix::stream_descriptor input;   ///< Of the remote shell; closing it ends the peer.
-  asio::posix::stream_descriptor output;  ///< What the peer and ssh say.
+  std::string name;                       ///< Name of the rank.
+  std::string where;                      ///< Name of the host.
+  asio::posix::stream_descriptor input;   ///< Input of the remote shell; closing it ends the peer.
+  asio::posix::stream_descriptor output;  ///< Output of the peer and of ssh.
   asio::streambuf said{line_bytes_max};
   SecretText sent;  ///< The config and the secret; must live until they are written.
   pid_t ssh = -1;
   Ending ending;
 };
 
-/// Starts a program with pipes as its input and output, in a process group of its own: a terminal's
-/// Ctrl-C reaches the launcher alone.
+/// Starts a program with pipes as its input and output, in a process group of its own. A terminal's
+/// Ctrl-C then reaches only the launcher.
 void start(Connection& connection, const std::vector<std::string>& words) {
   int input[2] = {-1, -1}, output[2] = {-1, -1};
   if (::pipe2(input, O_CLOEXEC) != 0 || ::pipe2(output, O_CLOEXEC) != 0) {
@@ -120,7 +120,7 @@ void HostsLaunch::connect(std::size_t rank, const std::string& config, const std
   std::vector<std::string> words;
   std::istringstream ssh(options_.ssh);
   for (std::string word; ssh >> word;) words.push_back(word);
-  // A host that is lost is noticed within half a minute.
+  // The loss of a host is noticed within half a minute.
   for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"}) {
     words.emplace_back(word);
   }
@@ -143,7 +143,7 @@ void HostsLaunch::connect(std::size_t rank, const std::string& config, const std
   print_lines(connection);
 }
 
-/// Prints lines until there are no more, which is when ssh has ended.
+/// Prints lines until there are no more, which means that ssh has ended.
 void HostsLaunch::print_lines(Connection& connection) {
   asio::async_read_until(connection.output, connection.said, '\n',
                          [this, &connection](asio::error_code error, auto) {
@@ -153,7 +153,7 @@ void HostsLaunch::print_lines(Connection& connection) {
                              const std::string shown = printable(line, line_bytes_max);
                              say(stdout, fmt::format("{} | {}\n", connection.name, shown));
                            }
-                           // A line that fills the buffer is no end.
+                           // A full buffer does not end the output.
                            if (!error || error == asio::error::not_found) {
                              print_lines(connection);
                            } else {
@@ -239,7 +239,7 @@ int launch_on_hosts(const HostsLaunchOptions& options) {
   if (!hosts.problems.empty()) return fail(hosts.problems);
   const RunFiles files = read_run_files(options.config, {}, hosts.hosts.size());
   if (!files.problems.empty()) return fail(files.problems);
-  // Peers must be told to leave even if their output is not read any more, or one of them is gone.
+  // Peers must be told to leave even if nobody reads their output any more, or one of them is gone.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return HostsLaunch(options, std::move(hosts.hosts)).run();

@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// Length of a time slice, and the least time in it for which the peer runs.
+/// Length of a time slice, and the least time in a slice for which the peer runs.
 constexpr std::chrono::duration<double> slice_length{0.05};
 constexpr std::chrono::duration<double> run_min{0.005};
 

@@ -7,7 +7,7 @@ namespace gv {
 namespace {
 
 constexpr Duration retransmission_first = std::chrono::milliseconds(200);
-constexpr std::uint32_t losses_max = 8;  ///< The most losses of one segment, which then takes 51 s.
+constexpr std::uint32_t losses_max = 8;  ///< Of one segment, which then takes 51 s.
 constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -15,7 +15,7 @@ constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 SegmentFate LinkPace::send(Time now, std::size_t bytes, const LinkQuality& quality,
                            Time not_before) {
   SegmentFate fate;
-  // Draw nothing for impossible events, so that one fault does not shift another's random numbers.
+  // Draw nothing for impossible events, so that one fault does not change another's random numbers.
   const auto happens = [this](double probability) {
     return probability > 0 && rng_.chance(probability);
   };

@@ -41,7 +41,7 @@ ModelPaths read_model_history(std::span<const std::filesystem::path> folders, co
       if (!is_parameter_file(entry.path())) continue;
       if (const auto step = step_of(entry.path())) own[*step] = entry.path();
     }
-    // The newest of one moment stays.
+    // If several have the same time, the newest stays.
     for (const auto& [step, file] : own) moments[step / every_steps][peer] = file;
   }
   std::erase_if(moments, [](const auto& moment) { return moment.second.size() < 2; });

@@ -14,7 +14,7 @@ using asio::ip::tcp;
 /// connections of a pair take turns, and a short message does not wait behind a whole model.
 constexpr Duration backlog_max = std::chrono::milliseconds(50);
 
-/// The kernel buffers this much more, in addition to what we hold.
+/// The kernel buffers this much in addition to what we hold.
 constexpr int receive_buffer_bytes = 256 << 10;
 
 }  // namespace
@@ -127,7 +127,7 @@ void ProxiedConnection::take_end(Direction& direction, End end) {
   direction.ended = true;
   if (direction.state.held() || end == End::reset) harmed_ = true;
   if (!connected_ && !connecting_) {
-    // The other side has not seen this connection yet.
+    // The other side does not know of this connection yet.
     close();
     return;
   }

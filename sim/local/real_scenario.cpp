@@ -15,7 +15,7 @@ constexpr Duration timeline_end = std::chrono::hours(6);
 /// Time that a peer has to answer a command.
 constexpr std::chrono::seconds command_limit{2};
 
-/// How many addresses a peer gets to join the swarm.
+/// The number of addresses that a peer gets to join the swarm.
 constexpr std::size_t joins_max = 3;
 
 }  // namespace

@@ -31,12 +31,12 @@ using Json = nlohmann::ordered_json;
 struct FinishedPeer {
   std::string name;
   Ending ending;
-  std::string by_fault;  ///< How a fault ended it. Empty if none did.
+  std::string by_fault;  ///< How a fault ended the peer. Empty if none did.
   std::uint64_t untold_bytes = 0;
   LastModel last;
-  std::optional<Merit> merit;  ///< On the test samples. Empty if it left no model.
+  std::optional<Merit> merit;  ///< Merit on the test samples. Empty if the peer left no model.
   double loss = 0;
-  Json result = Json::object();  ///< Its result.json. Empty if it was killed.
+  Json result = Json::object();  ///< The peer's result.json. Empty if it was killed.
 
   bool is_clean() const { return ending.signal == 0 && ending.exit_code == 0; }
 };
@@ -64,7 +64,7 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
   return json.value(group, Json::object()).value(name, std::uint64_t{0});
 }
 
-/// Counts from events instead, because killed incarnations left no result.
+/// Counts from events, because incarnations that were killed left no result.
 void count_all_lives(const EventCounts& events, Json& result) {
   const auto times = [&](const std::string& event) {
     const auto found = events.find(event);
@@ -86,8 +86,8 @@ void count_all_lives(const EventCounts& events, Json& result) {
   }
 }
 
-/// Sums over all peers. A count that all peers of a collective share is taken from the peer that
-/// saw the most.
+/// Sums over all peers. A count that all peers of a collective share is taken from the peer with
+/// the largest count.
 struct Totals {
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
@@ -160,7 +160,7 @@ struct Result {
   const Totals& totals;
   const FinishedPeer* worst;  ///< The worst peer that has a model; null if there is none.
   const Score& score;         ///< The score of the mean model.
-  Merit merit;                ///< Of the mean model.
+  Merit merit;                ///< The merit of the mean model.
   double spread;
   double wall_s;
   bool has_faults;  ///< True if faults were injected.
@@ -177,13 +177,13 @@ struct Result {
     }
     return most;
   }
-  /// Number of exchanges. Both ends count each one.
+  /// Number of exchanges. Both ends count each exchange.
   std::uint64_t exchanges() const { return totals.committed / 2; }
 };
 
 /// How often the samples of leased data were trained.
 struct LedgerTotals {
-  std::uint64_t samples = 0;  ///< Of all passes. 0 if no peer took chunks.
+  std::uint64_t samples = 0;  ///< Samples in all passes. 0 if no peer took chunks.
   std::uint64_t trained = 0;  ///< Samples that were trained at least once.
   std::uint64_t again = 0;    ///< Trainings beyond the first of each sample.
   bool is_complete = true;    ///< False if some process left no count, so there may be more.
@@ -244,7 +244,7 @@ void print_ledger(const LedgerTotals& totals) {
   if (!lost.empty()) fmt::print("lost         {}\n", lost);
 }
 
-/// Prints what the peers have done for the swarm's budget, and how many of them end with one model.
+/// Prints what the peers have done for the swarm's budget, and how many end with the same model.
 void print_work(const Result& result) {
   const auto own = [](const FinishedPeer& peer) { return number(peer.result, "work", "own"); };
   std::uint64_t all = 0;
@@ -262,7 +262,7 @@ void print_work(const Result& result) {
              one.fingerprint);
 }
 
-/// Prints how good the mean model and the worst peer's are.
+/// Prints how good the mean model and the worst peer's model are.
 void print_merits(const Result& result, const DataSet& test) {
   const double mean = result.merit.value;
   const double worst = result.worst != nullptr ? result.worst->merit->value : 0;
@@ -360,7 +360,7 @@ Json summary_json(const Result& result, bool in_stages) {
   return summary;
 }
 
-/// Draws how the peers' models have moved, if they have left several checkpoints each.
+/// Draws how the peers' models have moved, if each peer has left several checkpoints.
 void draw_models(const Config& config, const std::filesystem::path& folder,
                  const std::vector<PeerOutcome>& outcomes, const Layout& layout) {
   if (config.run.mode == ModeKind::pipeline || config.checkpoint.every_steps == 0) return;

@@ -25,8 +25,8 @@ std::string steps_of(const Json& status) {
   return step_of(status.value("step", 0ULL), status.value("steps", 0ULL));
 }
 
-/// How much of the swarm's budget is used up, as the peer sees it that knows of most samples. Empty
-/// if each peer has its own budget.
+/// How much of the swarm's budget is used up, as seen by the peer that knows of the most samples.
+/// Empty if each peer has its own budget.
 std::string work_of(const std::vector<PeerRow>& rows) {
   Json newest;
   for (const PeerRow& row : rows) {
@@ -48,7 +48,7 @@ std::string work_of(const std::vector<PeerRow>& rows) {
   return text;
 }
 
-/// True if the peers learn from labels, as far as they have said it: data with targets have no
+/// True if the peers learn from labels, as far as they have reported it: data with targets have no
 /// accuracy.
 bool has_accuracy(const std::vector<PeerRow>& rows) {
   return std::ranges::none_of(rows, [](const PeerRow& row) {

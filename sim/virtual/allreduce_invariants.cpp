@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// Newest gradients kept of each peer. One would do, except when peers were stopped for a while.
+/// Number of newest gradients kept of each peer. One would be enough if no peer were ever stopped.
 constexpr std::size_t gradients_kept = 16;
 /// Values of a whole sum that come from a hostile peer may be up to four times the limit.
 constexpr float sum_max = 4 * largest_gradient;
@@ -33,7 +33,7 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
   return some;
 }
 
-/// True if the peer is in mode `allreduce`, and not about to change to another one.
+/// True if the peer is in mode `allreduce` and not about to change to another one.
 bool AllReduceInvariants::is_in_lockstep(const Simulator& world, PeerNumber peer) {
   const Node& node = *world.peer(peer).node;
   return node.as<AllReduceMode>() != nullptr && !node.switchable().is_switching();
@@ -47,7 +47,8 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
     if (confirm == nullptr || confirm->ballot.number >= first_ballot_of_meeting) continue;
     // "stands still": a peer that answered a ballot does not move on before the ballot is decided.
-    // One that a hostile peer has lifted to a number far above all others comes down again.
+    // If a hostile peer has raised a peer's number far above all others, the number comes down
+    // again.
     const bool lifted =
         world.hostile_count() > 0 &&
         mine.answered.number > confirm->ballot.number + Agreement::numbers_ahead_max;
@@ -60,15 +61,16 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     mine.answered = confirm->ballot;
   }
   for (const Fact& fact : effects.facts) {
-    // "equal versions are equal bits", as peers find out themselves.
+    // "equal versions are equal bits", as checked by the peers themselves.
     const auto* differ = std::get_if<ModelsDiffer>(&fact);
     if (differ != nullptr && !world.hostile_count()) {
       fail(world, "equal versions are equal bits",
            fmt::format("peer-{} finds that models differ", peer));
     }
-    // A peer whose own model is odd gives its version up for one that counts less than any other.
+    // A peer whose model differs from the others' gives up its version for one that counts less
+    // than any other.
     if (differ != nullptr && differ->peer == id_of(peer)) mine.seen = false;
-    // "sums whole", likewise.
+    // "sums whole", also as checked by the peers themselves.
     const auto* refused = std::get_if<SumRefused>(&fact);
     if (refused != nullptr && !world.hostile_count()) {
       fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
@@ -87,11 +89,11 @@ void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const 
   mine.gradient = gradient != nullptr ? gradient->values : nullptr;
 }
 
-/// "sums bounded": however large the values of a hostile peer, no sound one applies a sum that is
-/// far larger than a gradient may be.
+/// "sums bounded": however large the values of a hostile peer are, no sound one applies a sum that
+/// is far larger than a gradient may be.
 void AllReduceInvariants::check_bound(const Simulator& world, PeerNumber peer,
                                       const task::ApplyUpdate& update) {
-  if (!update.plan.parts.empty()) return;  // What is gathered is bounded when it is decoded.
+  if (!update.plan.parts.empty()) return;  // Gathered values are bounded when they are decoded.
   const auto sum = std::span<const float>(*update.values).first(update.plan.elements);
   const float largest = largest_magnitude(sum);
   if (largest <= sum_max) return;
@@ -141,7 +143,7 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
   PeerRecord& mine = record(peer);
   if (first_of<result::StateRefused>(done.results) != nullptr) {
     mine.refuses = true;
-    mine.gradient.reset();  // It was not computed, and the model is that of the version before.
+    mine.gradient.reset();  // Not computed; the model is the previous one.
     return;
   }
   const Replica& work = *world.peer(peer).work;
@@ -171,18 +173,19 @@ void AllReduceInvariants::on_state(const Simulator&, PeerNumber peer, PeerState 
   forget(peer);
 }
 
-/// Begins a new record. The newest gradients may be in sums of other peers.
+/// Begins a new record. The newest gradients are kept, because sums of other peers may include
+/// them.
 void AllReduceInvariants::forget(PeerNumber peer) {
   auto gradients = std::move(record(peer).gradients);
   record(peer) = PeerRecord{.gradients = std::move(gradients)};
 }
 
-/// Call when the peer is in another generation than before.
+/// Call when the peer is in a different generation than before.
 void AllReduceInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                            const Generation& generation) {
   PeerRecord& mine = record(peer);
-  // "one generation of a name".
-  // A hostile proposer may propose different generations under one name, so each peer has its own.
+  // "one generation of a name". A hostile proposer may propose different generations under one
+  // name, so then each peer has its own.
   if (world.is_hostile(number_of(generation.id.proposer))) generations_.erase(generation.key());
   const Generation& known = generations_.try_emplace(generation.key(), generation).first->second;
   const bool same =
@@ -220,7 +223,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "stands still",
          fmt::format("peer-{} works in a generation although it answered a later ballot", peer));
   }
-  // It finished this collective in its former generation, or at once in its present one.
+  // The peer finished this collective in its former generation, or immediately in its present one.
   const std::uint64_t was_in = mine.generation;
   if (key != mine.generation) {
     if (mine.generation != 0) mine.left.insert(mine.generation);
@@ -240,7 +243,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   const Generation& in = generations_.at(worked_in);
-  if (version == in.version) {  // It has downloaded the state, which is never an older one.
+  if (version == in.version) {  // It has downloaded a state, never an older one.
     mine.replaced = before;
     if (version.samples < before.samples) {
       fail(

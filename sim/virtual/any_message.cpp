@@ -59,7 +59,7 @@ void visit_fields(T& value, const Look& look) {
   look(value);
 }
 
-/// Makes a member as a roster leaves it: with the list's name, and an address that can be dialled.
+/// Makes a member valid for a roster: with the list's name, and an address that can be dialled.
 void admit(Member& member, const std::vector<PeerId>& peers) {
   if (!std::ranges::binary_search(peers, member.id)) return;
   const std::string number = std::to_string(number_of(member.id));
@@ -214,7 +214,7 @@ struct AnyMessage::Fields {
     while (own.texts_.size() > texts_kept) own.texts_.pop_front();
   }
 
-  /// Makes the message one that a roster admits.
+  /// Changes the message so that a roster admits it.
   Message admitted(Message message) {
     std::visit(
         [this](auto& known) {

@@ -27,10 +27,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// With fewer peers a hostile one would be a third of them.
+/// With fewer peers, one hostile peer would be a third of them.
 constexpr std::size_t peers_with_hostile = 4;
 
-/// With longer rounds a world of a minute would hardly have any.
+/// With longer rounds a world of a minute would have hardly any rounds.
 constexpr std::uint64_t round_steps_max = 16;
 
 double between(Rng& rng, double low, double high) { return low + (high - low) * rng.uniform(); }
@@ -40,7 +40,7 @@ double spread_between(Rng& rng, double low, double high) {
   return low * std::exp(rng.uniform() * std::log(high / low));
 }
 
-/// Rounded to three digits, so that the printed value is the one that was run.
+/// Rounded to three digits, so that the printed value is exactly the one that was run.
 double rounded(double value) { return std::strtod(fmt::format("{:.3g}", value).c_str(), nullptr); }
 
 Duration seconds_between(Rng& rng, double low, double high) {
@@ -160,14 +160,14 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (dimension > 60000)
     allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
   // A collective takes about 2 n^2 events and handles n long vectors. Steps are so long that a
-  // world has some hundred thousand events, and a minute of it runs in seconds.
+  // world has a few hundred thousand events, and a minute of it runs in seconds.
   const auto n = static_cast<double>(world.scenario.peers);
   const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
   // A third of these worlds make local steps, some only after a while.
   if (!rng.chance(0.33)) return;
   allreduce.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
-  // A collective takes as long as a step would, or longer where every step makes long vectors.
+  // A collective takes as long as a step would, or longer if every step makes long vectors.
   const double step = seconds(world.scenario.step) / static_cast<double>(allreduce.local.period);
   world.scenario.step =
       from_seconds(rounded(std::max(step, 6e-8 * n * static_cast<double>(dimension))));
@@ -175,8 +175,9 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (rng.chance(0.5)) allreduce.local.local_after = rng.below(150);
 }
 
-/// In half of the worlds without a pipeline the budget is the swarm's, and mostly used up before
-/// the end. In a quarter of these time may be over sooner, and in half a target may be reached.
+/// In half of the worlds without a pipeline the swarm shares a budget, most of which is used up
+/// before the end. In a quarter of these the time may be over sooner, and in half a target may be
+/// reached.
 void draw_budget(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.5)) return;
   world.config.run.budget = BudgetKind::swarm;
@@ -207,7 +208,7 @@ Config settings_of_worlds() {
   Config config;
   config.run.budget = BudgetKind::peer;
   config.train.schedule.learning_rate = 0.05;
-  config.train.optimizer.kind = OptimizerKind::sgd;  // The one that stand-ins have.
+  config.train.optimizer.kind = OptimizerKind::sgd;  // The kind that stand-ins have.
   config.checkpoint.every_steps = 0;
   return config;
 }
@@ -252,9 +253,9 @@ DrawnWorld draw_honest(std::uint64_t seed) {
       1, static_cast<std::uint64_t>(steps_per_second * spread_between(rng, 0.2, 3)));
   gossip.pairing = rng.chance(0.5) ? PairingKind::matching : PairingKind::uniform;
   gossip.alpha = rng.chance(0.4) ? 0.5 : rounded(between(rng, 0.05, 1));
-  // Training peers forget during an exchange how far apart they were. What remains of their
-  // difference, a factor c from 0 to 1, becomes c - 2 alpha. With alpha above a half that can grow
-  // without bound.
+  // Peers that train during an exchange reduce their difference by themselves: a factor c of it,
+  // from 0 to 1, remains. After the exchange this becomes c - 2 alpha. With alpha above a half the
+  // difference can grow without bound.
   if (scenario.work == WorkKind::quadratic) gossip.alpha = std::min(gossip.alpha, 0.5);
   config.checkpoint.every_steps =
       rng.chance(0.5) ? 0 : static_cast<std::uint64_t>(steps_per_second * between(rng, 1, 20)) + 1;
@@ -272,7 +273,7 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   return world;
 }
 
-/// In a quarter of the gossip worlds pairs remember models, and exchange codes of what they lack.
+/// In a quarter of the gossip worlds, pairs remember models and exchange codes of the differences.
 void draw_pair_codec(Rng rng, DrawnWorld& world) {
   if (world.config.run.mode != ModeKind::gossip || !rng.chance(0.25)) return;
   GossipConfig& gossip = world.config.gossip;
@@ -280,7 +281,7 @@ void draw_pair_codec(Rng rng, DrawnWorld& world) {
   if (gossip.codec.kind == CodecKind::top_k) {
     gossip.codec_fraction = rounded(spread_between(rng, 0.01, 1));
   }
-  gossip.alpha = std::min(gossip.alpha, 0.5);  // Above it a config is refused.
+  gossip.alpha = std::min(gossip.alpha, 0.5);  // A config with a larger alpha is refused.
 }
 
 }  // namespace
@@ -303,7 +304,7 @@ DrawnWorld as_tickets(DrawnWorld world) {
   if (world.config.run.mode != ModeKind::gossip || peers < peers_with_hostile) return world;
   Rng rng = Rng(world.seed).fork("tickets").fork("revocations");
   scenario.tickets = true;
-  // A revoked peer that does not know trains on alone, and would end alone too.
+  // A revoked peer that does not know of it trains on alone, and would also end alone.
   const Config plain = settings_of_worlds();
   if (world.config.run.budget == BudgetKind::swarm) world.config.run.steps = plain.run.steps;
   world.config.data = plain.data;
@@ -311,7 +312,7 @@ DrawnWorld as_tickets(DrawnWorld world) {
   world.config.run.wall = plain.run.wall;
   world.config.run.target = plain.run.target;
   world.config.run.target_every = plain.run.target_every;
-  // The one with the swarm's key is sound.
+  // The peer with the swarm's key is sound.
   std::erase_if(scenario.saboteurs.ranges, [](const auto& range) { return range.first == 0; });
   const double length = seconds(scenario.until);
   if (rng.chance(0.4)) {
@@ -374,7 +375,7 @@ MixRule draw_rule(Rng& rng) {
   return rule;
 }
 
-/// Several hosts, where the topology goes by them.
+/// Several hosts, if the topology depends on them.
 void draw_hosts(Rng rng, MixRule& rule, Scenario& scenario) {
   if (rule.topology.kind != TopologyKind::hosts) return;
   scenario.hosts = static_cast<std::uint32_t>(1 + rng.below(4));
@@ -426,8 +427,8 @@ DrawnWorld as_mixing(DrawnWorld world) {
 
 namespace {
 
-/// In a third of the pipelines a target may be reached before the end. There is a sitting after
-/// every few runs.
+/// In a third of the pipelines a target may be reached before the end. There, judges measure the
+/// model after every few runs.
 void draw_stage_target(Rng rng, DrawnWorld& world) {
   const Config plain = settings_of_worlds();
   world.config.run.target = plain.run.target;
@@ -491,7 +492,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   draw_stage_target(Rng(world.seed).fork("stage target"), world);
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
-    // With other numbers of replicas, a topology that does not fit is replaced.
+    // If a topology does not fit the number of replicas, it is replaced.
     constexpr std::size_t replicas = 4;
     pipeline.consensus = StageConsensus::mixing;
     do {

@@ -40,8 +40,8 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     model.stage_seconds.push_back(work_of(s) / all);
   }
   const std::uint64_t steps = config.run.steps > 0 ? config.run.steps : endless_steps;
-  // Every peer has one sample, so all shards are equal. A test of a pipeline has some micro-batches
-  // more than a run.
+  // Every peer has one sample, so all shards are equal. A test of a pipeline has a few more
+  // micro-batches than a run.
   constexpr std::size_t tests = 11;
   const bool is_pipeline = config.run.mode == ModeKind::pipeline;
   NodeOptions node = node_options(config, model,

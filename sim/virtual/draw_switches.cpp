@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// A period of gossip takes at most this many seconds and a step.
+/// A period of gossip takes at most this many seconds plus a step.
 constexpr double longest_period = 10;
 
 /// In whole milliseconds, so that the printed value is the one that was run.
@@ -22,7 +22,7 @@ Duration whole_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-/// A goal of a switch, mostly a mode.
+/// A goal of a switch, usually a mode.
 std::string draw_goal(Rng& rng, const Config& config) {
   std::vector<std::string_view> goals = {"gossip", "allreduce", "mixing"};
   if (rng.chance(0.2)) {
@@ -52,15 +52,15 @@ DrawnWorld as_switching(DrawnWorld world) {
   config.allreduce.local = {};
   const Config plain = settings_of_worlds();
   config.data = plain.data;
-  // A world as a text has the settings of its first mode only.
+  // A world written as text has the settings of its first mode only.
   if (config.run.mode != ModeKind::gossip) config.gossip = plain.gossip;
   if (config.run.mode != ModeKind::allreduce) config.allreduce = plain.allreduce;
   if (config.run.mode != ModeKind::mixing) config.mixing = plain.mixing;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
-  // As in worlds of these modes: there a step takes a round or a sum.
+  // As in worlds of these modes, in which a step takes a round or a sum.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, whole_ms(0.003 * n * n));
-  // All wait for the job of the slowest, whose first one may take half a period.
+  // All peers wait for the slowest one's job, the first of which may take half a period.
   if (config.run.mode == ModeKind::gossip) {
     const double steps = longest_period / slowest_step(scenario);
     config.gossip.period_steps =

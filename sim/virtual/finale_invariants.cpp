@@ -17,23 +17,25 @@
 namespace gv {
 namespace {
 
-/// A ballot about the end counts clocks that reach it so soon.
+/// A ballot about the end counts clocks that will reach it within this time.
 constexpr Duration clocks_apart = std::chrono::seconds(1);
-/// Reports are at most about this old.
+/// Reports have at most about this age.
 constexpr double lag_s = 10;
-/// With leased data a peer that idles for this and for two chunks takes any chunk, and then looks
-/// again when its own last chunks are done, at the latest ten seconds after it trained them.
+/// With leased data, a peer takes any chunk after it has idled for this time plus the time of two
+/// chunks. Then it looks again when its own last chunks are done, at the latest ten seconds after
+/// it trained them.
 constexpr double idle_max_s = 3;
 constexpr double idle_slack_s = 15;
-/// It helps a peer that needs longer than this and two chunks of its own, after a second at most.
+/// An idle peer helps a peer that needs longer than this plus two chunks of its own, after at most
+/// a second.
 constexpr double helps_for_s = 1;
 constexpr Duration helps_within = std::chrono::seconds(3);
-/// All peers know the pace of one that knows its own for so long.
+/// All peers know another peer's pace once it has known its own for this time.
 constexpr Duration pace_known_after = std::chrono::seconds(15);
-/// An idle peer looks for chunks more often than this, unless it stands still.
+/// An idle peer looks for chunks more often than this, unless it is stopped.
 constexpr Duration looks_every = std::chrono::milliseconds(100);
 
-/// The swarm's budget as the peer sees it; null if it has a budget of its own.
+/// The swarm's budget as the peer knows it; null if the peer has a budget of its own.
 const SwarmWork* work_of(const Simulator& world, PeerNumber peer) {
   const auto& node = world.peer(peer).node;
   return node ? node->mode().swarm_work() : nullptr;
@@ -45,7 +47,7 @@ bool has_faulty_clocks(const Simulator& world) {
   });
 }
 
-/// True if no peer, link or message ever does anything unusual, but that peers may become slow.
+/// True if no peer, link or message ever does anything unusual, except that peers may become slow.
 bool is_quiet(const Simulator& world) {
   const Scenario& scenario = world.options().scenario;
   const auto is_slow = [](const FaultRule& rule) { return rule.kind == FaultKind::slow_cpu; };
@@ -98,8 +100,8 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
                        (loaded != nullptr && loaded->model_only);
   // The mean of a switch is not the end.
   if (!is_mean || world.peer(peer).node->switchable().is_switching()) return;
-  // "one end": peers with the mean of one version have the same bits. A hostile peer that is the
-  // only one to have it can give each newcomer another.
+  // "one end": peers with the mean of one version have the same bits. If only a hostile peer has
+  // the mean, it can give each newcomer a different one.
   const ModelVersion& version = done.job.version;
   const std::uint64_t own = fingerprint(world.peer(peer).work->parameters());
   const auto [known, is_new] =
@@ -130,7 +132,7 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
-  // A new mode has still to measure how fast the others are, so it may expect less than the last.
+  // A new mode has not measured yet how fast the others are, so it may expect less than the last.
   const std::uint64_t switches = world.peer(peer).node->switchable().present().number;
   if (std::exchange(peers_[peer].switches, switches) != switches) {
     peers_[peer].progress = 0;
@@ -142,7 +144,7 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Fact& fact : effects.facts) {
     const auto* generation = std::get_if<GenerationBegan>(&fact);
     if (generation != nullptr && generation->ballot >= first_ballot_of_mean) {
-      // Two hostile peers can rule out sums in which a block is one peer's own.
+      // Two hostile peers can prevent sums in which each block is one peer's own.
       peers_[peer].is_guarded = !world.is_hostile(number_of(generation->peer)) &&
                                 world.hostile_count() == 1 && world.size() <= link_reports_max;
     }
@@ -153,9 +155,9 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "the schedule follows the work": the progress that decides the learning rate is at least the
-/// part of the budget that is known to be used up, and exactly that where peers agree. It never
-/// falls, unless they agree on less.
+/// "the schedule follows the work": the progress that determines the learning rate is at least the
+/// known used part of the budget, and exactly that part if peers agree. It never falls, unless they
+/// agree on less.
 void FinaleInvariants::check_schedule(const Simulator& world, PeerNumber peer,
                                       const SwarmWork& work, double progress) {
   constexpr double tolerance = 1e-9;
@@ -182,7 +184,7 @@ void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) 
   const SwarmWork& work = *work_of(world, peer);
   const Duration wall = work.options().wall;
   const bool is_time = wall > Duration{} && began_ && world.now() + clocks_apart >= *began_ + wall;
-  // If more than a third of the clocks are wrong, so is the time.
+  // If more than a third of the clocks are wrong, the time is wrong too.
   const bool are_clocks_sound = !has_faulty_clocks(world);
   const Judges& judges = work.judges();
   const bool is_target = judges.is_on() && 3 * have_target_.size() > judges.voters();
@@ -208,7 +210,7 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   if (!(factor > 0 && factor <= work.options().weigh_max)) {
     fail(world, "factors are bounded", fmt::format("peer-{} has factor {}", peer, factor));
   }
-  // Peers that agree on their version count by it, and that may fall.
+  // Peers that agree on their version count by the version, which may fall.
   if (work.is_agreed()) return;
   if (work.ledger() != nullptr) {
     check_ledger(world, peer, *work.ledger());
@@ -220,8 +222,8 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
          fmt::format("peer-{} counts {} samples after {}", peer, work.counted(), mine.counted));
   }
   mine.counted = work.counted();
-  // "no sample from nowhere": no peer counts more than all have trained, but for reports that were
-  // under way when it took over a total.
+  // "no sample from nowhere": no peer counts more samples than all have trained, except for reports
+  // that were under way when it took over a total.
   fastest_ = std::max(fastest_, work.pace());
   const double most = static_cast<double>(trained_) + lag_s * fastest_;
   if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > most) {
@@ -232,7 +234,7 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
 }
 
 /// True if a peer has taken chunks that it will not begin for long, and no peer helps it.
-/// `chunk_s`: how long a chunk takes the peer that could.
+/// `chunk_s`: the time that a chunk takes the peer that could help.
 bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, double chunk_s) const {
   const View& view = world.peer(idle).node->membership().view();
   bool needs = false;
@@ -247,7 +249,7 @@ bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, doubl
                           world.now() >= *known->second.paced + pace_known_after;
     const bool trains = world.peer(number).node->mode().phase() == Phase::training;
     if (!trains || !is_paced || !view.contains(id_of(number))) continue;
-    // Twice as long as the helper must believe, because it knows the pace only roughly.
+    // Twice the time that the helper has to believe, because it knows the pace only roughly.
     const double most_s = 2 * (helps_for_s + 2 * chunk_s) + 5;
     needs |= static_cast<double>(work->ledger()->ahead()) / pace > most_s;
   }
@@ -255,8 +257,8 @@ bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, doubl
 }
 
 /// "nobody idles for long": while chunks are not done, a peer always finds some to train on. "help
-/// comes": where nothing unusual happens, that is soon if another peer has taken what it will not
-/// begin for long.
+/// comes": if nothing unusual happens, a peer gets help soon with chunks that it will not begin for
+/// long.
 void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
                                       const SwarmWork& work) {
   PeerRecord& mine = peers_[peer];
@@ -270,7 +272,7 @@ void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
     mine.idle = mine.unhelpful = {};
     return;
   }
-  if (mode.course().jobs_under_way() > 0) return;  // It adds a force or saves, on a slow disk.
+  if (mode.course().jobs_under_way() > 0) return;  // The job adds a force, or saves to a slow disk.
   mine.idle += passed;
   const double pace = work.chunks_per_second();
   const double chunk_s = pace > 0 ? 1 / pace : 0;
@@ -286,7 +288,7 @@ void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "nothing untrained is whole": what a peer holds to be done was trained by a peer.
+/// "nothing untrained is whole": chunks that a peer considers done were trained by a peer.
 void FinaleInvariants::check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger) {
   const std::uint64_t whole = ledger.whole();
   if (world.hostile_count() > 0) return;

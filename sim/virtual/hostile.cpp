@@ -19,7 +19,7 @@ namespace {
 /// Peers enter a generation one after the other.
 constexpr std::size_t generations_kept = 3;
 
-/// A message as sent with the identity codec: the values are weight times the model.
+/// A message encoded with the identity codec: the values are weight times the model.
 struct PlainMessage {
   MixHeader header;
   std::vector<float> values;

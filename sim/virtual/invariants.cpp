@@ -17,24 +17,24 @@
 namespace gv {
 namespace {
 
-/// A fault can explain a death declared this much later. This is the longest suspicion in drawn
-/// swarms, including probes slowed by bad local health.
+/// A fault can explain a death that is declared up to this much later. This is the longest
+/// suspicion in drawn swarms, including probes slowed by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
 /// Periods that one probe takes with the worst local health, which is 8.
 constexpr int slowest_probe_periods = 9;
-/// A hostile proposer is excluded so long after it has told two peers different things.
+/// A hostile proposer is excluded within this time after it has told two peers different things.
 constexpr Duration exclusion_max = std::chrono::seconds(30);
-/// By then an exchange has repeated all its questions and has settled.
+/// After this time an exchange has repeated all its questions and has settled.
 constexpr Duration settled_after = std::chrono::seconds(60);
-/// A download is adopted by so long after its witnesses have answered.
+/// A download is adopted within this time after its witnesses have answered.
 constexpr Duration adopted_after = std::chrono::seconds(5);
 /// Fewer exchanges than this commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
-/// A real lane drops transfers beyond this.
+/// A real lane drops further transfers.
 constexpr std::size_t transfers_max = 16;
-/// Most pieces of sums that a lane holds.
+/// The largest number of pieces of sums that a lane holds.
 constexpr std::size_t pieces_max = 4096;
-/// Bytes of the contribution checksum that rides with a stage's sum.
+/// Bytes of the contribution checksum that is sent with a stage's sum.
 constexpr std::size_t riders_max = 4096;
 
 /// Orders states as alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
@@ -52,7 +52,7 @@ int rank(MemberState state) {
   return 3;
 }
 
-/// Returns the step of a replica after the task, if it is at `step` before.
+/// Returns the step of a replica after the task, if the replica is at `step` before.
 std::uint64_t step_after(const Job::Task& task, std::uint64_t step) {
   return std::visit(Overloaded{
                         [](const task::AdoptModel& adopt) { return adopt.model.step; },
@@ -95,9 +95,9 @@ void Invariants::on_input(const Simulator&, const Input& input) {
   ticked_ = input.kind == Input::Kind::tick;
 }
 
-// Hostile peers are not checked: their nodes behave, but the messages sent under their ids do not.
-// Checks of two peers need both to be honest, because no peer can keep another from lying about its
-// own half.
+// Hostile peers are not checked: their nodes are sound, but the messages sent under their ids are
+// not. Checks of two peers need both to be honest, because no peer can prevent another from lying
+// about its own half.
 
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
   if (world.is_hostile(peer)) return;
@@ -105,7 +105,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   std::size_t most = 4 * world.size() + 64;
   const AllReduceOptions& allreduce = world.options().node.allreduce;
   if (world.options().node.mode == ModeKind::allreduce || has_switches(world.options().scenario)) {
-    // All pieces of a vector for some of them.
+    // All pieces of a vector, for several vectors.
     const std::size_t elements = world.options().node.course.elements;
     most += 8 * (elements / allreduce.segment_elements +
                  world.size() * (elements / allreduce.bucket_elements + 1));
@@ -136,7 +136,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     if (!acted.node->switchable().stands_still()) check_revision(world, peer, *acted.node);
   }
   transferred_ = !effects.transfers.empty();
-  for (const Outgoing& sent : effects.messages) {  // A repeated answer is no news.
+  for (const Outgoing& sent : effects.messages) {  // A repeated answer adds nothing.
     const auto* word = std::get_if<Commit>(&sent.message);
     if (word != nullptr) decided_.try_emplace(word->id, world.now());
   }
@@ -189,7 +189,7 @@ void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
       world.peer(peer).node->is_leaving()) {
     return;
   }
-  // A restarted peer hears of it from one that knows.
+  // A restarted peer hears of the exclusion from a peer that knows of it.
   const auto can_tell = [&](PeerNumber other, PeerNumber proposer) {
     const VirtualPeer& there = world.peer(other);
     return other != peer && !world.is_hostile(other) && there.state == PeerState::up &&
@@ -215,7 +215,7 @@ bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
                                PeerNumber target) const {
   const Time now = world.now();
   if (world.peer(target).state != PeerState::up || world.is_hostile(target)) return true;
-  // The certificate of one may not have reached the other yet, or is no longer good there.
+  // One peer's certificate may not have reached the other yet, or may have become invalid there.
   if (world.options().scenario.tickets) return true;
   if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) return true;
   for (const PeerNumber peer : {observer, target}) {
@@ -226,7 +226,7 @@ bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
   for (const auto& [a, b] : {std::pair(observer, target), std::pair(target, observer)}) {
     const LinkQuality quality = world.options().scenario.link(a, b);
     const Duration timeout = world.options().node.membership.probe_timeout;
-    // The link is bad by itself.
+    // The link itself is faulty.
     if (quality.loss + quality.corrupt > 0 || quality.reorder > 0 ||
         4 * (quality.latency + quality.jitter) > timeout || quality.bandwidth > 0) {
       return true;
@@ -287,8 +287,8 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
 
 /// "no stranger's model": a single hostile peer cannot give a newcomer a model of its own, if the
 /// newcomer knows a sound peer with a model. The bound is that of ModelReview with some tolerance,
-/// because sketches are up to a third off, and models go on in the meantime. The models and
-/// exchanges of a witness that has just been killed or restarted are not known any more.
+/// because sketches are up to a third off, and models change in the meantime. If a witness has just
+/// been killed or restarted, its models and exchanges are not known any more.
 void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
                                const DownloadedModel& model) {
   const GossipMode* gossip = world.peer(peer).node->as<GossipMode>();
@@ -305,7 +305,7 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
     if (number_of(id) == peer || world.is_hostile(number_of(id)) || !other.node) continue;
     if (other.node->as<GossipMode>() == nullptr) continue;
     const PairExchange& exchange = other.node->as<GossipMode>()->exchange();
-    // Several newcomers may begin at the same moment, and none of them is a witness before.
+    // Several newcomers may begin at the same moment, and none of them is a witness before that.
     const bool is_known = members.find(id)->progress.phase != Phase::joining;
     if (!is_known || !exchange.snapshot() || exchange.snapshot()->step == 0) continue;
     others.emplace_back(exchange.snapshot()->values);
@@ -367,7 +367,7 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
          fmt::format("peer-{}'s conservation checksum is not what its forces make", peer));
   }
   // "no work lost": every step asked for was taken, or the budget ended. A replica that refuses the
-  // state of a job does nothing that comes after it.
+  // state of a job does nothing of the job after that.
   const bool refuses = first_of<result::StateRefused>(done.results) != nullptr;
   const bool counted = work.step() == done.step &&
                        (refuses ? world.hostile_count() > 0 : done.step == mine.step_wanted);
@@ -375,7 +375,8 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
     fail(world, "no work lost",
          fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
   }
-  // ... and every force committed is applied, given up with its model, or still waits for a job.
+  // ... and every committed force was applied, was given up with its model, or still waits for a
+  // job.
   if (const GossipMode* gossip = world.peer(peer).node->as<GossipMode>()) {
     const std::uint64_t committed = gossip->exchange().counts().committed;
     if (committed > mine.forces + gossip->counts().forces_dropped + forces_waiting_max) {
@@ -440,7 +441,7 @@ void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image
 }
 
 void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
-  // "bounded": a peer's memory grows with the swarm and not with time.
+  // "bounded": a peer's memory grows with the swarm, not with time.
   const Node& node = *world.peer(peer).node;
   const std::size_t n = world.size();
   const auto at_most = [&](std::size_t held, std::size_t most, const char* where) {
@@ -457,7 +458,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");
   }
   if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
-    // Blocks of later sums: at most what all peers could send, twice because links may
+    // Blocks of later sums: at most what all peers could send, times two because links may
     // duplicate.
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages) {
@@ -470,7 +471,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(pipeline->held_bytes(), most, "bytes of sums to come");
   }
   if (transferred_) {
-    // If the newest message of a round suffices, no older one waits for long.
+    // If the newest message of a round is enough, no older message waits for long.
     const MixingMode* rounds = node.as<MixingMode>();
     const bool few = node.as<GossipMode>() != nullptr ||
                      (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
@@ -493,8 +494,8 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
     std::erase_if(mine.entered,
                   [&](const auto& entry) { return !view.contains(id_of(entry.first)); });
   }
-  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer may bring a
-  // dead one back by a statement that it has kept to itself, and then it is declared dead again.
+  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer may revive
+  // a dead one by a statement that it has held back, and then the dead peer is declared dead again.
   for (const auto& [gone, gone_since] : gone_) {
     const Time now = world.now();
     const auto entered = mine.entered.find(gone);
@@ -542,11 +543,11 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (!link_faults_.empty()) links_disturbed_at_ = world.now();
   const VirtualPeer& acted = world.peer(peer);
   if (!acted.node || world.is_hostile(peer)) return;
-  // "no exit": no message of another peer makes a peer give up.
+  // "no exit": no message from another peer makes a peer give up.
   if (acted.node->mode().course().has_failed()) {
     fail(world, "no exit", fmt::format("peer-{} cannot go on", peer));
   }
-  // "timers advance": otherwise a host would spin.
+  // "timers advance": otherwise a host would loop without pause.
   if (ticked_ && acted.node->deadline() <= world.local(peer)) {
     const Time now = world.local(peer);
     fail(world, "timers advance",
@@ -570,7 +571,7 @@ void Invariants::check_settled(const Simulator& world) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
     // A slow disk may delay this side's force for minutes, so look for the other side's reason from
-    // the time when the exchange was decided.
+    // the time of the decision on.
     const Time earliest = half.decided - settled_after;
     const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
     // The other side's force waits for its present job, which may save to a slow disk.

@@ -61,7 +61,7 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
     generation.sent.erase(sent);
     ++mixed_;
   }
-  // "whole rounds": a rule that waits, waits for all in-neighbours.
+  // "whole rounds": a rule that waits must wait for all in-neighbours.
   const MixRule& rule = rounds.options().rule;
   if (rule.staleness > 0) return;
   if (!generation.plan)

@@ -26,7 +26,7 @@ const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
   return node ? node->as<PipelineMode>() : nullptr;
 }
 
-/// True if no hostile peer takes part in the generation. One that does can lie to each peer about
+/// True if no hostile peer takes part in the generation. A hostile one can lie to each peer about
 /// its stages, results and copies, so nothing that depends on these is checked.
 bool is_honest(const Simulator& world, const Generation& generation) {
   return !world.is_hostile(number_of(generation.id.proposer)) &&
@@ -51,7 +51,7 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
     }
   }
   for (const Fact& fact : effects.facts) {
-    // "micro-batches once", as peers find out themselves.
+    // "micro-batches once", as checked by the peers themselves.
     const auto* refused = std::get_if<SumRefused>(&fact);
     if (refused != nullptr && world.hostile_count() == 0) {
       fail(world, "micro-batches once",
@@ -144,7 +144,7 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     for (std::size_t b = 0; b < pipeline.micro_batches; ++b) {
       const auto of_members = counts.subspan(b * members, members);
       counted += of_members.front() == 1;
-      // Those of a group come one after the other, and there may be fewer than it could have.
+      // The passes of a group come one after the other, and may be fewer than possible.
       once = once && std::ranges::is_sorted(of_members, std::greater{}) &&
              std::ranges::all_of(of_members, [](float one) { return one == 0 || one == 1; });
     }
@@ -155,7 +155,7 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     if (is_idle(world) && world.hostile_count() == 0) {
       const auto is_sum = [&](float value) { return value == static_cast<float>(counted); };
       once = once && std::ranges::all_of(gradient, is_sum);
-      // Behind the gradients of slices comes a count of each micro-batch for each of them.
+      // The gradients of slices are followed by a count of each micro-batch for each slice.
       if (end.slices) {
         const std::size_t slice = pipeline.stages[end.stage].slices.front().parameters;
         const std::size_t held = end.slices->size() / (slice + pipeline.micro_batches);
@@ -218,7 +218,7 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
                                      const ModelVersion& version, std::uint32_t part,
                                      std::span<const float> parameters) {
-  // It contains gradients that a hostile peer sent differently to each peer.
+  // The sum contains gradients that a hostile peer sent differently to each peer.
   if (world.hostile_count() > 0) return;
   ++states_seen_;
   auto& known = states_[{version.lineage, part}];
@@ -240,7 +240,7 @@ void PipelineInvariants::on_state(const Simulator&, PeerNumber peer, PeerState s
   if (state == PeerState::down || state == PeerState::ended) record(peer) = {};
 }
 
-/// Call when the peer is in another generation than before.
+/// Call when the peer is in a different generation than before.
 void PipelineInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                           const Generation& generation) {
   // "one generation of a name".
@@ -263,7 +263,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
          fmt::format("peer-{} starts over after operation {}", peer, before));
   }
   if (!is_first) return;
-  // "nothing given up": all continue from the newest version whose stages are all carried.
+  // "nothing given up": all continue from the newest version whose stages all have carriers.
   std::map<std::uint64_t, std::pair<ModelVersion, std::set<std::uint32_t>>> carried;
   for (const PeerId member : generation.order) {
     const PeerRecord& its = record(number_of(member));
@@ -300,7 +300,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} makes operation {} unlike others in its generation", peer,
                      before.step));
   }
-  // "one end": where all have agreed to end with the version that a generation begins with.
+  // "one end": if all have agreed to end with the version that a generation begins with.
   if (generation.ends && is_honest(world, generation)) {
     fail(world, "one end",
          fmt::format("peer-{} makes operation {} after the agreed end", peer, before.step));
@@ -329,7 +329,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
   const auto passes =
       static_cast<std::size_t>(std::ranges::count_if(went_back_[name], [&](const auto& entry) {
-        return entry.first.second % members == 0;  // That of a group's first member.
+        return entry.first.second % members == 0;  // The sum is that of a group's first member.
       }));
   if (honest && all && passes != parts) {
     fail(
@@ -360,7 +360,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
       const auto later = copies.upper_bound(operation);
       const bool has_died =
           mode == nullptr || !record(keeper).generations.contains(generation.key());
-      // A peer that was stopped may finish the run long after the others have moved on.
+      // A peer that was stopped may finish the run long after the others have gone on.
       const std::uint64_t now_in = record(keeper).generation;
       const bool has_gone_on = now_in != 0 && now_in != generation.key();
       if (has_died || has_gone_on || later == copies.begin()) continue;
@@ -407,7 +407,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const ModelVersion before = std::exchange(mine.version, version);
   mine.carried = pipeline->held_parts();
   if (!std::exchange(mine.seen, true) || version == before) return;
-  // It has finished a run of its present generation, or of an earlier one.
+  // The peer has finished a run of its present generation, or of an earlier one.
   const auto leads_there = [&](std::uint64_t in) {
     return in != 0 && after_operation(before, in, 0).lineage == version.lineage;
   };
@@ -417,15 +417,15 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
     check_made(world, peer, before, version, *made_in);
     return;
   }
-  // Or it moves to the version at which its generation begins, and directly past it if it has no
-  // part in the run and every peer has completed it. A hostile proposer may have told each another
-  // version.
+  // Or the peer moves to the version at which its generation begins. It moves directly past that
+  // version if it has no part in the run and every peer has completed it. A hostile proposer may
+  // have told each peer a different version.
   if (generation != nullptr &&
       after_operation(generation->version, key, 0).lineage == version.lineage) {
     check_made(world, peer, generation->version, version, key);
     return;
   }
-  // What a hostile peer has sent early can end a generation in the moment in which it begins.
+  // An early message of a hostile peer can end a generation in the moment in which it begins.
   const bool begins_one = std::ranges::any_of(
       generations_, [&](const auto& entry) { return entry.second.version == version; });
   const bool has_left = generation == nullptr && world.hostile_count() > 0 && begins_one;

@@ -17,10 +17,10 @@ namespace {
 constexpr std::size_t messages_kept = 64;
 constexpr std::size_t transfers_kept = 16;
 constexpr std::size_t held_max = 32;
-/// Bytes of a made-up block, and the number of blocks that one transfer is dribbled in.
+/// Bytes of an invented block, and the number of small blocks in which one transfer is sent.
 constexpr std::uint64_t noise_bytes_max = 4096;
 constexpr std::size_t dribbled_max = 64;
-/// Most deeds in one act.
+/// The largest number of hostile actions in one act.
 constexpr std::uint64_t deeds_max = 4;
 
 template <class T>
@@ -69,7 +69,7 @@ Saboteur::Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rn
   if (this->rng().chance(0.3)) claims_ = std::uint64_t{1} << this->rng().below(64);
 }
 
-/// Draws weights. Some ways get none, so that they do not hide the others.
+/// Draws weights. Some attacks get none, so that they do not hide the others.
 template <class Any>
 auto Saboteur::draw_weights() -> Weights<Any> {
   Weights<Any> weights{};
@@ -140,7 +140,7 @@ void Saboteur::send(Transfer transfer, Deeds& deeds) {
   keep(transfers_, std::move(transfer), transfers_kept);
 }
 
-/// Sends something other than the transfer, or sends it in another way.
+/// Sends something else instead of the transfer, or sends it in a different way.
 void Saboteur::misplace(const Transfer& transfer, Deeds& deeds) {
   Transfer sent = transfer;
   const std::size_t size = transfer.payload.bytes.size();
@@ -213,7 +213,7 @@ float Saboteur::loud() {
   }
 }
 
-/// The payload with some or all of its values replaced by loud ones.
+/// The payload with some or all of its values replaced by large ones.
 Payload Saboteur::poisoned(const Payload& payload) {
   std::vector<std::byte> bytes(payload.bytes.begin(), payload.bytes.end());
   const std::size_t values = bytes.size() / sizeof(float);

@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// A job without steps: adding forces, copying a snapshot.
+/// Duration of a job without steps, such as adding forces or copying a snapshot.
 constexpr Duration small_job = std::chrono::microseconds(50);
 /// A peer that joins another keeps dialling it.
 constexpr Duration dial_again_after = std::chrono::seconds(1);
@@ -138,7 +138,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
 void Simulator::World::arm(PeerNumber number) {
   Machine& machine = machines[number];
   const Time at = std::max(now, to_true(number, peers[number].node->deadline()));
-  // A timer that fires early only ticks, and then sets a later one.
+  // A timer that fires early only ticks, and then sets a later timer.
   if (at == never || (machine.armed != never && machine.armed <= at && machine.armed >= now)) {
     return;
   }
@@ -168,8 +168,8 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   time_job(number);
 }
 
-/// Runs the part of a job up to messages that precede its steps, so that they leave now and travel
-/// during the steps. The rest of the job runs at its end.
+/// Runs the beginning of a job, up to the messages that precede its steps, so that these leave now
+/// and travel during the steps. The rest of the job runs at its end.
 void Simulator::World::open_job(PeerNumber number, Job& job) {
   const auto is_send = [](const Job::Task& task) {
     return std::holds_alternative<task::SendRound>(task);
@@ -187,7 +187,7 @@ void Simulator::World::open_job(PeerNumber number, Job& job) {
   queue.push(now, Opened{number, peers[number].incarnation, job.number});
 }
 
-/// Books the work done since the last call, and computes what is left.
+/// Accounts for the work done since the last call, and computes the rest.
 void Simulator::World::book_job(PeerNumber number) {
   Machine& machine = machines[number];
   TimeSpent& spent = peers[number].spent;

@@ -64,8 +64,8 @@ class QuadraticLearner final : public StandIn {
 
   double loss_at(double apart, std::size_t k) const { return 0.5 * curvature_[k] * apart * apart; }
 
-  /// Uniform noise: bias and variance depend only on mean and deviation, and a normal draw would
-  /// take more time than all else in a world.
+  /// Uniform noise: bias and variance depend only on mean and deviation, and normal draws would
+  /// take more time than all the rest of a world.
   double noise(Rng& draws) const { return noise_ * std::sqrt(12.0) * (draws.uniform() - 0.5); }
 
   std::vector<double> optimum_;
@@ -103,7 +103,7 @@ class IdleLearner final : public StandIn {
   std::size_t peer_;
 };
 
-/// Rises from 0 to 1: half after fifty steps.
+/// Rises from 0 to 1, and reaches a half after fifty steps.
 double merit_after(std::uint64_t step) {
   const auto steps = static_cast<double>(step);
   return steps / (50 + steps);
@@ -218,7 +218,7 @@ class IdleStageLearner final : public StageLearner {
   }
   void backward_weight(std::size_t stage, std::uint32_t number,
                        const HeldValues<float>& gradient) override {
-    // In a group: a sum that was not over all members, each once, leaves gaps.
+    // In a group: a sum that did not count each member exactly once leaves gaps.
     Range common{0, gradient.common.size()};
     float factor = 1;
     if (const auto passed = passed_.find({stage, number}); passed != passed_.end()) {
@@ -254,7 +254,7 @@ class IdleStageLearner final : public StageLearner {
     are_tests_sound_ &= passed_.at({pass.stage, pass.number}).factor == 1;
     passed_.erase({pass.stage, pass.number});
   }
-  /// As a stand-in for a whole model, but 0 after a test in which a sum was wrong.
+  /// The score of a stand-in for a whole model, but 0 after a test in which a sum was wrong.
   double test_merit() override {
     return std::exchange(are_tests_sound_, true) ? merit_after(step_) : 0;
   }
@@ -288,7 +288,7 @@ class IdleStageLearner final : public StageLearner {
   }
 
  private:
-  /// What is held of a stage: what all carriers have, and then slices.
+  /// The parts of a stage that are held: the part that all carriers have, and then slices.
   struct Own {
     Range slices;
     std::vector<float> values;

@@ -20,18 +20,19 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Time after the heal for suspicions to expire, views to merge, newcomers to download and
-/// exchanges to settle. It is far more than they need, so a timeout means that it never happens.
+/// exchanges to settle. It is far more than they need, so a timeout means that the event never
+/// happens.
 constexpr Duration heals_within = 180s;
-/// At the end every peer must complete an exchange in this time, or in this number of periods of
-/// the slowest peer.
+/// At the end every peer must complete an exchange in this time, or in this number of the slowest
+/// peer's periods.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
-/// Time after which no peer may count a single other one that is gone. Peers still end one by one
-/// when the world is judged.
+/// After this time no peer may count a single other one that is gone. When the world is judged,
+/// peers still end one by one.
 constexpr Duration known_within = 60s;
 /// Time after the heal in which a revoked peer must be out everywhere.
 constexpr Duration cut_off_within = 30s;
-/// Ten times what the busiest world needs.
+/// Ten times the number that the busiest world needs.
 constexpr std::uint64_t events_max = 50'000'000;
 /// A peer's progress: committed exchanges, operations or rounds.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
@@ -62,15 +63,16 @@ bool was_hostile_up_lately(const Simulator& world) {
   return false;
 }
 
-/// True if the peer has been gone for so long that no other may still count it in.
+/// True if the peer has been gone so long that no other peer may still count it as present.
 bool is_long_gone(const Simulator& world, const VirtualPeer& peer) {
   return peer.state != PeerState::up &&
          world.now() - peer.since >= known_within + time_for_other_silent_peers(world);
 }
 
 /// True if some sound peer now waits for others at every step, so that one peer can always stop
-/// all. In mixing the settings of a revision decide, and hostile members can send revisions too. In
-/// gossip, as where rounds wait for nobody, peers wait for each other only at the common end.
+/// all. In mixing the settings of a revision decide about this, and hostile members can send
+/// revisions too. In gossip, and in rounds that wait for nobody, peers wait for each other only at
+/// the common end.
 bool is_in_step(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -94,7 +96,7 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
 
-/// The options of peers in the mode that any of these is in now.
+/// The options of peers in the mode that any of these peers is in now.
 NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& up) {
   NodeOptions node = world.options().node;
   if (!up.empty()) node.mode = world.peer(up.front()).node->switchable().kind();
@@ -130,8 +132,8 @@ std::optional<Violation> check_mode(const Simulator& world, const std::vector<Pe
   return std::nullopt;
 }
 
-/// The same, once a switch that is under way has had the time to end: each peer first ends its job.
-/// Drops peers that end meanwhile.
+/// The same, once a switch under way has had time to end: each peer first ends its job. Drops peers
+/// that end meanwhile.
 std::optional<Violation> await_one_mode(Simulator& world, std::vector<PeerNumber>& up) {
   std::optional<Violation> unlike = check_mode(world, up);
   const Duration patience = last_part + wait_for_switch(world);
@@ -160,9 +162,9 @@ std::optional<Violation> check_generation(const Simulator& world,
   return std::nullopt;
 }
 
-/// If partners are drawn, a fast peer may have no in-neighbour for many rounds, get that far ahead,
-/// and then wait as long for a slower peer that makes progress. With pairs, that peer must be its
-/// partner: a leaf of a star, for example, meets the centre in few rounds.
+/// If partners are drawn, a fast peer may have no in-neighbour for many rounds, get far ahead in
+/// them, and then wait as long for a slower peer that makes progress. With pairs, the slower peer
+/// must be its partner: a leaf of a star, for example, meets the centre in few rounds.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
   const MixingMode* rounds = world.peer(number).node->as<MixingMode>();
@@ -179,15 +181,15 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
 }
 
 /// True if links lose blocks for good. A sum needs every one of its blocks, so the common end may
-/// then take any time: a ring of six loses one of sixty in nearly every attempt at 6 % loss. Real
-/// lanes lose none.
+/// then take any time: with 6 % loss, a ring of six loses one of its sixty blocks in nearly every
+/// attempt. Real lanes lose none.
 bool loses_blocks(const Scenario& scenario) {
   return std::ranges::any_of(scenario.links,
                              [](const LinkRule& link) { return link.quality.loss > 0; });
 }
 
-/// A sound peer that is about to end with the common model, or should be by its clock or its
-/// judges.
+/// A sound peer that is about to end with the common model, or should be, by its clock or by its
+/// judges' verdict.
 std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -201,7 +203,7 @@ std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   return std::nullopt;
 }
 
-/// The same, after a while: the end may just have begun, and steps may take seconds.
+/// The same, after some time: the end may just have begun, and steps may take seconds.
 std::optional<PeerNumber> await_end(Simulator& world) {
   std::optional<PeerNumber> late = finishing_peer(world);
   const Duration patience = heals_within + wait_for_switch(world);
@@ -213,8 +215,8 @@ std::optional<PeerNumber> await_end(Simulator& world) {
 }
 
 /// "joins": no peer is joining any more. A newcomer without a model rightly waits for the mean of
-/// the others once more than a third of all make one, and over links that lose blocks for good that
-/// may take any time.
+/// the others once more than a third of all are making one. Over links that lose blocks for good
+/// that may take any time.
 std::optional<Violation> check_joined(const Simulator& world, const Scenario& scenario,
                                       const std::vector<PeerNumber>& up) {
   const auto finishing = static_cast<std::size_t>(std::ranges::count_if(up, [&](PeerNumber number) {
@@ -229,7 +231,8 @@ std::optional<Violation> check_joined(const Simulator& world, const Scenario& sc
   return std::nullopt;
 }
 
-/// Returns a kind of progress that is missing after the heal. Hostile peers need not make any.
+/// Returns a kind of progress that is missing after the heal. Hostile peers need not make any
+/// progress.
 std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenario) {
   std::vector<PeerNumber> up;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -251,7 +254,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
       return stuck(world, "views agree",
                    fmt::format("peer-{} does not count peer-{} in", number, other));
     }
-    // A hostile peer may just have brought a dead one back by a statement that it kept to itself.
+    // A hostile peer may just have revived a dead one by a statement that it had held back.
     if (was_hostile_up_lately(world)) continue;
     for (const PeerId counted : view.peers()) {
       const VirtualPeer& other = world.peer(number_of(counted));

@@ -17,7 +17,7 @@ namespace {
 /// Version and kind, which precede a message's fields on a control link.
 constexpr std::uint64_t head = 2;
 
-/// Bytes of a value on the wire, which lays fields out as canonical bytes are.
+/// Bytes of a value on the wire, which writes fields like canonical bytes.
 template <class Value>
 std::uint64_t bytes_of(const Value& value) {
   static const std::uint64_t domain = CanonicalBytes("").bytes().size();

@@ -71,14 +71,14 @@ void TrustInvariants::after(const Simulator& world, PeerNumber peer) {
   if (!node || node->trust() == nullptr || world.is_hostile(peer)) return;
   const Trust& trust = *node->trust();
   if (std::exchange(seen_[peer], trust.changes()) == trust.changes()) return;
-  // "no stranger": all that are let in have been invited.
+  // "no stranger": all admitted peers have been invited.
   for (const Certificate& one : trust.accepted()) {
     const PeerId id = world.signer(id_of(peer)).id_of(one.key);
     if (world.is_invited(id)) continue;
     fail(world, "no stranger",
          fmt::format("peer-{} lets {} in, which no sound peer has invited", peer, one.name));
   }
-  // "revoked by right": a key is out only if a sound peer that may has revoked it.
+  // "revoked by right": a key is out only if a sound peer with the right to revoke it has done so.
   for (const Revocation& one : trust.revocations()) {
     const PeerId id = world.signer(id_of(peer)).id_of(one.key);
     if (!trust.is_revoked(one.key) || world.revoker(id)) continue;

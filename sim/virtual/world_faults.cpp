@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// Number of the fault event that heals a world; no other event has it.
+/// Number of the fault event that heals a world. No other event has this number.
 constexpr auto heal_of_all = static_cast<std::size_t>(-1);
 /// Bounds on the factor of overlapping faults of one kind, so that durations stay finite.
 constexpr double factor_least = 1e-4;
@@ -36,8 +36,8 @@ void Simulator::World::set_clock(PeerNumber number, Duration jump, double rate) 
   }
 }
 
-/// Combines the faults in effect at the machine: those of one kind multiply or add up, and one that
-/// ends leaves the others.
+/// Combines the faults that affect the machine: faults of one kind multiply or add up, and the end
+/// of one does not affect the others.
 void Simulator::World::refresh(PeerNumber number) {
   Machine& machine = machines[number];
   Disk& disk = peers[number].disk;
@@ -111,7 +111,7 @@ void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number
 void Simulator::World::revert(const FaultEvent& fault_event, PeerNumber number) {
   Machine& machine = machines[number];
   if (machine.taken_by == fault_event.fault) {
-    // A peer that was asked to leave and has not left yet is killed, as by a service manager.
+    // A peer that was asked to leave and has not left yet is killed, as a service manager would do.
     end(number, PeerState::ended);
     start(number);
   } else if (machine.faults.erase(fault_event.fault) > 0) {

@@ -98,7 +98,7 @@ void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   }
 }
 
-/// Sends a saboteur's output over the same links as all else.
+/// Sends a saboteur's output over the links of all other messages.
 void Simulator::World::commit(PeerNumber from, Deeds deeds) {
   for (Outgoing& outgoing : deeds.messages) {
     sign_own(outgoing.message, id_of(from), signers[from]);

@@ -27,7 +27,7 @@ void Simulator::World::set_state(PeerNumber number, PeerState state) {
   for (Watcher* watcher : watchers) watcher->on_state(outer, number, state);
 }
 
-/// Books the time since the last change of state.
+/// Accounts for the time since the last change of state.
 void Simulator::World::account(PeerNumber number) {
   VirtualPeer& peer = peers[number];
   const double passed = seconds(now - machines[number].booked_until);
@@ -82,7 +82,7 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
-  // A restarted peer joins the peers it knew; others join one that they are given.
+  // A restarted peer joins the peers that it knew; any other peer joins one that it is given.
   std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
   if (join.empty()) join = first_contact(number);
   for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.incarnation, 0});
@@ -94,9 +94,9 @@ void Simulator::World::start(PeerNumber number) {
        });
 }
 
-/// Returns the peer that a newcomer joins: the first that is running, else the first of all, which
-/// may still come. At the start peer 0 joins none, so that the others find a peer that waits for
-/// them.
+/// Returns the peer that a newcomer joins: the first running peer or, if none runs, the first of
+/// all, which may still start. At the start peer 0 joins none, so that the others find a peer that
+/// waits for them.
 std::vector<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
   std::vector<PeerNumber> others;
   for (const PeerId id : allow_lists[number]) {
@@ -126,7 +126,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   }
   const bool writes = keeps_images() && machine.job && machine.job->saves() && !peer.disk.full;
   if (writes && state == PeerState::down && machine.job_work == Duration{}) {
-    // It died while it wrote: the steps are taken, but the file may be torn.
+    // The peer died while it wrote: the steps were taken, but the file may be torn.
     peer.work->run(*std::move(machine.job));
     peer.disk.crash(image_of(*peer.work), disk_draws);
     for (Watcher* watcher : watchers) {
@@ -146,7 +146,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   set_state(number, state);
   ++peer.incarnation;
   peer.node.reset();
-  // The system closes a dead process's connections. A peer that ended has sent all it had.
+  // The system closes a dead process's connections. A peer that ended has sent all its data.
   const std::set<PeerNumber> open = machine.lanes;
   for (const PeerNumber other : open) break_lane(number, other);
   if (state == PeerState::down) peer.work.reset();
@@ -196,8 +196,8 @@ bool Simulator::World::starts_peers(const FaultEvent& fault_event) {
          ((kind == FaultKind::kill || kind == FaultKind::leave) && !fault_event.begins);
 }
 
-/// Bound on the finite values that a saboteur makes up where nothing bounds received values. Sums
-/// of larger values could overflow, and no peer could tell whose fault that is.
+/// Limit on the finite values that a saboteur invents if nothing bounds received values. Sums of
+/// larger values could overflow, and no peer could tell whose fault that is.
 constexpr float loudest_unguarded = 1e30F;
 
 void Simulator::World::prepare_saboteurs() {
@@ -226,7 +226,7 @@ void Simulator::World::revoke(PeerNumber number) {
     if (std::erase(allowed, id_of(number)) == 0 || peers[other].state != PeerState::up) continue;
     feed(other, {.kind = Input::Kind::command, .peer = other},
          [&](Node& node, Time t, NodeEffects& out) { node.authorize(t, allowed, out); });
-    // Perhaps it knew no other peer, and is given one.
+    // If the peer knew no other peer, it is given one.
     if (peers[other].node->membership().view().size() > 1) continue;
     for (const PeerNumber contact : first_contact(other)) {
       queue.push(now, Dial{other, contact, peers[other].incarnation, 0});

@@ -9,21 +9,21 @@ namespace {
 
 /// A guest without an answer asks again.
 constexpr Duration ask_again_after = std::chrono::seconds(1);
-/// Bytes of a request with its answer, and of a chain that is shown.
+/// Bytes of a request with its answer, and of a chain that is presented.
 constexpr std::size_t answer_bytes = 20'000;
 constexpr std::size_t shown_bytes = 1000;
 /// Ids of strangers, which no peer has.
 constexpr std::uint64_t first_stranger = 1'000'000;
-/// Certificates that a guest gets with its own.
+/// Number of certificates that a guest gets with its own.
 constexpr std::size_t given_max = 60;
-/// Addresses of other peers that it gets.
+/// Number of other peers' addresses that a guest gets.
 constexpr std::size_t addresses_max = 16;
 
 }  // namespace
 
 PeerKey Simulator::World::swarm_key() const { return key_of(swarm_id); }
 
-/// A hostile peer talks to all.
+/// A hostile peer talks to all other peers.
 bool Simulator::World::accepts(PeerNumber number, PeerNumber other) const {
   const auto& node = peers[number].node;
   if (!node || saboteurs.contains(number)) return true;
@@ -47,7 +47,7 @@ Trust Simulator::World::trust_of(PeerNumber number) {
   return trust;
 }
 
-/// A sound peer that finds that it belongs to the swarm no longer leaves, as its host would.
+/// A sound peer that finds itself out of the swarm leaves, as its host would.
 void Simulator::World::follow_trust(PeerNumber number) {
   const VirtualPeer& peer = peers[number];
   if (!peer.node || saboteurs.contains(number) || peer.node->is_leaving()) return;
@@ -63,15 +63,15 @@ std::optional<Certificate> Simulator::World::invite(PeerNumber by, const PeerKey
   std::optional<Certificate> made;
   if (peers[by].state != PeerState::up) return made;
   feed(by, {.kind = Input::Kind::command, .peer = by}, [&](Node& node, Time t, NodeEffects& out) {
-    // The watchers look on before this returns.
+    // The invariants are checked before this returns.
     invited.insert(signers[by].id_of(key));
     made = node.invite(t, key, name, may_invite, out);
   });
   return made;
 }
 
-/// Asks a running peer that may invite, and starts with what it answers; else tries again later.
-/// No ticket is of a peer that is out and does not know.
+/// Asks a running peer that may invite, and starts with its answer; without an answer, tries again
+/// later. No ticket is from a peer that is out without knowing it.
 void Simulator::World::join_by_ticket(PeerNumber number) {
   std::vector<PeerNumber> inviters;
   for (PeerNumber other = 0; other < peers.size(); ++other) {
@@ -90,7 +90,7 @@ void Simulator::World::join_by_ticket(PeerNumber number) {
   const bool arrives =
       pass(number, by, answer_bytes).copies > 0 && pass(by, number, answer_bytes).copies > 0;
   if (!arrives) return ask_later();
-  // Hostile peers have no right to lose, and a quarter of the others only take part.
+  // Hostile peers have no rights to lose, and a quarter of the others only take part.
   const bool may_invite = !saboteurs.contains(number) && number % 4 != 3;
   const auto made = invite(by, key_of(id_of(number)), "peer-" + std::to_string(number), may_invite);
   if (!made || !peers[by].node) return ask_later();
@@ -157,7 +157,7 @@ bool Simulator::World::revoke_by(PeerNumber number, PeerId target) {
   return done;
 }
 
-/// A hostile member without the right to invite says things about keys, signed by itself.
+/// A hostile member without the right to invite makes statements about keys, which it signs itself.
 void Simulator::World::lie_about_certificates(PeerNumber number) {
   if (peers[number].state != PeerState::up || !ticket_draws.chance(0.5)) return;
   const Trust& trust = *peers[number].node->trust();
@@ -194,7 +194,7 @@ void Simulator::World::lie_about_certificates(PeerNumber number) {
   }
   const PeerNumber to = draw_peer();
   if (to != number) send(number, to, Message(std::move(lie)));
-  // The stranger comes to a door by itself, too.
+  // The stranger also asks a peer by itself.
   const PeerNumber there = draw_peer();
   if (kind != 4 || peers[there].state != PeerState::up || saboteurs.contains(there)) return;
   Certificates shown{.certificates = trust.own_chain()};

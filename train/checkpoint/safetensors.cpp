@@ -207,7 +207,7 @@ std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t da
   return offset != data_bytes ? "it has bytes after its last tensor" : "";
 }
 
-/// Checks a file's checksums, if it has any. `sum` is the checksum of the data as read.
+/// Checks a file's checksums, if the file has any. `sum` is the checksum of the data as read.
 std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std::string& text,
                             std::uint32_t sum) {
   const auto data_sum = loaded.metadata.find(data_sum_key);
@@ -230,8 +230,8 @@ std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std
   return {};
 }
 
-/// Calls `use` with the bytes of all tensors, piece by piece. Returns false as soon as it does, or
-/// if a value is too large for the type.
+/// Calls `use` with the bytes of all tensors, piece by piece. Returns false as soon as `use` does,
+/// or if a value is too large for the type.
 template <class Use>
 bool for_each_piece(const std::vector<TensorView>& tensors, NumberType type, Use use) {
   std::vector<std::byte> piece;

@@ -34,7 +34,7 @@ BlockOrder::Window BlockOrder::window_of(std::uint64_t place) const {
 }
 
 BlockOrder::Spot BlockOrder::spot_of(std::uint64_t place) const {
-  // Before the last block, which may be short, all blocks are whole, and after it they are, too.
+  // All blocks before and after the last block, which may be short, are whole.
   const std::uint64_t last_begin = last_turn_ * block_;
   if (place < last_begin) return {place / block_, place % block_};
   const std::uint64_t since = place - last_begin;

@@ -40,11 +40,11 @@ BlockReader::Held* BlockReader::find(std::size_t number) {
   return nullptr;
 }
 
-/// Makes room for a block by dropping the one that was not used for longest.
+/// Makes room for a block by dropping the least recently used one.
 BlockReader::Held& BlockReader::add(std::size_t number) {
   if (held_.size() == held_max) {
     const auto oldest = std::ranges::min_element(held_, {}, &Held::used);
-    // Without waiting, blocks that are still being read would take memory beyond the bound.
+    // Without waiting, blocks that are still being read would exceed the memory limit.
     if (oldest->wait) oldest->wait();
     held_.erase(oldest);
   }

@@ -32,7 +32,7 @@ std::shared_ptr<const InputFile> InputFile::open(const std::string& path, Proble
     problems.push_back({path, std::move(reason), std::move(remedy)});
     return nullptr;
   };
-  // What is not a regular file might make open() or read() wait for ever.
+  // Files that are not regular might make open() or read() wait for ever.
   std::error_code error;
   const bool is_regular = std::filesystem::is_regular_file(path, error);
   const int descriptor = is_regular ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1;

@@ -81,8 +81,8 @@ std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Pro
   return std::nullopt;
 }
 
-/// The most bytes that a file may hold, compressed or not. Deflate makes at most 1,032 bytes of
-/// one.
+/// The largest number of bytes that a file may hold, compressed or not. Deflate expands one byte to
+/// at most 1,032.
 std::uintmax_t content_max(const std::string& file) {
   std::error_code is_no_file;
   const std::uintmax_t bytes = std::filesystem::file_size(file, is_no_file);
@@ -154,7 +154,7 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels, con
     data->bytes.resize(kept.size() * data->features());
     held = read_records(in.get(), data->features(), wanted, data->bytes);
   } else {
-    // A header alone must not take memory. The bytes are counted for the message.
+    // A header alone must not cause memory to be allocated. The bytes are counted for the message.
     held = read_records(in.get(), 1, {}, data->bytes);
   }
   if (!report_failure(in.get(), images, problems)) {
@@ -201,8 +201,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   if (!bytes) return loaded;
   auto data = std::make_shared<DataSet>();
   std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  // Spreadsheets begin files with a byte order mark, which would make a first sample look like
-  // headings.
+  // Spreadsheets begin files with a byte order mark, which would make a first sample look like a
+  // heading.
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   CsvRows rows(targets);
   while (!text.empty() && loaded.problems.size() < problems_max) {

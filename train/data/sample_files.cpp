@@ -38,14 +38,14 @@ void check_sample(const std::string& file, std::size_t bytes, Problems& problems
                       "write in_memory = true below [data]"});
 }
 
-/// Samples at equal distances in files that follow each other.
+/// Samples at equal distances in consecutive files.
 class Places {
  public:
-  /// Samples of one file that follow each other.
+  /// Consecutive samples of one file.
   struct Run {
     const InputFile* file = nullptr;
-    std::uint64_t offset = 0;  ///< Of the first of them.
-    std::size_t first = 0;     ///< The number of the first of them in the file.
+    std::uint64_t offset = 0;  ///< Offset of the first sample.
+    std::size_t first = 0;     ///< Number of the first sample in the file.
     std::size_t count = 0;
   };
 
@@ -77,7 +77,7 @@ class Places {
   struct Part {
     File file;
     std::uint64_t offset = 0;
-    std::size_t begin = 0;  ///< The number of its first sample among all.
+    std::size_t begin = 0;  ///< Number of the file's first sample among all samples.
     std::size_t count = 0;
   };
 
@@ -206,7 +206,7 @@ class TextBlocks final : public SampleBlocks {
     describe_text(context_, *data);
     std::vector<std::uint8_t> text;
     for (const Places::Run& run : windows_.runs(begin_of(number), begin_of(number + 1))) {
-      // The label of a byte is the byte after it.
+      // The label of a byte is the byte that follows it.
       text.resize(run.count * context_ + 1);
       if (auto problem = run.file->read(run.offset, text)) return refused(*problem);
       data->bytes.insert(data->bytes.end(), text.begin(), text.end() - 1);

@@ -48,7 +48,7 @@ const std::vector<std::uint32_t>& Sampler::order(std::uint64_t epoch) {
   return order_;
 }
 
-/// The sample of that number in a batch that begins there.
+/// The sample with that number in the batch that begins there.
 std::uint64_t Sampler::sample_at(std::uint64_t begin, std::size_t number) {
   if (peer_) {
     const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
@@ -78,7 +78,7 @@ BlockOrder Sampler::block_order(std::uint64_t epoch) const {
   return {shard_->size(), shard_->blocks->block_samples(), key};
 }
 
-/// Lets the blocks be read that the sample at that position and those near it are in.
+/// Starts reading the blocks that hold the sample at that position and the samples near it.
 void Sampler::expect_blocks_at(std::uint64_t position) {
   const std::uint64_t epoch = position / shard_->size();
   const std::uint64_t place = position % shard_->size();
@@ -100,7 +100,7 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
   const std::size_t width = shard_->features();
   const std::size_t labels = shard_->classes > 0 ? shard_->predictions : 0;
   const std::size_t targets = shard_->target_width;
-  // Until it is filled, it is no batch: a block may turn out to be unreadable.
+  // Until the buffer is filled, it is no batch: a block may turn out to be unreadable.
   buffer.begin.reset();
   buffer.size = size;
   buffer.inputs.resize(size * width);
@@ -121,7 +121,7 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
                 buffer.targets.begin() + static_cast<std::ptrdiff_t>(i * targets));
   }
   buffer.begin = begin;
-  // The window that is a block further on needs a block of this one, and the one that comes next.
+  // The window one block further on needs a block of this window, and the next block.
   if (reader_) expect_blocks_at(begin + size - 1 + shard_->blocks->block_samples());
   return buffer;
 }
@@ -135,7 +135,7 @@ void Sampler::prefetch(std::uint64_t position, std::size_t size) {
   try {
     gather(begin_of(position, size), size);
   } catch (const DataError&) {
-    // The step that needs the samples finds them missing as well, and reports it.
+    // The step that needs the samples also finds them missing, and reports it.
   }
 }
 

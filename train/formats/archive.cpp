@@ -16,10 +16,10 @@ namespace {
 constexpr std::size_t entries_max = 200'000;
 constexpr std::uint64_t unpacked_max = std::uint64_t{256} << 20;
 constexpr std::uint64_t unpacked_per_byte = 32;
-/// The year 1980, in which zip archives begin: equal models make equal files.
+/// The year 1980, in which zip archives begin. A fixed date makes equal files of equal models.
 constexpr zip_uint16_t first_date = (1 << 5) | 1;
 
-/// The library's words for one of its error codes.
+/// The library's text for one of its error codes.
 std::string words_of(int code) {
   zip_error_t error;
   zip_error_init_with_code(&error, code);
@@ -34,7 +34,7 @@ struct FileCloser {
   void operator()(zip_file_t* file) const { zip_fclose(file); }
 };
 
-/// Why an entry cannot be unpacked, judged by what the archive says of it; empty if it can.
+/// Why an entry cannot be unpacked, judged by the archive's description of it; empty if it can.
 std::string problem_of(const zip_stat_t& entry) {
   constexpr zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                                   ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -130,7 +130,7 @@ std::string Archive::read(std::size_t entry, std::vector<std::byte>& out) {
     if (read == 0) return failed + "it is shorter than the archive says";
     left = left.subspan(static_cast<std::size_t>(read));
   }
-  // The checksum is compared when the end is reached.
+  // The checksum is compared at the end of the entry.
   std::array<std::byte, 1> more{};
   const zip_int64_t behind = zip_fread(file.get(), more.data(), more.size());
   if (behind < 0) return failed + zip_file_strerror(file.get());

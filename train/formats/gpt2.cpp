@@ -21,7 +21,7 @@ struct Pair {
   bool is_transposed = false;
 };
 
-/// The tensors of one block. Its two norms and its two dense layers have numbers of their own.
+/// The tensors of one block. Its two norms and its two dense layers are numbered.
 std::vector<Pair> pairs_of_block(std::size_t block) {
   const std::string h = "h." + std::to_string(block) + ".";
   const std::string attention = "attention" + std::to_string(block + 1);
@@ -87,7 +87,7 @@ class Named {
     return std::move(node.mapped());
   }
 
-  /// The name of one that was not taken; empty if there is none.
+  /// The name of a tensor that was not taken; empty if there is none.
   std::string left() const { return all_.empty() ? std::string() : all_.begin()->first; }
 
  private:
@@ -101,7 +101,7 @@ RenamedTensors no_gpt2(std::string reason) {
   return result;
 }
 
-/// Takes the tensor of a pair, renames and perhaps transposes it. Returns why it cannot.
+/// Takes the tensor of a pair, renames it and transposes it if necessary. Returns why it cannot.
 std::string take_into(Named& from, const std::string& name, std::string new_name,
                       bool is_transposed, std::vector<Tensor>& into) {
   std::optional<Tensor> tensor = from.take(name);
@@ -113,7 +113,7 @@ std::string take_into(Named& from, const std::string& name, std::string new_name
   return {};
 }
 
-/// Keeps the first positions of the table.
+/// Keeps only the first positions of the table.
 std::string cut(Tensor& table, std::size_t positions) {
   if (table.shape.size() != 2) return "its tensor 'wpe.weight' is no matrix";
   if (positions == 0) return {};

@@ -55,7 +55,7 @@ class HeaderReader {
     while (!skip('}')) {
       const auto key = quoted();
       if (!key || !skip(':') || !read_value(*key, header)) return std::nullopt;
-      // Each key must occur once, and there are three.
+      // Each key must occur once, and there are three keys.
       keys |= *key == "descr" ? 1 : *key == "shape" ? 2 : 4;
       if (!skip(',') && !sees('}')) return std::nullopt;
     }
@@ -140,7 +140,7 @@ std::vector<std::uint64_t> strides_of(const Header& header) {
   return strides;
 }
 
-/// The number of elements; nullopt if they cannot be in that many bytes.
+/// The number of elements; nullopt if that many bytes cannot hold them.
 std::optional<std::size_t> elements_of(const Header& header, std::size_t bytes) {
   std::size_t elements = 1;
   for (const std::size_t side : header.shape) {
@@ -150,7 +150,7 @@ std::optional<std::size_t> elements_of(const Header& header, std::size_t bytes) 
   return elements;
 }
 
-/// Takes the header's text off the bytes; nullopt if there is none.
+/// Removes the header's text from the bytes and returns it; nullopt if there is none.
 std::optional<std::string_view> take_header(std::string_view& bytes) {
   if (!bytes.starts_with(magic) || bytes.size() < magic.size() + 4) return std::nullopt;
   const char version = bytes[magic.size()];

@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// Thrown by the machine where it refuses a pickle.
+/// Thrown when the interpreter refuses a pickle.
 struct Refusal {
   std::string reason;
 };
@@ -80,7 +80,7 @@ const std::vector<KnownGlobal>& known_globals() {
   return known;
 }
 
-/// Throws unless the tensor lies in its storage and has no more elements than that.
+/// Throws unless the tensor is within its storage and has no more elements than the storage.
 void check_view(const PickledTensor& tensor) {
   std::uint64_t elements = 1;
   std::uint64_t last = tensor.offset;
@@ -158,7 +158,7 @@ class Machine {
   }
 
   PickleRef pop() {
-    // What lies below a mark belongs to the list that began there.
+    // Values above a mark belong to the list that began at the mark.
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= floor) throw Refusal{"it takes more values than there are"};
     const PickleRef top = stack_.back();
@@ -179,7 +179,7 @@ class Machine {
     return items;
   }
 
-  /// The value, which must be of that type; `what` names it in the refusal.
+  /// The value, which must have that type; `what` names it in the refusal.
   template <class Kind>
   Kind& as(PickleRef ref, const char* what) {
     Kind* value = std::get_if<Kind>(&values_[ref]);
@@ -236,7 +236,7 @@ class Machine {
     return static_cast<std::int64_t>(take_number(size) << unused) >> unused;
   }
 
-  /// Floats are big-endian, unlike all else.
+  /// Floats are big-endian, unlike everything else.
   double take_double() {
     std::array<char, sizeof(double)> bytes{};
     std::ranges::reverse_copy(take(bytes.size()), bytes.begin());
@@ -329,7 +329,7 @@ class Machine {
       case reduce: {
         const PickleRef arguments = pop();
         const auto function = as<PickleFunction>(pop(), "a function");
-        // A copy, because new values move the old ones.
+        // A copy, because new values move the existing ones in memory.
         apply(function, PickleList(as<PickleList>(arguments, "arguments")).items);
         return true;
       }
@@ -405,7 +405,7 @@ class Machine {
   std::size_t at_ = 0;
   std::vector<PickleValue> values_;
   std::vector<PickleRef> stack_;
-  std::vector<std::size_t> marks_;  ///< Heights of the stack.
+  std::vector<std::size_t> marks_;  ///< The sizes of the stack at its marks.
   std::map<std::uint64_t, PickleRef> memory_;
 };
 

@@ -12,9 +12,10 @@
 namespace gv {
 namespace {
 
-/// Deeper dictionaries are not those of a model, and values that contain themselves have no end.
+/// Deeper dictionaries do not belong to a model, and values that contain themselves never end.
 constexpr std::size_t depth_max = 32;
-/// Values that occur many times are visited as often, so their number says nothing of the work.
+/// A value that occurs many times is visited each time, so the number of values does not limit the
+/// work.
 constexpr std::size_t visits_max = 1 << 17;
 
 class Walk {
@@ -130,7 +131,7 @@ std::string_view storage_class(NumberType type) {
   }
 }
 
-/// The strides of a tensor whose elements lie one after the other.
+/// The strides of a tensor whose elements are contiguous.
 std::vector<std::size_t> dense_strides(const std::vector<std::size_t>& shape) {
   std::vector<std::size_t> strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
@@ -163,7 +164,7 @@ std::string pickle_of(const std::vector<TensorView>& tensors, NumberType type) {
     out += '\0';
     append_tuple(out, tensors[i].shape);
     append_tuple(out, dense_strides(tensors[i].shape));
-    out += '\x89';  // It needs no gradient, and has no hooks.
+    out += '\x89';  // The tensor needs no gradient, and has no hooks.
     out += ordered_dict;
     out += "tR";
   }

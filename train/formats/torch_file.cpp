@@ -24,15 +24,15 @@ constexpr const char* save_state_dict =
     "save the tensors alone: torch.save(model.state_dict(), \"model.pt\")";
 constexpr const char* download_again = "copy or download the file again";
 
-/// True if the file begins as those that PyTorch wrote before version 1.6: with a pickle.
+/// True if the file begins like files written by PyTorch before version 1.6: with a pickle.
 bool is_old(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::array<char, 2> begin{};
   return in.read(begin.data(), begin.size()) && begin == std::array{'\x80', '\x02'};
 }
 
-/// The folder of the archive in which data.pkl is, with a slash; nullopt if there is none, or not
-/// only one.
+/// The folder of the archive that holds data.pkl, with a slash; nullopt if there is no such folder,
+/// or several.
 std::optional<std::string> folder_in(const Archive& archive) {
   constexpr std::string_view name = "/data.pkl";
   std::optional<std::string> folder;
@@ -45,7 +45,7 @@ std::optional<std::string> folder_in(const Archive& archive) {
   return folder;
 }
 
-/// The tensors of a state dict that view the same storage, by their numbers in it.
+/// The tensors of a state dict that view the same storage, by their numbers in the state dict.
 struct StorageUse {
   PickledStorage storage;
   std::vector<std::size_t> tensors;
@@ -62,7 +62,7 @@ std::string group(const StateDict& dict, std::map<std::string, StorageUse>& uses
     if (storage.type != tensor.storage.type || storage.elements != tensor.storage.elements) {
       return "it describes one storage in two ways";
     }
-    // More cannot be in any file, and sums of less than that do not overflow.
+    // No file holds more, and sums of smaller numbers do not overflow.
     if (storage.elements > std::uint64_t{1} << 40) return "it has a storage without end";
     use->second.tensors.push_back(i);
     std::uint64_t elements = 1;

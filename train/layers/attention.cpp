@@ -31,7 +31,7 @@ class Attention final : public Layer<T> {
         inner_(width_),
         scale_(1 / std::sqrt(static_cast<T>(head_))) {}
 
-  /// A part with `heads` of the layer's heads, whose parameters are those of the part alone.
+  /// A part with `heads` of the layer's heads. Its parameters are only those of the part.
   Attention(const LayerPlan& plan, std::size_t heads)
       : positions_(plan.in[0]),
         width_(plan.in[2]),
@@ -158,7 +158,7 @@ class Attention final : public Layer<T> {
   std::size_t width_;
   std::size_t heads_;
   std::size_t head_;   ///< Width of one head.
-  std::size_t inner_;  ///< Width of all heads that it has.
+  std::size_t inner_;  ///< Width of all heads of this part.
   T scale_;
   bool is_part_ = false;
   std::vector<T> qkv_;

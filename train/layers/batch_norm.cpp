@@ -29,7 +29,8 @@ class BatchNorm final : public Layer<T> {
         measure(in, c, batch);
       } else {
         means_[c] = parameters[mean_at(c)];
-        // Rounding, or what others send, may leave less than the square of the mean.
+        // Rounding, or values from other peers, may make the mean square smaller than the square of
+        // the mean.
         variances_[c] = std::max(T(0), parameters[square_at(c)] - means_[c] * means_[c]);
       }
       const T scale = parameters[plan_.weight + c] * scale_of(c);
@@ -102,7 +103,7 @@ class BatchNorm final : public Layer<T> {
   std::size_t places_;  ///< Number of values of a channel in a sample.
   std::vector<T> means_;
   std::vector<T> variances_;
-  std::vector<T> sums_;      ///< Of dy.
+  std::vector<T> sums_;      ///< Sums of dy.
   std::vector<T> products_;  ///< Sums of dy * h.
 };
 

@@ -29,7 +29,7 @@ class Clusters final : public Layer<T> {
     const Eigen::Map<const Matrix> sums(parameters + plan_.weight, count_, width_);  // (K, I)
     const Eigen::Map<const Vector> counts(parameters + plan_.bias, count_);          // (K)
     const Matrix centres = sums.array().colwise() / counts.array();
-    // Half the squared distance, less that of x to zero, which is the same for all centres.
+    // Half the squared distance, without the squared norm of x, which is the same for all centres.
     Matrix distances = -x * centres.transpose();  // (B, K)
     distances.rowwise() += centres.rowwise().squaredNorm().transpose() / 2;
     Eigen::Map<Matrix> y(out, rows, width_);
@@ -45,7 +45,7 @@ class Clusters final : public Layer<T> {
     }
   }
 
-  /// A sample that moves a little has the same centre.
+  /// A sample that moves slightly keeps its centre.
   void backward_input(const T*, const T*, const T*, const T*, T* d_in, std::size_t batch) override {
     if (d_in != nullptr) std::fill_n(d_in, batch * elements(plan_.in), T(0));
   }

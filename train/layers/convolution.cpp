@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// The most unrolled values at a time, unless one row of outputs has more: half of a usual
-/// second-level cache in float.
+/// The largest number of unrolled values at a time, unless one row of outputs has more: half of a
+/// usual second-level cache in float.
 constexpr std::size_t unrolled_max = std::size_t{1} << 17;
 
 /// The windows of a strip of one sample's outputs are unrolled at a time. With O output channels
@@ -81,8 +81,8 @@ class Im2col final : public Layer<T> {
     }
   }
 
-  /// One row of outputs under one element of the kernel: places [begin, end) of it are on the
-  /// image, from `at` on with the layer's stride.
+  /// One row of outputs under one element of the kernel. Places [begin, end) of the row are on the
+  /// image, from `at` on, with the layer's stride.
   struct Run {
     std::size_t at = 0;
     std::size_t begin = 0;

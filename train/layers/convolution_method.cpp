@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// The most numbers in transformed kernels: 1 GiB in float.
+/// The largest number of values in transformed kernels: 1 GiB in float.
 constexpr std::size_t kernel_spectra_max = std::size_t{1} << 28;
 
 bool fits_winograd(const LayerPlan& layer) {
@@ -24,8 +24,8 @@ bool is_winograd_quick(const LayerPlan& layer) {
   return fits_winograd(layer) && ((channels >= 16 && rows >= 8) || (channels >= 64 && rows >= 4));
 }
 
-/// The work of a direct convolution is as the products of channels, and that of transforms as their
-/// sum.
+/// The work of a direct convolution grows with the product of the two numbers of channels, the work
+/// of transforms with their sum.
 bool is_fft_quick(const LayerPlan& layer) {
   const LayerSpec& spec = layer.spec;
   const std::size_t products = spec.kernel * spec.kernel * layer.in[0] * layer.out[0];

@@ -25,7 +25,7 @@ bool is_worth_a_sum(const LayerPlan& layer) { return layer.end - layer.begin >= 
 
 std::size_t inputs_of(const LayerPlan& dense) { return elements(dense.in) / dense.rows; }
 
-/// A dense layer is cut along its longer side, which can be shared more evenly.
+/// A dense layer is cut along its longer side, which can be divided more evenly.
 DenseCut cut_of(const LayerPlan& dense) {
   return inputs_of(dense) > dense.spec.units ? DenseCut::inputs : DenseCut::outputs;
 }
@@ -115,7 +115,7 @@ class DensePart final : public Layer<T> {
   std::size_t rows_;
   Range part_;
   CutDense<T> dense_;
-  std::vector<T> own_;    ///< The own columns of the outputs or inputs.
+  std::vector<T> own_;    ///< The columns of the outputs or inputs that this part holds.
   std::vector<T> d_own_;  ///< Their gradient.
 };
 

@@ -32,7 +32,7 @@ class Embedding final : public Layer<T> {
                        std::size_t batch) override {
     T* d_tokens = d_parameters + plan_.weight;
     T* d_positions = d_parameters + plan_.bias;
-    // A layer tied to the tokens has already written its part of their gradient.
+    // A layer tied to the tokens has already written its part of the tokens' gradient.
     if (!plan_.is_shared) std::fill_n(d_tokens, plan_.spec.vocabulary * width_, T(0));
     std::fill_n(d_positions, positions_ * width_, T(0));
     for (std::size_t row = 0; row < batch * positions_; ++row) {

@@ -100,7 +100,7 @@ class FftConvolution final : public Layer<T> {
   std::size_t inputs() const { return plan_.in[0]; }
   std::size_t outputs() const { return plan_.out[0]; }
 
-  /// Columns [begin, end) of a tile's row lie at `at` and after in the layer's inputs.
+  /// Columns [begin, end) of a tile's row are at `at` and after it in the layer's inputs.
   struct Row {
     std::ptrdiff_t at = 0;
     std::size_t begin = 0;

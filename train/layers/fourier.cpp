@@ -21,8 +21,8 @@ template <class T>
 struct FourierPass {
   std::size_t radix, groups, width, step;
   const T* roots;
-  const T *re, *im;    ///< What it reads.
-  T *out_re, *out_im;  ///< What it writes.
+  const T *re, *im;    ///< The array that the pass reads.
+  T *out_re, *out_im;  ///< The array that the pass writes.
 };
 
 /// The sum or difference `re` + i `im`, times a root.
@@ -109,8 +109,9 @@ GV_BODY void pass_body(const FourierPass<T>& p) {
 GV_WIDE void run_pass(const FourierPass<float>& p) { pass_body(p); }
 void run_pass(const FourierPass<double>& p) { pass_body(p); }
 
-/// One frequency of a block: the complex values there and at the opposite frequency, and the
-/// spectra of the first `count` real images. Those of the next `count_im` are the imaginary parts'.
+/// One frequency of a block: the complex values at it and at the opposite frequency, and the
+/// spectra of the first `count` real images. The spectra of the next `count_im` belong to the
+/// imaginary parts.
 template <class T>
 struct FourierPair {
   T *re, *im, *other_re, *other_im;
@@ -186,8 +187,7 @@ std::size_t Fourier<T>::side_for(std::size_t size) {
   return best;
 }
 
-/// Transforms S numbers that are `width` values each. Returns where the result is: in one of the
-/// two.
+/// Transforms S numbers with `width` values each. Returns which of the two arrays holds the result.
 template <class T>
 auto Fourier<T>::transform(Values data, Values scratch, std::size_t width) const -> Values {
   for (std::size_t n = side_; n > 1;) {

@@ -10,8 +10,8 @@
 
 #include "base/wide.hpp"
 
-// The bodies are inlined into the functions at the end of the file, which exist for each vector
-// width.
+// The function bodies are inlined into the functions at the end of the file, of which there is one
+// for each vector width.
 #define GV_BODY [[gnu::always_inline]] inline
 
 namespace gv {

@@ -63,7 +63,7 @@ std::size_t first_trained(const std::vector<GroupStep>& steps) {
   return static_cast<std::size_t>(std::ranges::find_if(steps, is_trained) - steps.begin());
 }
 
-/// The same layer over what a member holds.
+/// The same layer over the values that a member holds.
 void move_to_held(LayerPlan& layer, const HeldParameters& held) {
   for (std::size_t* place : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
     *place = held.held_before(*place);
@@ -231,7 +231,8 @@ std::span<const T> GroupNetwork<T>::backward_from(std::size_t end) {
 template <class T>
 void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
   const SignalsHeld held;
-  // From the end: a layer that shares its table adds to what a later one has written.
+  // Backward from the end: a layer that shares its table adds to the gradient that a later layer
+  // has written.
   for (std::size_t i = steps_.size(); i-- > first_trained_;) {
     const Unit& unit = units_[i];
     const T* d_out = gradients_[i + 1].data();

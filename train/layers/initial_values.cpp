@@ -12,7 +12,8 @@ namespace {
 /// Standard deviation of a tensor's initial values if they are normally distributed, else 0.
 double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& slot) {
   constexpr double of_tables = 0.02;
-  // Near the mean of inputs of deviation 1, nearly every centre is the nearest one of some input.
+  // If inputs have deviation 1, nearly every centre that starts near their mean is the nearest one
+  // of some input.
   constexpr double of_centres = 0.1;
   if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
   if (slot.name.ends_with(".sums")) return of_centres;
@@ -33,7 +34,7 @@ class Values {
       // He 2015, uniform: the variance 2 / fan-in keeps the size of activations through ReLUs.
       bound_ = std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
     } else if (slot.name.ends_with("_gates")) {
-      // Small enough that what a state says of itself neither grows nor is lost at once.
+      // Small enough that a state's effect on itself neither grows nor is lost at once.
       bound_ = 1 / std::sqrt(static_cast<double>(slot.shape[0]) / 4);
     }
     is_one_ = slot.name.ends_with(".gain") || slot.name.ends_with(".counts") ||
@@ -44,7 +45,7 @@ class Values {
     const std::size_t at = at_++;
     if (normal_ > 0) return static_cast<float>(normal_ * draw_.normal());
     if (bound_ > 0) return static_cast<float>((2 * draw_.uniform() - 1) * bound_);
-    // The second quarter is that of the forget gates (Gers 2000, Jozefowicz 2015).
+    // The second quarter belongs to the forget gates (Gers 2000, Jozefowicz 2015).
     if (slot_.name.ends_with(".gate_biases")) return at * 4 / slot_.size == 1 ? 1.0F : 0.0F;
     return is_one_ ? 1.0F : 0.0F;
   }
@@ -52,8 +53,8 @@ class Values {
  private:
   const TensorSlot& slot_;
   Rng draw_;
-  double normal_ = 0;  ///< Deviation of a normal distribution; 0: another.
-  double bound_ = 0;   ///< Of a uniform distribution; 0: another.
+  double normal_ = 0;  ///< Deviation of a normal distribution; 0: another distribution.
+  double bound_ = 0;   ///< Bound of a uniform distribution; 0: another distribution.
   bool is_one_ = false;
   std::size_t at_ = 0;
 };

@@ -47,13 +47,13 @@ class PlainStep final : public OnednnStep {
   Activations& out_;
 };
 
-/// Precedes the layers inside a residual layer. In backward it adds the gradient that comes by way
-/// of the shortcut to the gradient of their input.
+/// Precedes the layers inside a residual layer. In backward it adds the gradient through the
+/// shortcut to the gradient of their input.
 class ForkStep final : public OnednnStep {
  public:
   ForkStep(const OnednnContext& context, Activations& in)
       : size_(batch_of(context) * elements(shape_of(in))), in_(in), beside_(size_) {}
-  /// The gradient of the input by way of the shortcut, which JoinStep writes.
+  /// The gradient of the input through the shortcut, which JoinStep writes.
   std::span<float> beside() { return beside_; }
 
   void forward(const float*, bool, Rng&) override {}
@@ -105,7 +105,7 @@ class JoinStep final : public OnednnStep {
   ForkStep& fork_;
 };
 
-/// Gives a concat's input to one of its layers. In backward the last of them comes first and
+/// Gives a concat's input to one of its layers. In backward the last layer comes first and
 /// overwrites the gradient of the input; the others add to it.
 class BranchStep final : public OnednnStep {
  public:

@@ -39,7 +39,7 @@ struct OnednnContext {
     return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
   }
   memory make(const memory::desc& desc) const { return {desc, engine}; }
-  /// A view of memory that belongs to the caller. Set before each use.
+  /// A view of memory that belongs to the caller. It is set before each use.
   memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
 
   /// Scratch space that all operations share, one after another. oneDNN's default scratch space
@@ -69,7 +69,7 @@ class Operation {
         scratch_(context.view(description.scratchpad_desc())),
         arguments_(std::move(arguments)) {
     arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
-    // Needs a little more, because the start is aligned to a cache line.
+    // Needs slightly more memory, because the start is aligned to a cache line.
     const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
     if (context.scratch.size() < needed) context.scratch.resize(needed);
   }
@@ -315,7 +315,7 @@ struct ConvolutionSizes {
         type(type_of(rounding_of(plan))),
         winograd(plan.spec.convolution == ConvolutionMethod::winograd) {}
 
-  /// What a product writes and reads, in the layout that suits it.
+  /// The memories that a product reads and writes, in the layout that suits it.
   static memory::desc result(const memory::dims& dims) { return {dims, f32, tag::any}; }
   memory::desc factor(const memory::dims& dims, tag layout = tag::any) const {
     return {dims, type, layout};
@@ -326,8 +326,8 @@ struct ConvolutionSizes {
   memory::dims kernel;
   memory::dims strides;
   memory::dims left;
-  /// Padding at the right and bottom. Negative if windows do not reach the last rows and columns,
-  /// which must then not be read.
+  /// Padding at the right and bottom. It is negative if windows do not reach the last rows and
+  /// columns, which must then not be read.
   memory::dims right;
   memory::desc bias;
   memory::desc flat_kernel;
@@ -394,7 +394,7 @@ class ConvolutionStep final : public OnednnStep {
           fused(relu), context.engine);
     });
     out_.values = context.make(forward_desc.dst_desc());
-    // After pooling the values are not needed any more, so the gradient uses the same memory.
+    // After pooling the values are no longer needed, so the gradient uses the same memory.
     out_.gradient = pooled ? out_.values : context.make(forward_desc.dst_desc());
     x_ = Converted(context, in_.values, forward_desc.src_desc(), rounds_);
     w_ = Converted(context, context.view(sizes.flat_kernel), forward_desc.weights_desc(), rounds_);

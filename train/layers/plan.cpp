@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// A tensor with more elements than this is a mistake in the config, not a model for this program.
+/// A tensor with more elements is a mistake in the config, not a model for this program.
 constexpr std::size_t elements_max = std::size_t{1} << 31;
 
 /// Ids are sent as floats, which hold whole numbers exactly up to this one.
@@ -41,7 +41,7 @@ std::string_view stem(LayerKind kind) {
   }
 }
 
-/// Where a model's first layer is.
+/// The place of a model's first layer.
 constexpr std::string_view first_place = "layers[0]";
 
 /// Output size of a window that slides over `size` + 2 * padding; 0 if it does not fit.
@@ -257,7 +257,7 @@ class Planner {
 
   bool resolve_embedding(LayerPlan& layer) {
     const LayerSpec& own = layer.spec;
-    // The ids of a sample are what a model is given, and have no gradient.
+    // The ids of a sample are the model's inputs, and have no gradient.
     if (place_ != first_place) {
       return refuse("an embedding takes ids, and other layers give none",
                     "use it as the first layer of the model, and not inside another");

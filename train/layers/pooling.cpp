@@ -60,7 +60,7 @@ class Pool final : public Layer<T> {
     std::size_t columns = 0;
   };
 
-  /// Where the window of an output begins and ends in an input of `size` rows or columns.
+  /// The beginning and end of an output's window in an input of `size` rows or columns.
   Range span_of(std::size_t output, std::size_t size) const {
     const std::size_t padding = plan_.spec.padding;
     const std::size_t begin = output * plan_.spec.stride;  // Counted from the first padding.

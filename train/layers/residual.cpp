@@ -47,7 +47,7 @@ class Residual final : public Layer<T> {
   std::size_t size_;
   Branch<T> inside_;
   Branch<T> shortcut_;
-  std::vector<T> d_beside_;  ///< The gradient of the input by way of the shortcut.
+  std::vector<T> d_beside_;  ///< The gradient of the input through the shortcut.
 };
 
 }  // namespace

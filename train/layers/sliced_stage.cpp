@@ -26,7 +26,7 @@ std::vector<Range> joined(std::vector<Range> ranges) {
   return joined;
 }
 
-/// The layout of what is held, from that of the stage.
+/// The layout of the values that are held, from the layout of the stage.
 Layout layout_of(const Layout& whole, const HeldParameters& held) {
   Layout layout;
   for (const TensorSlot& slot : whole.slots()) {
@@ -35,7 +35,7 @@ Layout layout_of(const Layout& whole, const HeldParameters& held) {
     if (size == 0) continue;
     std::vector<std::size_t> shape = slot.shape;
     if (size < slot.size && shape.size() > 1) {
-      // Whole rows are held, or some columns of all rows.
+      // Either whole rows are held, or some columns of all rows.
       const std::size_t width = slot.size / shape[0];
       const auto first = std::ranges::find_if(
           held.ranges, [&](const Range& range) { return range.end > slot.offset; });
