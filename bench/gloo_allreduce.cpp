@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
     std::printf("]}\n");
     std::fflush(stdout);
   }
-  // A rank that leaves closes connections on which others may still wait.
+  // A rank that leaves closes connections that others may still be waiting on.
   store.set("done" + std::to_string(rank), {1});
   std::vector<std::string> all;
   for (int other = 0; other < ranks; ++other) all.push_back("done" + std::to_string(other));

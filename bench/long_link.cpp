@@ -26,9 +26,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t packet_max = 65536;
-/// The most packets from one end before it is the other's turn.
+/// The largest number of packets from one end before the other end has its turn.
 constexpr int packets_at_once = 64;
-/// The longest time that packets wait for bandwidth, as in a router. Others are dropped.
+/// The longest time that packets wait for bandwidth, as in a router. Other packets are dropped.
 constexpr std::chrono::milliseconds queue_max{50};
 /// This many bytes are always queued, because a shorter queue would drop bursts.
 constexpr std::size_t burst = 256 * 1024;

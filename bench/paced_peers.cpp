@@ -1,7 +1,7 @@
-// The grapevine binary, except that each peer's steps take a given time, most of which it sleeps,
-// so that many peers fit on a machine with few processors. The environment gives the times by shard
-// number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's folder holds the start of
-// its first step in seconds since 1970.
+// The grapevine binary, except that each peer's steps take a given time. The peer sleeps for most
+// of it, so that many peers fit on a machine with few processors. The environment gives the times
+// by shard number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's folder holds the
+// start of its first step in seconds since 1970.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ std::string_view argument(int argc, char** argv, std::string_view word) {
   return {};
 }
 
-/// Makes steps take the given time. It sleeps before a step, so that the result is ready at the
-/// end, as on a slow processor.
+/// Makes steps take the given time. The learner sleeps before a step, so that the result is ready
+/// at the end of the step, as on a slow processor.
 class Pace {
  public:
   Pace(double step, std::filesystem::path began) : step_(step), began_(std::move(began)) {}

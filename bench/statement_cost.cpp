@@ -1,5 +1,5 @@
-// What signed statements cost each peer of a swarm: signatures and bytes counted on a virtual
-// clock, times of signatures measured.
+// The cost of signed statements for each peer of a swarm: signatures and bytes are counted on a
+// virtual clock, and the times of signatures are measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,14 +20,15 @@ namespace gv {
 namespace {
 
 constexpr Duration latency = std::chrono::milliseconds(5);
-/// A statement's number and signature, without the key that members had before.
+/// Bytes of a statement's number and signature. The key is not counted, because members had one
+/// before.
 constexpr std::size_t added_bytes = sizeof(std::uint64_t) + sizeof(Signature) - sizeof(PublicKey);
 
 struct Counts {
   std::size_t signatures = 0;
   std::size_t checks = 0;
   std::size_t entries = 0;  ///< Entries of members in messages.
-  std::size_t bytes = 0;    ///< Of messages of the membership.
+  std::size_t bytes = 0;    ///< Bytes of membership messages.
 };
 
 /// Stands in for Ed25519, and counts.
@@ -59,7 +60,7 @@ class CountingSigner final : public Signer {
 
 PeerId peer(std::size_t number) { return PeerId{number + 1}; }
 
-/// Peers that train all the time, each with a hundred steps a second.
+/// Peers that train all the time, with a hundred steps a second each.
 class Swarm {
  public:
   explicit Swarm(std::size_t peers) {

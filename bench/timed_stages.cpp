@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Waits. It sleeps for nearly all of the time, so that many peers fit on a machine with few
+/// Waits. Sleeps for nearly all of the time, so that many peers fit on a machine with few
 /// processors, and watches the clock for the rest.
 void pass_time(double seconds) {
   constexpr auto watched = std::chrono::microseconds(100);

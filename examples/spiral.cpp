@@ -23,7 +23,7 @@ constexpr int arms = 3;
 constexpr int batch = 64;
 constexpr float rate = 0.3F;
 
-/// A peer that leaves at the end of its scope. Results that are no success become exceptions.
+/// A peer that leaves at the end of its scope. Its results other than success become exceptions.
 class Vine {
  public:
   Vine(const std::string& settings, const std::vector<gv_tensor>& model) {
@@ -131,7 +131,7 @@ void descend(std::vector<float>& values, const std::vector<float>& gradient, flo
 
 void train(const std::string& settings) {
   Network model;
-  std::mt19937 first(1);  // All peers begin with one model, and each draws samples of its own.
+  std::mt19937 first(1);  // All peers begin with the same model, and each draws samples of its own.
   for (auto* part : {&model.first, &model.shift, &model.last}) {
     for (float& value : *part) value = std::uniform_real_distribution<float>(-1, 1)(first);
   }

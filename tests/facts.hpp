@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// How many facts of type F there are, for that reason if one is given.
+/// How many facts of type F there are; only those with `reason` if it is given.
 template <class F>
 std::size_t count_of(const std::vector<Fact>& facts, Reason reason = Reason::none) {
   return static_cast<std::size_t>(std::ranges::count_if(facts, [&](const Fact& fact) {

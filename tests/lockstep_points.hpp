@@ -1,5 +1,5 @@
-// The points of an all-reduce at which tests kill a peer. docs/faults.md names them; the effects
-// that the node asks for show when one is reached.
+// The points of an all-reduce at which tests kill a peer, as named in docs/faults.md. The effects
+// that the node asks for show when a point is reached.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_
   });
 }
 
-/// Whether a node that sums round the ring and asks for these effects is at the point of that name.
+/// Whether a node that sums along the ring and asks for these effects is at the point of that name.
 inline bool is_at(std::string_view point, const Node& node, const NodeEffects& effects) {
   const Generation* generation = node.as<AllReduceMode>()->generations()->agreement().generation();
   const std::size_t peers = generation == nullptr ? 1 : generation->order.size();

@@ -1,5 +1,5 @@
-// The points of a pipeline's run at which tests kill a peer. docs/faults.md names them; the effects
-// that the node asks for show when one is reached.
+// The points of a pipeline's run at which tests kill a peer, as named in docs/faults.md. The
+// effects that the node asks for show when a point is reached.
 #pragma once
 
 #include <algorithm>

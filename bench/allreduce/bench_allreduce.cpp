@@ -237,8 +237,8 @@ void Ranks::take_rows(Json& rows) {
 
 void Ranks::check_alive() {
   if (interrupted_) throw std::runtime_error("interrupted");
-  // The first rank to fail makes the others fail, too. If one was killed, it is the cause, so name
-  // it.
+  // The first rank to fail makes the others fail too. If a rank was killed, that is the cause, so
+  // name it.
   std::optional<std::size_t> failed;
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
     const auto ending = ranks_[number].process->ending();

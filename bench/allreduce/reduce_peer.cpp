@@ -59,7 +59,7 @@ std::size_t repeats_min(std::size_t bytes) {
   return bytes <= 32 << 20 ? 10 : 5;
 }
 
-/// Element i of the vector of `rank`, and of the sum over `ranks` ranks. They are small whole
+/// Element i of the vector of `rank`, and of the sum over `ranks` ranks. Elements are small whole
 /// numbers, so sums are exact.
 float input_value(std::size_t rank, std::size_t i) {
   return static_cast<float>(i % 251 + rank * (i % 7));
@@ -239,9 +239,8 @@ void ReducePeer::end() {
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// Pins ranks to processors as peers in mode `allreduce` do. Also if each rank has its own
-/// processor, as mpirun does, because the scheduler would sometimes put two of them on the same
-/// one.
+/// Pins ranks to processors as peers in mode `allreduce` do, like mpirun even if each rank has its
+/// own processor, because the scheduler would sometimes put two ranks on the same one.
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {

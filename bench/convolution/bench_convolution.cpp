@@ -1,5 +1,5 @@
-// Runs each method in turn, so that a change of the machine's pace meets all of them. Times are of
-// the processor, which other programs disturb less.
+// Runs the methods in turn, so that a change of the machine's speed affects all of them. Measures
+// processor time, which other programs disturb less.
 #include "bench/convolution/bench_convolution.hpp"
 
 #include <fmt/format.h>
@@ -27,13 +27,13 @@ using Json = nlohmann::ordered_json;
 constexpr double seconds_each = 1;
 constexpr std::size_t repeats_min = 3;
 constexpr std::size_t repeats_max = 1000;
-/// A layer whose input has at most as many channels is taken for the first one of a model.
+/// A layer whose input has at most this many channels counts as the first layer of a model.
 constexpr std::size_t pixel_numbers_max = 3;
-/// The most inputs or outputs of one sample, and parameters.
+/// The largest number of inputs or outputs of one sample, and of parameters.
 constexpr std::size_t numbers_max = std::size_t{1} << 24;
 constexpr std::array passes = {"forward", "backward_input", "backward_weight"};
 
-/// Of this process, which has one thread.
+/// Processor time of this process, which has one thread.
 double processor_seconds() {
   return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
@@ -50,7 +50,7 @@ constexpr std::array contenders = {Contender{"direct", ConvolutionMethod::direct
                                    Contender{"fft", ConvolutionMethod::fft},
                                    Contender{"bf16", ConvolutionMethod::direct, Precision::bf16}};
 
-/// A network of one layer by one contender, or none if it cannot compute the layer here.
+/// A network of one layer by one contender; none if the contender cannot compute the layer here.
 class Runner {
  public:
   Runner(const ConvolutionShape& shape, const Contender& contender, std::size_t batch)
@@ -116,7 +116,7 @@ class Runner {
   std::string_view name_;
   std::unique_ptr<Network<float>> network_;
   bool is_inside_ =
-      false;  ///< Not the first layer: the one before needs the gradient of its inputs.
+      false;  ///< Not the first layer, so the layer before needs the gradient of its inputs.
   std::vector<float> parameters_, inputs_, d_outputs_, gradient_;
   std::array<std::vector<double>, 3> seconds_;
 };

@@ -20,7 +20,7 @@ struct ConvolutionShape {
 /// Writes "64x28x28:64k3p1": channels x height x width of the input, channels of the output,
 /// kernel, and unless they are 1 and 0 s and the stride, p and the padding.
 std::string to_string(const ConvolutionShape& shape);
-/// Reads such a text. Returns nullopt for another one, and for what is not a layer.
+/// Reads such a text. Returns nullopt if the text is malformed or does not describe a layer.
 std::optional<ConvolutionShape> convolution_from_text(const std::string& text);
 /// Shapes of the configs that come with the program, and some with larger kernels.
 std::vector<std::string> usual_convolutions();
@@ -28,15 +28,15 @@ std::vector<std::string> usual_convolutions();
 struct BenchConvolutionOptions {
   std::vector<ConvolutionShape> shapes;
   std::size_t batch = 64;      ///< Samples in a pass.
-  std::size_t repeats = 0;     ///< Passes of each method; 0: what a second allows, 3 to 1000.
+  std::size_t repeats = 0;     ///< Passes of each method; 0: 3 to 1000, in about a second.
   std::filesystem::path json;  ///< File for the rows with all times. Empty means none.
 };
 
 /// Runs the methods that can compute a shape in turn, and prints a row for each shape with the
 /// milliseconds of a forward and a backward pass. A pass includes the conversion from and to the
-/// plain order of images, which layers beside it in a network may spare the methods of oneDNN. With
-/// up to 3 channels a layer is taken for a model's first one, which has no gradient of its inputs.
-/// Returns 0, or 1 with a message if the file cannot be written.
+/// plain order of images; in a network, neighbouring layers may make it unnecessary for the methods
+/// of oneDNN. A layer with up to 3 input channels counts as a model's first one, which has no
+/// gradient of its inputs. Returns 0, or 1 with a message if the file cannot be written.
 int bench_convolution(const BenchConvolutionOptions& options);
 
 }  // namespace gv

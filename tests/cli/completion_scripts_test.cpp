@@ -33,7 +33,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// What bash offers for these words, of which the last one is being typed.
+/// The words that bash offers after these words, the last of which is being typed.
 std::string offered(const std::string& script, const std::string& words) {
   std::array<char, 32> name{"/tmp/gv-completion-XXXXXX"};
   const int file = ::mkstemp(name.data());

@@ -175,7 +175,7 @@ TEST_CASE("two clocks are compared beyond what the way between them hides", "[un
   CHECK(judge(clock).health == Health::ok);
   clock.uncertainty = 100ms;
   CHECK(judge(clock).health == Health::warning);
-  // An hour apart, which certificates do not bear.
+  // The clocks are an hour apart, which is too much for certificates.
   clock.theirs_us = noon_us - 3'600'000'000;
   CHECK(judge(clock).health == Health::warning);
   clock.has_certificates = true;
@@ -192,7 +192,7 @@ TEST_CASE("a measured lane is shown with the time for the model", "[unit]") {
   CHECK(found.health == Health::ok);
   CHECK(says(found, "round trip 80 ms, 8 Mbit/s"));
   CHECK(says(found, "takes 4 s"));
-  // A bound of the measurement says nothing against the link.
+  // A limit of the measurement is no fault of the link.
   CHECK(
       judge(LaneSpeed{.bits_per_second = 1e9, .is_bounded = true, .expected_bits = 1e10}).health ==
       Health::ok);

@@ -11,7 +11,8 @@ namespace {
 
 using Vector = MixingLab::Vector;
 
-/// A star of peers that never wait. One worker at a time makes a round; the centre has one at once.
+/// A star of peers that never wait. One worker makes a round at a time; the centre makes one at
+/// once.
 class Star {
  public:
   Star(std::size_t workers, const Vector& start)
@@ -28,7 +29,7 @@ class Star {
     send(0);
   }
 
-  /// The worker makes a step along `gradient` and mixes the mail that it has by then.
+  /// The worker makes a step along `gradient` and mixes the messages that it has by then.
   void turn(std::size_t worker, const Vector& gradient, double rate, bool gets_mail) {
     mixers_[worker].begin_round(rounds_[worker], models_[worker]);
     for (std::size_t k = 0; k < gradient.size(); ++k) models_[worker][k] -= rate * gradient[k];
@@ -62,8 +63,8 @@ class Star {
 
 }  // namespace
 
-// Dean 2012, sections 4.1: a worker sends what it did and goes on from the newest model that it was
-// sent; the centre adds what comes as it comes, and answers the one that sent it.
+// Dean 2012, section 4.1: a worker sends its change and goes on from the newest model that it was
+// sent. The centre adds changes as they arrive, and answers their senders.
 TEST_CASE("asynchronous DOWNPOUR is a parameter server that is written in a few lines", "[unit]") {
   constexpr std::size_t workers = 4;
   const auto targets = drawn_models(workers + 1, 3);
@@ -125,7 +126,7 @@ TEST_CASE("a tree of servers and a star come to the same optimum", "[unit]") {
     MixingLab lab({.topology = {.kind = kind}, .kind = MixKind::downpour, .centre_rests = true},
                   std::vector<Vector>(7, Vector(3, 0)));
     lab.rounds(3000, gradient, 0.005);
-    // Workers step at models of unlike age, which moves the end by about the rate.
+    // Workers step at models of different ages, which moves the end by about the rate.
     CHECK(largest_difference(lab.models()[0], mean) < 0.05);
   }
 }

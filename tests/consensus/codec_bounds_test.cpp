@@ -24,7 +24,7 @@ MixRule remembering(const Codec& codec, TopologyKind topology) {
 
 TEST_CASE("a damped codec loses as little as one scale for all values can", "[unit]") {
   Rng rng(3);
-  // One draw in four makes 0.5 a 2. So the squares of the result are 4 + 2 + 1 in the mean, where
+  // One draw in four makes 0.5 a 2. So the squares of the result are 4 + 2 + 1 on average, while
   // those of the values are 5.25, and the scale is 5.25 / 7 of 2.
   const Codec ternary{.kind = CodecKind::terngrad, .damped = true};
   const Floats x = {1, -2, 0.5F, 0};
@@ -118,7 +118,7 @@ TEST_CASE("without memory noise leaves the floor that is said", "[unit]") {
   CHECK(std::isinf(floor_of_noise({.alpha = 0.5, .codec = Codec::qsgd8}, peers)));
 }
 
-/// Does what a remedy says. `second` takes what follows ", or " in it.
+/// Applies a remedy. `second` applies the alternative that follows ", or " in it.
 MixRule remedied(MixRule rule, const std::string& remedy, bool second) {
   const std::size_t other = remedy.find(", or ");
   std::string text = remedy;
@@ -141,7 +141,7 @@ MixRule remedied(MixRule rule, const std::string& remedy, bool second) {
   return rule;
 }
 
-/// True if the mean of peers that pull to different targets comes near the mean of these, and peers
+/// True if the mean of peers with different targets comes near the mean of the targets, and peers
 /// are no further apart than alone, which would be by 7/8 in each element.
 bool trains(const MixRule& rule) {
   constexpr std::size_t elements = 128;

@@ -21,8 +21,8 @@ constexpr Duration tick = 5ms;
 
 PeerId id_of(std::size_t peer) { return PeerId{peer + 1}; }
 
-/// Peers that train by a ledger each, in ticks of 5 ms. A peer's word reaches each other after
-/// `late`; it is sent when it is news, and once a second. Each exchanges models now and then.
+/// Peers that each train by a ledger, in ticks of 5 ms. A peer's report reaches each other peer
+/// after `late`; it is sent when it is new, and once a second. Each exchanges models now and then.
 class Swarm {
  public:
   Swarm(std::vector<double> paces, std::uint64_t chunks, Duration late = 50ms)
@@ -47,7 +47,7 @@ class Swarm {
   void set_side(std::size_t peer, int side) { peers_[peer].side = side; }
   void kill(std::size_t peer) { peers_[peer].lives = false; }
   void join(double pace) { peers_.push_back({.ledger = ledger_of(peers_.size()), .pace = pace}); }
-  /// Replaces what a peer tells.
+  /// Replaces a peer's report.
   void lie(std::size_t peer, LedgerEntry entry) { lies_[peer] = std::move(entry); }
 
   std::uint64_t trainings() const {
@@ -151,7 +151,7 @@ class Swarm {
   std::vector<Peer> peers_;
   std::vector<Word> words_;
   std::map<std::size_t, LedgerEntry> lies_;
-  std::map<std::uint64_t, std::uint64_t> trained_;  ///< How often each chunk was.
+  std::map<std::uint64_t, std::uint64_t> trained_;  ///< How often each chunk was trained.
   std::uint64_t told_ = 0;
 };
 
@@ -228,7 +228,7 @@ TEST_CASE("the others train what a peer had taken that died, fell asleep or beca
     pace < 0 ? swarm.kill(1) : swarm.set_pace(1, pace);
     const double took = swarm.run();
     INFO("pace " << pace << ": " << swarm.repeats() << " repeats");
-    // What was done in 20 s, and then by the others.
+    // What was done in 20 s, and afterwards by the others.
     CHECK(took <= 1.1 * (20 + (1200 * 16 - 20 * 400) / (300 + std::max(pace, 0.0))) + 1);
     CHECK(swarm.repeats() <= 60);
   }
@@ -259,12 +259,12 @@ TEST_CASE("a newcomer takes its part at once", "[unit]") {
 TEST_CASE("a peer that lies about chunks is believed at four times the fastest pace at most",
           "[unit]") {
   Swarm swarm({100, 100, 100, 100}, 1200);
-  // It has done all, it says, and trains nothing.
+  // The peer says that it has done everything, and trains nothing.
   swarm.lie(3, {.whole = 1200, .done = {{0, 1200}}, .leases = {}});
   swarm.run_until(4);
   CHECK(swarm.ledger(0).done() < 4 * (3 + 4) * 100 / chunk_steps + 10);
   CHECK_FALSE(swarm.ledger(0).is_complete());
-  // All that peers held for done without it was trained.
+  // All chunks that peers considered done, apart from its claims, were trained.
   CHECK(swarm.trained().size() > 60);
 }
 
@@ -332,7 +332,7 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.part_of(PeerId{1}).leased == 4);
   CHECK(ledger.leased() == 4);
   CHECK(ledger.part_of(PeerId{9}).done == 0);
-  // Our own: four seconds' work is taken, of which one chunk is trained and then kept.
+  // Our own chunks: four seconds' work is taken, of which one chunk is trained and then kept.
   REQUIRE(ledger.next(Time(1s), 1));
   CHECK(ledger.own_part().leased == 4);
   CHECK(ledger.leased() == 8);

@@ -45,7 +45,7 @@ TEST_CASE("equal models with equal gradients stay equal to the bit and step as o
       INFO(name_of(rule) << " of " << peers);
       for (const Vector& x : lab.models()) CHECK(x == lab.models().front());
       // These do not step like plain descent: rules with their own momentum, replicas (their model
-      // is put together from differences), and slowmo (its outer step divides by the rate).
+      // is assembled from differences), and slowmo (its outer step divides by the rate).
       const bool plain = rule.correction == MixCorrection::none && rule.outer == MixOuter::none &&
                          rule.kind != MixKind::noloco && rule.kind != MixKind::downpour &&
                          rule.memory == MixMemory::none;

@@ -47,7 +47,7 @@ class Company {
   }
 
   /// Every peer takes a step against the gradient of x^2 / 2, and then they mix. `spoil` may change
-  /// a message (from and to are indices among all peers); nullopt loses it.
+  /// a message, or lose it by returning nullopt; `from` and `to` are indices among all peers.
   using Spoil = std::function<std::optional<std::vector<std::byte>>(
       std::size_t from, std::size_t to, const std::vector<std::byte>& bytes)>;
   void round(double rate, const Spoil& spoil = {}) {

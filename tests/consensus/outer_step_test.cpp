@@ -71,7 +71,7 @@ TEST_CASE("only a momentum to which mean changes can lead is possible", "[unit]"
     outer.step(x, std::vector<float>{4 * largest_gradient, -4 * largest_gradient});
     REQUIRE(outer.is_possible(outer.momentum()));
   }
-  // A later step with it would not be finite.
+  // A later step with this momentum would not be finite.
   CHECK_FALSE(outer.is_possible(std::vector<float>{0, 3e38F}));
   CHECK_FALSE(outer.is_possible(std::vector<float>{-50 * largest_gradient, 0}));
   CHECK_FALSE(outer.is_possible(std::vector<float>{std::nanf(""), 0}));

@@ -1,5 +1,5 @@
-// Exchanges whose codes need a memory of the pair: sums stay, models meet, and peers that remember
-// different things find out.
+// Exchanges whose codes need a memory of the pair: sums stay, models come together, and peers
+// notice if they remember different things.
 #include "consensus/gossip/pair_memories.hpp"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ TEST_CASE("a pair's largest tenths bring its models together as their bound says
   double before = distance(network.at(0).model, network.at(1).model);
   for (int round = 0; round < 10; ++round) {
     exchange(network, 0, 1);
-    // Each sends 6 of its 60 largest differences in an exchange: after ten none is left.
+    // Each peer sends 6 of its 60 largest differences in an exchange, so none is left after ten.
     const double now = distance(network.at(0).model, network.at(1).model);
     CHECK(now < before);
     before = now;
@@ -112,7 +112,8 @@ TEST_CASE("only the first exchange of a pair sends whole models") {
 }
 
 TEST_CASE("a code that is longer than the model arrives as well") {
-  // Of nearly all values with their places, or of three in a bucket with its scale.
+  // The first kind sends nearly all values with their places, the second three in a bucket with its
+  // scale.
   const auto [codec, size] =
       GENERATE(std::pair(Codec{.kind = CodecKind::top_k, .fraction = 1}, width),
                std::pair(Codec{.kind = CodecKind::top_k, .fraction = 0.9}, width),

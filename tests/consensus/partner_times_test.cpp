@@ -112,7 +112,7 @@ TEST_CASE("a partner that is silent at first does not prolong the wait for its r
   REQUIRE(exchange.start(now, peer(1), 0, out));
   const TransferId id = std::get<Offer>(out.messages.at(0).message).id;
   exchange.receive(now, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
-  // Either the partner was silent, or we have slept and not noticed yet.
+  // Either the partner was silent, or we have slept and not noticed it yet.
   const int resumes = GENERATE(3, 0);
   for (int resume = 0; resume < resumes; ++resume) {
     now = exchange.deadline();

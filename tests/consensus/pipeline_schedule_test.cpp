@@ -401,7 +401,8 @@ TEST_CASE("a test takes each micro-batch through each stage once and never waits
     }
     INFO(stages << " stages, " << replicas << " replicas, " << count << " in windows of "
                 << window);
-    // Each worker does its next instruction when the one it needs of another worker is done.
+    // Each worker executes its next instruction when the instruction that it needs from another
+    // worker is done.
     std::set<std::pair<std::size_t, std::size_t>> forward, answers;
     std::vector<std::size_t> at(lists.size());
     for (bool goes_on = true; goes_on;) {
@@ -417,7 +418,7 @@ TEST_CASE("a test takes each micro-batch through each stage once and never waits
                                          : s + 1 == stages || answers.contains({b, s + 1});
         if (!is_ready) continue;
         REQUIRE((is_forward ? forward : answers).insert({b, s}).second);
-        // Of its own micro-batches a worker has few under way.
+        // A worker has only a few of its own micro-batches under way.
         for (std::size_t old = 0; is_forward && old + window <= b; ++old) {
           if (routes[old][s] == worker) REQUIRE(answers.contains({old, s}));
         }

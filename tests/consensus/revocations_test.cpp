@@ -47,7 +47,7 @@ TEST_CASE("a peer cannot revoke the one that its own right comes from") {
   const Problems problems = swarm.revoke(2, "peer-2");
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].reason.find("right to invite comes from it") != std::string::npos);
-  // If it is made all the same, such a revocation does not count.
+  // If such a revocation is made all the same, it does not count.
   Effects out;
   swarm.holders[0].trust->receive(
       swarm.now, PeerId{3},
@@ -59,7 +59,7 @@ TEST_CASE("a peer cannot revoke the one that its own right comes from") {
 
 TEST_CASE("a revoked peer does not bring itself back by what it signs for its revoker") {
   TrustHolder holder(1);
-  // The third peer is nearer to the swarm's key than the fourth, by which the fifth may invite.
+  // The third peer is nearer to the swarm's key than the fourth, which has invited the fifth.
   hear(holder, {signed_by(999, key_of(2), soon), signed_by(2, key_of(4), soon),
                 signed_by(4, key_of(5), soon), signed_by(999, key_of(3), soon)});
   hear(holder, {revoked_by(5, 3, {2, 4})});
@@ -97,7 +97,7 @@ TEST_CASE("a key that has been revoked or was over when it can have signed revok
   CHECK_FALSE(holder.trust->is_revoked(key_of(4)));
   hear(holder, {revoked_by(3, 2), revoked_by(5, 2)});
   REQUIRE(holder.trust->is_revoked(key_of(2)));
-  // Neither a peer that signed its revocation, nor another, nor at a time long before.
+  // A revoked peer can revoke neither the peers that revoked it nor others, nor with an old date.
   hear(holder, {revoked_by(2, 3), revoked_by(2, 4), revoked_by(2, 5, {}, began_s - 500'000)});
   for (const std::uint64_t other : {3, 4, 5}) CHECK_FALSE(holder.trust->is_revoked(key_of(other)));
   CHECK(holder.trust->is_revoked(key_of(2)));
@@ -155,7 +155,7 @@ TEST_CASE("a key whose certificate is long over makes no other key that revokes"
   hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon)});
   const Time later = Time{} + std::chrono::seconds(3 * certificate_lifetime_s);
   const std::uint64_t wall_s = began_s + 3 * certificate_lifetime_s;
-  // The second key signs a certificate, itself over by now, for a key of the thief.
+  // The second key, whose certificate has expired, signs one for a key of the thief.
   hear(holder, {signed_by(2, key_of(2), wall_s - 1), signed_by(2, key_of(8), wall_s - 1)}, later);
   Revocation made = revoked_by(8, 3);
   made.chain = {signed_by(999, key_of(2), soon), signed_by(2, key_of(8), wall_s - 1)};
@@ -203,7 +203,7 @@ TEST_CASE("two peers that revoke each other in a partition are both out in the e
   for (const bool have_company : {false, true}) {
     TrustSwarm swarm(have_company ? 6 : 4);
     for (std::size_t i = 1; i < swarm.holders.size(); ++i) {
-      // Without company the others take part and may not sign.
+      // In the swarm of four, the last peer takes part but may not sign.
       REQUIRE(swarm.invite(0, i, have_company || i < 3));
     }
     swarm.pass(4);

@@ -11,11 +11,11 @@ namespace gv {
 
 /// Limits of the workers and of the channels between them.
 struct PipelineLimits {
-  /// The most micro-batches that each worker can hold between forward and the end of backward.
-  /// Empty means any number.
+  /// The largest number of micro-batches that each worker can hold between forward and the end of
+  /// backward. Empty means any number.
   std::vector<std::size_t> in_flight;
-  /// The most results that may wait between two workers, for each direction and stage, before the
-  /// sender has to wait; 0 means any number.
+  /// The largest number of results that may wait between two workers, for each direction and stage,
+  /// before the sender has to wait; 0 means any number.
   std::size_t channel = 0;
 };
 

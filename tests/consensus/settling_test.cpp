@@ -1,5 +1,5 @@
-// Models of rules that are accepted come together and nothing of them is lost, and those of rules
-// beyond the bounds run apart.
+// With accepted rules, models come together and nothing of them is lost. With rules beyond the
+// bounds, models diverge.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <string>
@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// The squared spread after some rounds without local steps, over that at the beginning.
+/// The squared spread after some rounds without local steps, relative to the spread at the start.
 double left_after(const MixRule& rule, std::size_t rounds, std::size_t peers = 8,
                   double learning_rate = 0) {
   MixingLab lab(rule, drawn_models(peers, 4));
@@ -148,9 +148,9 @@ TEST_CASE("NoLoCo settles below its largest gamma and not above", "[unit]") {
       CHECK(left_after(rule(0.95 * bound), 3000) < 1e-3);
       CHECK(is_refused(rule(1.01 * bound), "gamma"));
     }
-    // Two even hosts have one difference that is pulled at in one round of 64.
+    // Two hosts of equal size have one difference, which is reduced in one round of 64.
     CHECK(left_after(noloco(hosts, Partners::neighbours, a, 1.15 * fixed), 3000) > 1e3);
-    // Drawn partners along a ring leave slow differences alone for long.
+    // With partners drawn along a ring, slow differences are left unchanged for long.
     for (const Partners partners : {Partners::pairs, Partners::both}) {
       const MixRule rule = noloco({.kind = TopologyKind::ring}, partners, a, 0.95 * fixed);
       INFO(to_string(partners));

@@ -1,5 +1,5 @@
-// How unlike peers share the work of layers: costs, the search against brute force, and the shapes
-// of published tables.
+// How peers of different speeds share the work of layers: costs, the search compared with brute
+// force, and the shapes of published tables.
 #include "consensus/split/split_plan.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::vector<SplitGroup> fastest_of(const SplitSite& site) {
 /// All plans that the search chooses from, by trying every state of every layer.
 struct Tried {
   std::size_t plans = 0;
-  std::vector<double> seconds;  ///< Of the two best.
+  std::vector<double> seconds;  ///< Seconds of the two best plans.
 };
 
 /// `hybrids`: also groups in several blocks.
@@ -301,14 +301,14 @@ TEST_CASE("the published tables of integrated parallelism come out of the formul
 }
 
 TEST_CASE("rows go on where there are no more samples to share") {
-  // 512 samples on more than 512 peers, against 83.3 ms where samples end.
+  // 512 samples on more than 512 peers, compared with 83.3 ms at the limit of cutting by samples.
   CHECK(words_ms(512, 512, 1, Cut::dense) == Approx(83.28).epsilon(0.001));
   double before = words_ms(512, 512, 1, Cut::dense);
   const std::vector<std::pair<std::size_t, double>> known{
       {1024, 44.405}, {2048, 24.951}, {4096, 15.242}};
   for (const auto& [peers, expected] : known) {
     const double words = words_ms(512, peers, peers / 512, Cut::dense_and_rows);
-    // The reference sends rows of outputs back where the gradient of rows of inputs is meant.
+    // The reference sends rows of outputs back, where the gradient of rows of inputs is needed.
     CHECK(words == Approx(expected).epsilon(0.002));
     CHECK(words < before);
     before = words;

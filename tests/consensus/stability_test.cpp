@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// A fraction beyond which the recursions below grow within the steps that they make.
+/// A fraction above which the recursions below grow within their steps.
 constexpr double beyond = 0.01;
 
 /// x_(t+1) = x_t - pull x_(t - delay), from 1: true if it ends further from 0 than it began.
@@ -30,8 +30,8 @@ bool late_descent_grows(double pull, std::size_t delay) {
   return largest > 1;
 }
 
-/// Workers that take turns: each pulls at the centre, and makes the steps that it made meanwhile.
-/// So the force is of the model before the steps, as in the paper's Algorithm 1.
+/// Workers that take turns: each makes its steps since its last turn, and pulls at the centre by
+/// the force of the model before these steps, as in the paper's Algorithm 1.
 bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t steps) {
   std::vector<double> x(workers);
   std::iota(x.begin(), x.end(), 1.0);
@@ -47,8 +47,8 @@ bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t st
   return std::abs(centre) > 0.5;
 }
 
-/// Peers of one pace that do not wait: every one makes a step towards 0 and sends its change, the
-/// root answers at once, and all else arrives a round later.
+/// Peers of equal pace that do not wait: every peer makes a step towards 0 and sends its change.
+/// The root answers at once, and everything else arrives a round later.
 bool changes_grow(TopologyKind kind, std::size_t peers, double pull) {
   const MixRule rule{.topology = {.kind = kind},
                      .kind = MixKind::downpour,
@@ -174,7 +174,7 @@ TEST_CASE("the rate of a pull pulls as much", "[unit]") {
     }
   }
   CHECK(rate_of(2, 1) == 2);
-  CHECK(rate_of(2, 4) == 1);  // From there on the signs of even numbers of steps hide growth.
+  CHECK(rate_of(2, 4) == 1);  // Above this rate, the signs of even numbers of steps hide growth.
 }
 
 }  // namespace gv

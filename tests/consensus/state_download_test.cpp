@@ -118,7 +118,7 @@ TEST_CASE("blocks of a source that never said their version are not taken for an
 TEST_CASE("a source is not asked to go on in a version that its blocks were not of") {
   Asking asking;
   asking.fetch.want(Time{}, {peer(1), peer(2), peer(3)}, asking.out);
-  asking.accept(1, 1, 0);  // And no block came of it.
+  asking.accept(1, 1, 0);  // No block of the download has arrived.
   asking.fetch.peer_gone(Time{}, peer(1), asking.out);
   asking.block(2, constant(2), 0, 64);
   asking.fetch.peer_gone(Time{}, peer(2), asking.out);
@@ -241,7 +241,7 @@ TEST_CASE("when the source dies a next one with the same version sends the rest"
   CHECK(network.at(2).fetched->values == model);
   CHECK(network.at(2).fetched->source == peer(1));
   CHECK(network.at(2).count<FetchResumed>() == 1);
-  CHECK(network.bytes_delivered == width * sizeof(float));  // No byte was sent twice.
+  CHECK(network.bytes_delivered == width * sizeof(float));  // Nothing was sent twice.
 }
 
 TEST_CASE("what came before the acceptance goes on only with the version that is accepted") {

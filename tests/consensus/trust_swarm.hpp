@@ -60,7 +60,7 @@ class TrustSwarm {
     });
   }
 
-  /// Lets a peer do something, and delivers what it and all others send for that.
+  /// Lets a peer do something, and delivers what it and all others send as a result.
   template <class Use>
   void act(std::size_t peer, Use use) {
     Effects out;
@@ -89,7 +89,7 @@ class TrustSwarm {
     return problems;
   }
 
-  /// Seconds pass; every peer acts when it is due.
+  /// Seconds pass; every peer acts when its deadline comes.
   void pass(std::uint64_t seconds, std::uint64_t step = 2) {
     for (std::uint64_t t = 0; t < seconds; t += step) {
       now += std::chrono::seconds(step);
@@ -100,7 +100,7 @@ class TrustSwarm {
     }
   }
 
-  /// The peers that this one has a link with: those of its side that are not away.
+  /// The peers that this one has a link with: those on its side of a partition that are not away.
   View live(std::size_t peer) const {
     std::vector<PeerId> peers;
     for (std::size_t i = 0; i < holders.size(); ++i) {

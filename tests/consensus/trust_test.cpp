@@ -29,7 +29,7 @@ TEST_CASE("a peer without the right to invite certifies no key and is not believ
 
 TEST_CASE("a chain of certificates has an end") {
   TrustSwarm swarm(7);
-  // The swarm's key certifies the second peer, and from there on each the next.
+  // The swarm's key certifies the second peer, and each peer certifies the next one.
   for (std::size_t i = 1; i < chain_max + 1; ++i) REQUIRE(swarm.invite(i - 1, i));
   CHECK_FALSE(swarm.invite(chain_max, chain_max + 1));
   CHECK(swarm.all_accept(chain_max));
@@ -90,7 +90,7 @@ TEST_CASE("a swarm without its first peer invites and renews and revokes") {
   CHECK(swarm.all_accept(3));
   REQUIRE(swarm.revoke(2, "peer-4").empty());
   CHECK(swarm.none_accepts(3));
-  // The only one that is left renews itself too.
+  // The only remaining peer renews its own certificate too.
   REQUIRE(swarm.revoke(2, "peer-2").empty());
   swarm.away = {0, 1, 3, 4};
   swarm.pass(2 * certificate_lifetime_s, 50'000);
@@ -109,7 +109,7 @@ TEST_CASE("what counts does not depend on the order in which it arrives") {
   for (int draw = 0; draw < 200; ++draw) {
     rng.shuffle(std::span(order));
     TrustHolder holder(1);
-    // Twice, because a certificate is not taken before that of its issuer.
+    // Twice, because a certificate is not accepted before its issuer's certificate.
     for (int round = 0; round < 4; ++round) {
       for (const std::size_t i : order) {
         Certificates message;
@@ -226,14 +226,15 @@ TEST_CASE("a longer certificate of a revoked peer hides no valid one and loses t
   TrustSwarm swarm(4);
   REQUIRE(swarm.invite(0, 1));
   REQUIRE(swarm.invite(0, 2));
-  // The second peer's clock is ahead. The third peer has a certificate of both it and the first.
+  // The second peer's clock is ahead. The third peer has certificates of the second and of the
+  // first.
   const std::uint64_t ahead = began_s + certificate_lifetime_s + 10'000;
   hear(swarm.holders[0], {signed_by(2, key_of(3), ahead), signed_by(2, key_of(4), ahead)});
   REQUIRE(swarm.holders[0].trust->accepted(key_of(3))->expires_s == ahead);
   REQUIRE(swarm.revoke(0, "peer-2").empty());
   REQUIRE(swarm.accepts(0, 2));
   CHECK(swarm.holders[0].trust->accepted(key_of(3))->issuer == swarm_key);
-  // The fourth peer had only that of the second.
+  // The fourth peer had only a certificate of the second.
   REQUIRE(swarm.accepts(0, 3));
   CHECK(swarm.holders[0].trust->accepted(key_of(4))->issuer == swarm_key);
   swarm.away = {1};
@@ -294,7 +295,7 @@ TEST_CASE("new certificates of one key are taken at a limited rate, and all take
                                     {.held = {}, .certificates = {last}, .revocations = {}},
                                     View({PeerId{2}, PeerId{3}}), out);
   }
-  // Each that is taken is passed on to one other peer.
+  // Each accepted certificate is passed on to one other peer.
   const auto passed_on = std::ranges::count_if(out.messages, [](const Outgoing& message) {
     const auto* certificates = std::get_if<Certificates>(&message.message);
     return message.to == PeerId{3} && certificates != nullptr &&

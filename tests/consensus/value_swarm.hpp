@@ -105,9 +105,9 @@ class ValueSwarm {
   Time now_{};
 };
 
-/// Runs two swarms of one seed beside one of another, and compares all states that come up: equal
-/// ones have equal hashes, others have not. Then lets a copy go ahead, which must leave the
-/// original alone and do what the original does later. `make(seed)` makes a swarm.
+/// Runs two swarms of one seed and one of another seed, and compares all states that occur: equal
+/// states have equal hashes, different states different ones. Then lets a copy go ahead, which must
+/// leave the original alone and do what the original does later. `make(seed)` makes a swarm.
 template <class Make>
 void check_values(Make make) {
   auto swarm = make(1);

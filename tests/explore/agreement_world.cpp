@@ -8,7 +8,7 @@ namespace gv::explore {
 namespace {
 
 constexpr Duration patience = std::chrono::milliseconds(300);
-/// No rule looks back further than this.
+/// No rule looks further back than this.
 constexpr Duration oldest = std::chrono::seconds(4);
 
 /// Plans as the modes do: all that answered continue from the newest version, and those that lack
@@ -74,7 +74,7 @@ template <class Call>
 void AgreementWorld::feed(std::size_t number, Call call) {
   Effects out;
   call(*peers_[number].agreement, out);
-  // Decisions shown to others change nothing where every proposer is sound.
+  // Decisions shown to others change nothing if every proposer is sound.
   std::erase_if(out.messages, [](const Outgoing& outgoing) {
     return std::holds_alternative<Decided>(outgoing.message);
   });
@@ -251,8 +251,9 @@ void AgreementWorld::apply(const Move& move) {
   check_results();
 }
 
-/// While a generation runs, no peer of it that promised it and has not begun it may have a result
-/// that the generation does not know. (A peer whose answer came too late is not in it, and may.)
+/// While a generation runs, a peer of it that promised it and has not begun it must not have a
+/// result that the generation does not know. (A peer whose answer came too late is not in it, and
+/// may have one.)
 void AgreementWorld::check_results() {
   for (const Peer& running : peers_) {
     if (!running.agreement || running.key == 0) continue;

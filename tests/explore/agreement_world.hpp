@@ -51,7 +51,7 @@ class AgreementWorld {
   /// A collective: the key of its generation, and its step.
   using Collective = std::pair<std::uint64_t, std::uint64_t>;
   struct Peer {
-    std::optional<Agreement> agreement;  ///< Empty: it is dead.
+    std::optional<Agreement> agreement;  ///< Empty: the peer is dead.
     Time now{};                          ///< Time on its own clock.
     std::uint64_t key = 0;               ///< Key of its generation; 0: none.
     std::uint64_t newest_key = 0;        ///< Key of the newest generation it was in.

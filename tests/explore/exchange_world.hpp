@@ -16,7 +16,7 @@ namespace gv::explore {
 /// The bound of a world of exchanges.
 struct ExchangeBound {
   Faults faults;
-  int starts = 2;  ///< Exchanges begun by both peers in all.
+  int starts = 2;  ///< Exchanges begun by both peers together.
 };
 
 /// Two peers with the production exchange and models of two values, sent in two blocks. Either may
@@ -37,7 +37,7 @@ class ExchangeWorld {
   static constexpr std::size_t elements = 2;
   using Values = std::array<double, elements>;
   struct Peer {
-    std::optional<PairExchange> exchange;  ///< Empty: it is dead.
+    std::optional<PairExchange> exchange;  ///< Empty: the peer is dead.
     Time now{};                            ///< Time on its own clock.
     Values model{};
     std::map<TransferId, Values> forces;  ///< Forces that it added, by exchange.

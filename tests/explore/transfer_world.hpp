@@ -38,7 +38,7 @@ class TransferWorld {
  private:
   static constexpr std::size_t elements = 2;
   struct Source {
-    std::optional<StateServer> server;  ///< Empty: it is dead.
+    std::optional<StateServer> server;  ///< Empty: the peer is dead.
     ModelVersion version;
     bool is_known_dead = false;
   };

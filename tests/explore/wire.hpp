@@ -23,7 +23,7 @@ struct Move {
     block,       ///< The next block of stream `number` arrives.
     skip,        ///< The next block of stream `number` is lost.
     twice,       ///< The next block of stream `number` arrives twice.
-    break_lane,  ///< All on the lanes is lost, and both ends of each notice.
+    break_lane,  ///< All data on the lanes are lost, and both ends of each notice.
     timer,       ///< Peer `number` wakes up.
     crash,       ///< Peer `number` dies.
     learn,       ///< Peer `number` learns of a crash.
@@ -46,9 +46,9 @@ struct Faults {
 };
 
 /// Messages have no order. Equal messages between the same two peers count once: a sender that
-/// repeats a question before the first one arrives looks like one that asks once, and the protocols
-/// must not tell them apart either. Losing such a message loses both, which is two losses of a real
-/// link for the price of one.
+/// repeats a question before the first one arrives looks like a sender that asks once, and the
+/// protocols must not distinguish them either. So one loss here loses both messages, which would be
+/// two losses on a real link.
 struct Wire {
   struct Sent {
     std::uint64_t hash = 0;
@@ -92,7 +92,7 @@ struct Wire {
       return stream.from == peer || number_of(stream.transfer.to) == peer;
     });
   }
-  /// The message of `deliver` or `repeat`. A repeated one stays on its way.
+  /// The message of `deliver` or `repeat`. A repeated message stays in transit.
   Sent arrive(const Move& move, Faults& faults) {
     if (move.kind == Move::Kind::deliver) return take(move.number);
     --faults.duplicates;
@@ -105,7 +105,7 @@ struct Wire {
   struct Arrival {
     Stream stream;
     Block block;
-    int times = 1;  ///< 0: it is lost.
+    int times = 1;  ///< 0: the message is lost.
   };
   /// The next block of a stream by `block`, `skip` or `twice`.
   Arrival arrive(const Move& move, std::size_t bytes_max, Faults& faults) {
@@ -121,7 +121,7 @@ struct Wire {
     messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(number));
     return sent;
   }
-  /// Takes the next block off a stream.
+  /// Removes the next block from a stream.
   std::pair<Stream, Block> next_block(std::size_t number, std::size_t bytes_max) {
     Stream stream = streams[number];
     const auto rest = stream.transfer.payload.bytes.subspan(stream.transfer.offset);

@@ -8,7 +8,7 @@
 
 namespace gv::fuzz {
 
-/// The events at peer 0, and how far it got.
+/// The events at peer 0, and how far the peer got.
 struct Conversation {
   Script script;
   std::uint64_t messages_sent = 0;

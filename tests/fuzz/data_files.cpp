@@ -71,8 +71,8 @@ void check_data(const LoadedDataSet& loaded) {
   }
 }
 
-/// Checks that data which stay in files are those read whole, or that both are refused. A
-/// compressed file is refused only where it stays.
+/// Checks that data read in blocks equal data read whole, or that both are refused. A compressed
+/// file is refused only if it is to be read in blocks.
 void check_in_files(const LoadedDataSet& opened, const LoadedDataSet& whole) {
   check((opened.data == nullptr) == !opened.problems.empty(), "there are data, or problems");
   if (opened.data == nullptr) {
@@ -138,7 +138,7 @@ std::vector<Bytes> idx_seeds() {
   const auto images = std::string_view("\0\0\x08\x03\0\0\0\3\0\0\0\2\0\0\0\2abcdefghijkl", 28);
   const auto empty = std::string_view("\0\0\x08\x03\0\0\0\0\0\0\0\2\0\0\0\2", 16);
   const auto compressed = std::string_view("\x1f\x8b\x08\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0", 20);
-  // 3 GB by its header, and a few bytes.
+  // 3 GB according to its header, but only a few bytes.
   const auto huge = std::string_view(
       "\0\0\x08\3\0\0\0\3\0\0\0\2\x20\x20\x20\x20"
       "abcdef",

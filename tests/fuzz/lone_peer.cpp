@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t ticks_max = 2000;
 constexpr std::uint64_t session = 77;
 
-/// A kind by its config. Each kind has its own code for what arrives.
+/// A kind of peer, by its config. Each kind handles its input by code of its own.
 struct KindText {
   std::string_view name;
   std::string_view config;

@@ -19,7 +19,7 @@
 
 namespace gv::fuzz {
 
-/// Peers of a swarm. The list has one more, which never comes.
+/// Peers of a swarm. The list has one more peer, which never appears.
 inline constexpr std::size_t swarm_peers = 4;
 inline constexpr std::size_t listed_peers = swarm_peers + 1;
 
@@ -47,7 +47,7 @@ class LonePeer {
  public:
   LonePeer(const PeerKind& kind, std::size_t number);
 
-  /// Moves the time to `until`, and does all that is due before.
+  /// Moves the time to `until`, and does everything that is due before.
   void advance(Time until);
   /// Does a step, `wait_ms` after the previous one.
   void apply(const Step& step);

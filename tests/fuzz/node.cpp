@@ -1,5 +1,5 @@
-// The target `node`: everything that peers on the list, or one with a stolen key, can send to a
-// peer in each mode.
+// The target `node`: everything that peers on the list, or the holder of a stolen key, can send to
+// a peer in each mode.
 #include <algorithm>
 
 #include "tests/fuzz/conversation.hpp"

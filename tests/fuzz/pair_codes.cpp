@@ -33,7 +33,7 @@ std::vector<float> model_of(Rng rng) {
   return model;
 }
 
-/// A peer that has met the partner, or has not.
+/// A peer that has already met the partner, or has not.
 PairMemories memories_of(bool have_met) {
   PairMemories memories;
   if (have_met) memories.keep(partner, last_exchange, model_of(Rng(1)));

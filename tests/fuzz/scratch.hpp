@@ -12,7 +12,7 @@
 
 namespace gv::fuzz {
 
-/// A file that is on no disk, but has a path.
+/// A file that has a path but is not on a disk.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {

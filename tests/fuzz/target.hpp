@@ -21,7 +21,7 @@ struct Target {
   std::string_view name;
   /// Takes any bytes. Aborts if the program breaks a promise.
   void (*feed)(std::span<const std::byte>);
-  /// Inputs that get far, for a fuzzer to begin with.
+  /// Inputs that get far in the program, from which a fuzzer begins.
   std::vector<Bytes> (*seeds)();
   std::size_t bytes_max = 4096;  ///< Longer inputs are not tried.
   /// Changes an input but keeps its form, using `mutate` for its parts. Null: the input has no
@@ -29,7 +29,7 @@ struct Target {
   Bytes (*mutated)(std::span<const std::byte>, Rng&, MutateBytes mutate) = nullptr;
 };
 
-// Each in a file of its own, so that a fuzzer contains only what it feeds.
+// Each target is in a file of its own, so that a fuzzer contains only the code of its target.
 Target node_target();
 Target lane_target();
 Target handshake_target();

@@ -93,7 +93,7 @@ std::vector<Bytes> certificates_seeds() {
   return {encode(Message(said)), encode(Message(each_other)), encode(Message(Certificates{}))};
 }
 
-/// What doctor asks a peer, and what a peer answers doctor.
+/// Requests of doctor to a peer, and a peer's answers to doctor.
 void feed_exam(std::span<const std::byte> bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return;
@@ -102,7 +102,7 @@ void feed_exam(std::span<const std::byte> bytes) {
   if (request == nullptr) return;
   asio::io_context io;
   Examiner examiner(io, {}, {.wall_us = [] { return wall_s; }, .offer = [](ExamAnswer&) {}});
-  // No source: what is dialled must not depend on the bytes.
+  // No source: the bytes must not determine which address is dialled.
   int answers = 0;
   examiner.examine("", *request, [&](const ExamAnswer& answer) {
     ++answers;

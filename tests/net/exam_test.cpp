@@ -34,7 +34,7 @@ bool until(asio::io_context& io, Condition holds, std::chrono::milliseconds limi
   return true;
 }
 
-/// A peer that is asked, and one member that it knows.
+/// A peer that answers questions, and one member that it knows.
 struct AskedPeer {
   explicit AskedPeer(RateLimit::Options exams = {.per_second = 0.1, .burst = 6}) {
     links.emplace(
@@ -129,7 +129,7 @@ TEST_CASE("a guest asks for an exam only with a ticket that is good") {
   peer.links->admit_guests({guest.public_key});
   Asker asker(peer, guest);
   asker.ask(ExamRequest{.number = 1});
-  // It is asked who may, and cut off otherwise.
+  // The peer is asked who may connect, and cut off otherwise.
   REQUIRE(until(peer.io, [&] { return peer.calls.size() == 1; }));
   CHECK(peer.calls[0].is_guest);
   REQUIRE(until(peer.io, [&] { return peer.links->counters().refused > 0; }));
@@ -180,7 +180,7 @@ TEST_CASE("an examiner dials the ports of the host that has asked and tells what
   CHECK(answers[1].lane == 9);
   CHECK(answers[1].control_port == DialOutcome::not_asked);
 
-  // A source that is no address is not looked up.
+  // A source that is not an address is not looked up.
   examiner.examine("localhost", {.control_port = 1}, keep);
   REQUIRE(answers.size() == 3);
   CHECK_FALSE(answers[2].refusal.empty());

@@ -30,7 +30,7 @@ namespace {
 
 using asio::ip::tcp;
 
-/// A relay that keeps and may change what passes it. Offers are the test's to send.
+/// A relay that keeps the bytes that pass it and may change them. The test sends its offers.
 class HostileRelay {
  public:
   explicit HostileRelay(asio::io_context& io)
@@ -59,7 +59,7 @@ class HostileRelay {
     char next = 0;
     return end && ::recv(end->socket.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
-  /// Proves the way now, and then shows `token` there as if it were the other peer.
+  /// Proves the connection now, and then shows `token` on it as if it were the other peer.
   void pose(std::uint64_t way, const LaneToken& token) {
     const std::shared_ptr<End> end = end_of(way);
     answer(*end);
@@ -69,7 +69,7 @@ class HostileRelay {
       is_believed_ = !error && LaneTls::is_mutual(posing_->native_handle());
     });
   }
-  /// Whether the end to which it posed has taken it for the other peer; empty: not decided.
+  /// Whether the end that it deceives has taken it for the other peer; empty: not decided.
   std::optional<bool> is_believed() const { return is_believed_; }
   /// Flips a bit of every piece that passes after the first `bytes`.
   void spoil_after(std::size_t bytes) { spoiled_from_ = bytes; }
@@ -164,7 +164,7 @@ TEST_CASE("a hostile relay sees ciphertext and cannot change a byte", "[unit]") 
   REQUIRE(peers.until([&] { return has_opened(peers[0]) && has_opened(peers[2]); }));
   peers.send(0, 2, 50'000);
   REQUIRE(peers.until([&] { return peers[2].received == 50'000; }));
-  // The blocks are zeros, and ciphertext has hardly two of them in a row.
+  // The blocks are zeros, and ciphertext hardly has two zeros in a row.
   const auto longest_run = [&] {
     std::size_t longest = 0, run = 0;
     for (const char byte : relay.seen()) longest = std::max(longest, run = byte == 0 ? run + 1 : 0);
@@ -180,7 +180,7 @@ TEST_CASE("a hostile relay sees ciphertext and cannot change a byte", "[unit]") 
 TEST_CASE("a relay that meets two peers as somebody else gets no lane", "[unit]") {
   LinkedPeers peers(3, {});
   HostileRelay relay(peers.io());
-  // Each end is told another peer, so their secrets differ.
+  // Each end is told a different peer, so their secrets differ.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), 5));
   peers[2].lanes->receive_relay(peer(0), relay.offer(peer(2), peer(1), 5));
   REQUIRE(peers.until([&] { return !peers[0].refused.empty() || !peers[2].refused.empty(); }));
@@ -201,7 +201,7 @@ TEST_CASE("a relay that invites to the number of its offer is not taken for the 
   peers[0].lanes->receive_invite(peer(1), {.lane = stream, .token = own});
   if (!offers_first) peers[0].lanes->receive_relay(peer(1), offer);
   const bool is_in = is_let_in(peers, 0, stream, own, LaneHandshake::Use::lane);
-  // The number is that of what came first.
+  // The number belongs to the invitation or the offer, whichever came first.
   CHECK(is_in == !offers_first);
   if (is_in) REQUIRE(peers.until([&] { return has_opened(peers[0]); }));
   CHECK_FALSE(has_opened(peers[0], peer(2)));
@@ -213,7 +213,7 @@ TEST_CASE("a relay with two offers of one number is not taken for the other peer
   relay.withhold();
   constexpr std::uint64_t stream = 80;
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), stream));
-  // The way to this one's relay has the number of the first one's lane.
+  // This offer's connection to the relay has the number of the first offer's lane.
   const auto second = relay.offer(peer(0), peer(3), relay_lane(stream, peer(0), peer(3)));
   peers[0].lanes->receive_relay(peer(1), second);
   CHECK_FALSE(is_let_in(peers, 0, stream, second.token, LaneHandshake::Use::relay));
@@ -244,7 +244,7 @@ TEST_CASE("a relay that connects a peer with itself opens no lane to another", "
   const auto token =
       pair_token(peers[0].keys, peers[2].keys.public_key, stream, {{"model", "mlp"}});
   REQUIRE(token);
-  // What the peer itself would say there, which the relay can pass back to it.
+  // The bytes that the peer itself would send there, which the relay can return to it.
   is_let_in(peers, 0, stream, *token, LaneHandshake::Use::lane);
   REQUIRE(peers.until(
       [&] { return has_opened(peers[0]) || peers[0].lanes->counters().lanes_refused > 0; }));
@@ -263,7 +263,7 @@ TEST_CASE("a relay is taken for no other peer whatever numbers it draws", "[unit
     relay.withhold();
     BulkLanes& lanes = *peers[0].lanes;
     for (int step = 0; step < 8; ++step) {
-      // So few numbers that each comes to stand for several things.
+      // So few numbers that each stands for several things.
       const std::uint64_t number = 80 + rng.below(4);
       switch (rng.below(4)) {
         case 0:
@@ -288,7 +288,7 @@ TEST_CASE("a peer's own invitation is taken in the place of a relay's offer", "[
   LinkedPeers peers(3, {2});
   HostileRelay relay(peers.io());
   relay.withhold();
-  // The smallest number there is, which wins over any that is invited to.
+  // The smallest possible number, which takes precedence over that of any invitation.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), 4));
   peers.link(0, 2);
   peers.send(2, 0, 1000);
@@ -319,7 +319,7 @@ TEST_CASE("the offer of a better relay ends the dial of the one before", "[unit]
   nowhere.address = "127.0.0.1:1";
   peers[3].lanes->receive_relay(peer(0), nowhere);
   REQUIRE(peers.until([&] { return relay.is_hung_up(way) && !peers[3].refused.empty(); }));
-  // The one that failed is the second alone: the first did not run until its deadline.
+  // Only the second lane has failed: the first had not reached its deadline.
   CHECK(peers[3].lanes->counters().lanes_refused == 1);
 }
 
@@ -333,7 +333,7 @@ TEST_CASE("a relay whose offer led to no lane has to pause", "[unit]") {
   REQUIRE(peers.until([&] { return !peers[0].refused.empty(); }));
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(3), 160));
   CHECK(peers.until([&] { return peers.says_refuse(1); }));
-  // Another relay is heard.
+  // The offer of another relay is accepted.
   peers[0].lanes->receive_relay(peer(2), relay.offer(peer(0), peer(3), 240));
   CHECK(peers.until([&] { return relay.was_dialled(relay_lane(240, peer(0), peer(3))); }));
 }

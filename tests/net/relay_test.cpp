@@ -39,7 +39,7 @@ TEST_CASE("two peers that only dial out send each other blocks through a third",
   CHECK(peers[2].lanes->relay_of(peer(0)) == peer(1));
   CHECK(peers[1].lanes->counters().streams_relayed == 1);
   CHECK(peers[1].lanes->counters().bytes_relayed > 400'000);
-  // What goes over the relay is no lane of its own.
+  // To the relay, the relayed lane is not a lane of its own.
   CHECK_FALSE(has_opened(peers[1]));
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("no relay is asked for a peer that is out of reach for a moment only",
   peers[0].relays = {peer(1)};
   peers[0].lanes->reach(peer(2));
   CHECK(peers[1].steps.empty());
-  // A link that comes up ends what was counted.
+  // A link that comes up resets the count of failures.
   peers[0].lanes->reached(peer(2));
   peers[0].lanes->reach(peer(2));
   REQUIRE(peers.until([&] {
@@ -96,7 +96,7 @@ TEST_CASE("a peer that is asked for through a relay first dials by itself", "[un
   peers[2].can_be_dialled = {peer(0)};
   peers[0].lanes->reach(peer(2));
   REQUIRE(peers.until([&] { return peers[2].dialled_directly.contains(peer(0)); }));
-  // That did not help, and the next offer is taken.
+  // The direct dial did not help, and the next offer is taken.
   REQUIRE(peers.until([&] {
     peers[0].lanes->reach(peer(2));
     return peers[2].lanes->relay_of(peer(0)) == peer(1);
@@ -160,7 +160,7 @@ TEST_CASE("a relay is asked again where a direct lane cannot take its place", "[
   peers.send(0, 2, 1000);
   REQUIRE(peers.until([&] { return peers[2].received == 2000; }));
   CHECK(peers[0].lanes->relay_of(peer(2)) == peer(1));
-  // It stays now.
+  // The lane stays now.
   peers[0].lanes->prefer_direct(peer(2));
   peers.send(0, 2, 1000);
   REQUIRE(peers.until([&] { return peers[2].received == 3000; }));
@@ -209,7 +209,7 @@ TEST_CASE("a byte budget asks for a pause as soon as a second's worth is spent",
   CHECK(budget.charge(begin, 1000) == Duration{});
   CHECK(budget.charge(begin, 500) == 500ms);
   CHECK(budget.charge(begin + 500ms, 0) == Duration{});
-  // What was not used in longer than a second is not saved up.
+  // Unused budget of more than a second is not saved.
   CHECK(budget.charge(begin + 60s, 2000) == 1s);
 }
 

@@ -1,5 +1,5 @@
 // Peers without a model, whose programs average arrays: modes, memberships and replicas of a whole
-// swarm, joined by a network that delivers at once and in order.
+// swarm, on a network that delivers at once and in order.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -66,7 +66,7 @@ struct Averager {
              [&array](std::span<const float> from) { std::ranges::copy(from, array.begin()); }},
         weight);
   }
-  /// The end of a call; nullopt: it is under way.
+  /// The end of a call; nullopt while the call is under way.
   std::optional<Mean> ended(std::uint64_t call) {
     if (calls.wait(call, Duration{}) != MeanCalls::Waited::is_done) return std::nullopt;
     return calls.take(call);
@@ -93,7 +93,7 @@ struct Averager {
     return calls.wait(call, Duration{}) == MeanCalls::Waited::is_done;
   }
 
-  bool is_cut_off = false;  ///< Nothing goes to it or comes from it.
+  bool is_cut_off = false;  ///< Nothing is delivered to it or from it.
 };
 
 struct Swarm {
@@ -120,7 +120,7 @@ struct Swarm {
 
   Averager& at(std::uint64_t peer) { return *peers.at(PeerId{peer}); }
 
-  /// Delivers everything and runs all jobs that can be run, as two seconds go by.
+  /// Delivers everything and runs all jobs that can run, while two seconds pass.
   void settle(const std::function<bool()>& is_enough = [] { return false; }) {
     for (int round = 0; round < 400 && !is_enough(); ++round) {
       now += std::chrono::milliseconds(5);
@@ -210,13 +210,13 @@ struct Swarm {
     }
   }
 
-  /// The peer has died, and all have found out.
+  /// The peer has died, and all others know it.
   void kill(std::uint64_t peer) {
     peers.erase(PeerId{peer});
     tell_others_of_loss(PeerId{peer});
   }
 
-  /// The others have lost the peer, which does not know.
+  /// The others have lost the peer, which does not know this.
   void cut_off(std::uint64_t peer) {
     at(peer).is_cut_off = true;
     tell_others_of_loss(PeerId{peer});
@@ -279,7 +279,7 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
     CHECK(arrays[0] == Array{10, 12});
     CHECK(arrays[1] == Array{3, 4});
     CHECK(swarm.at(peer).ended(1)->peers == 2);
-    // Nothing counts, so there is no mean.
+    // All weights are 0, so there is no mean.
     CHECK(swarm.at(peer).ended(3)->peers == 0);
   }
   CHECK(swarm.at(1).arrays[2] == Array{5, 6});
@@ -287,7 +287,7 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
 }
 
 TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
-  // There is none where the sound code of the hostile peer adds the values first.
+  // There is no mean if the sound code of the hostile peer adds the values first.
   std::size_t witnesses = 0;
   for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {
     Swarm swarm(4);
@@ -352,7 +352,7 @@ TEST_CASE("a mean that some have got reaches the others when a peer dies", "[uni
   CHECK_FALSE(late->is_missed);
   CHECK(late->peers == 3);
   CHECK(swarm.at(2).arrays == swarm.at(1).arrays);
-  // The next call is of the two others.
+  // The next call belongs to the other two peers.
   for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give(array_of(peer, 4));
   swarm.settle();
   CHECK(swarm.at(2).ended(2)->peers == 2);
@@ -436,7 +436,7 @@ TEST_CASE("a peer that was away for its present call takes over the mean of the 
   swarm.let_back(3);
   const auto mean = swarm.at(3).ended(1);
   REQUIRE(mean);
-  // A mean of another length is none of the call that it has made.
+  // A mean of a different length does not belong to the call that it has made.
   CHECK(mean->is_missed == !is_alike);
   CHECK(swarm.at(3).arrays.back() == (is_alike ? Array{4, 8, 12} : Array{1, 1}));
   CHECK(mean->peers == (is_alike ? 2 : 0));

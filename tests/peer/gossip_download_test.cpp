@@ -121,7 +121,7 @@ TEST_CASE("a newcomer takes no model from one voice and goes on with the next so
   Newcomer newcomer({{hostile, 1ULL << 60}, {honest, 900}, {honest_too, 800}});
   newcomer.serve(hostile, model_of(5), 1ULL << 60);
   CHECK(newcomer.jobs.empty());
-  // The source has no say in the judgement of its model.
+  // The source does not take part in the judgement of its model.
   CHECK_FALSE(newcomer.sent<SketchRequest>(hostile));
   newcomer.bear_witness(honest, model_of(1), 900);
   newcomer.bear_witness(honest_too, model_of(1.001F), 800);
@@ -145,7 +145,7 @@ TEST_CASE("a newcomer takes no model from one voice and goes on with the next so
 
 TEST_CASE("no step is believed that only the source of a model claims") {
   Newcomer newcomer({{hostile, 50000}, {honest, 900}, {honest_too, 800}});
-  newcomer.serve(hostile, model_of(1), 50000);  // With the model of an honest peer.
+  newcomer.serve(hostile, model_of(1), 50000);  // The sketch is of an honest peer's model.
   newcomer.bear_witness(honest, model_of(1), 900);
   newcomer.bear_witness(honest_too, model_of(1.001F), 800);
   REQUIRE(newcomer.adopted() != nullptr);

@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// The part whose elements are their own places.
+/// The part whose elements equal their own places.
 GradientPart part(std::size_t begin, std::size_t end) {
   return {.range = {begin, end}, .read = [begin](std::span<float> values) {
             for (std::size_t i = 0; i < values.size(); ++i) {
@@ -76,7 +76,7 @@ TEST_CASE("a gradient is whole whatever the order of its parts", "[unit]") {
     const std::size_t at = draws.below(all.size());
     parts.take(all[at]);
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(at));
-    // All that is ready is there.
+    // Everything that is ready has arrived.
     for (std::size_t i = parts.ready_from(); i < out.size(); ++i) {
       REQUIRE(out[i] == static_cast<float>(i));
     }

@@ -31,8 +31,8 @@ namespace {
 constexpr PeerId hostile{9};
 constexpr ModelVersion beginning{.lineage = 1};
 
-/// Sound peers 1 to n over a network without delays, and a hostile one that says what a test lets
-/// it say. It is a candidate like the others.
+/// Sound peers 1 to n on a network without delays, and a hostile one that says what a test makes it
+/// say. The hostile one is a candidate like the others.
 class Table {
  public:
   explicit Table(std::size_t sound, ReplicaPlanner::Options options = {}) : planner_(options) {
@@ -53,7 +53,7 @@ class Table {
 
   Agreement& at(std::uint64_t id) { return peers_.at(PeerId{id}); }
 
-  /// The hostile peer says this to all, or to one.
+  /// The hostile peer says this to all peers, or to one.
   void say(const Message& message, std::optional<PeerId> to = {}) {
     for (const PeerId id : ids_) {
       if (!to || id == *to) waiting_.push_back({hostile, id, message});
@@ -61,7 +61,7 @@ class Table {
     deliver();
   }
 
-  /// One of them ends the generation, blaming no peer.
+  /// One of the peers ends the generation, blaming no peer.
   void disturb(std::uint64_t id) {
     Effects out;
     at(id).disturb(now, {}, out);
@@ -94,7 +94,7 @@ class Table {
     }
   }
 
-  /// The peers of the generation that peer `id` is in; none if it stands still.
+  /// The peers of the generation of peer `id`; none if the peer is in no generation.
   std::vector<PeerId> together(std::uint64_t id) {
     const Generation* generation = at(id).generation();
     if (generation == nullptr) return {};
@@ -117,7 +117,7 @@ class Table {
 
   Time now{};
   double seconds_together = 0;  ///< Time in which peer 1 was in a generation.
-  /// How the hostile peer answers what it is told; it says nothing if this is empty.
+  /// The hostile peer's answers to what it is told; it says nothing if this is empty.
   std::function<std::optional<Message>(const Message&)> answer;
   /// Each generation that a sound peer has begun.
   std::vector<GenerationId> begun;
@@ -223,7 +223,7 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
     table.say(Propose{{.number = 400, .proposer = hostile}});
     CHECK(table.together(1) == peers({1, 2, 3}));
   }
-  // The same without a flaw is what all begin.
+  // Without a flaw, all peers begin the same proposal.
   Table table(3);
   const GenerationId ballot{.number = 100, .proposer = hostile};
   table.say(Propose{ballot});
@@ -389,7 +389,7 @@ TEST_CASE("a newcomer that met a hostile peer first comes down to the ballots of
   newcomer.receive(Time{}, PeerId{2}, Message(Preempted{theirs}), planner, out);
   newcomer.receive(Time{}, PeerId{1}, Message(Propose{theirs}), planner, out);
   CHECK(newcomer.promised() == theirs);
-  // A single voice does not bring it down.
+  // A single peer cannot lower the promised ballot.
   newcomer.receive(Time{}, PeerId{3}, Message(Propose{{.number = 4, .proposer = PeerId{3}}}),
                    planner, out);
   CHECK(newcomer.promised() == theirs);
@@ -444,7 +444,7 @@ TEST_CASE("a peer that one refuses stays and one that two of four refuse is out 
   table.refuse(3, hostile);
   table.run_for(2s);
   for (const std::uint64_t id : {1, 2, 3}) CHECK(table.together(id) == peers({1, 2, 3}));
-  CHECK(table.at(2).is_excluded(hostile));  // Though it never met it.
+  CHECK(table.at(2).is_excluded(hostile));  // Although they have never met.
   table.say(Propose{{.number = 500, .proposer = hostile}});
   CHECK(table.together(2) == peers({1, 2, 3}));
   table.run_for(61s);
@@ -543,7 +543,7 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
       const bool is_in = std::ranges::find(order, peer) != order.end();
       if (is_sound(peer)) {
         REQUIRE_FALSE(exclusion.is_excluded(peer, all));
-        // It is out only if it refuses a peer itself.
+        // The peer is out only if it refuses a peer itself.
         REQUIRE((is_in || !accused[peer].empty()));
         rests += !is_in;
       } else if (3 * sound_accusers[peer] > n) {
@@ -555,7 +555,7 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
     for (const PeerId a : order) {
       for (const PeerId b : order) REQUIRE_FALSE(exclusion.refuses(a, b));
     }
-    // A hostile peer that refuses one which has nothing against it is out, so its accusers are in.
+    // A hostile peer that refuses one which does not refuse it is out, so its accusers are in.
     const bool refuses_first =
         hostile_peers == 1 && std::ranges::any_of(accused[all.front()], [&](PeerId peer) {
           return !exclusion.refuses(peer, all.front());

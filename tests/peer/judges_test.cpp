@@ -51,7 +51,7 @@ class Panel {
     }
   }
 
-  /// Every judge reads the reports. `counted`: the samples that all peers together trained on.
+  /// Every judge reads the reports. `counted`: the samples that all peers have trained on together.
   void hear(std::uint64_t counted) {
     now_ += 1s;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -82,7 +82,7 @@ class Panel {
   }
 
   std::vector<Judges> judges;
-  std::vector<PeerId> voters;  ///< The only ones that vote; empty: all do, and some are drawn.
+  std::vector<PeerId> voters;  ///< The only peers that vote; empty: all vote, and some are drawn.
 
  private:
   std::size_t count_;
@@ -128,7 +128,7 @@ TEST_CASE("when most judges have the target all measure, and more than half end 
   auto judge = drawn.begin();
   panel.measure(*judge++, 0.81);
   panel.hear(every);
-  CHECK(panel.due().size() == 2);  // Only the other judges yet.
+  CHECK(panel.due().size() == 2);  // So far only the other judges.
   panel.measure(*judge++, 0.8);
   panel.measure(*judge, 0.79);
   panel.hear(every);
@@ -244,7 +244,7 @@ TEST_CASE("only a panel votes, none of it is drawn, and more than half of it end
   panel.hear(4 * every);
   CHECK(panel.judges[4].votes() == 1);
   CHECK(panel.judges[4].voters() == 3);
-  // A sitting that has not been: others may have gone back from there with us.
+  // A sitting that is no longer valid: others may have gone back from there with us.
   say(1, 5);
   panel.hear(4 * every);
   CHECK_FALSE(panel.judges[4].is_reached());

@@ -20,7 +20,7 @@ Json member(const std::string& name, const std::string& state) {
           {"phase", "training"}};
 }
 
-/// A document with members that have these figures; without any, the last one.
+/// A document with members that have these figures; the last member has none.
 Json document_of(const Json& ours, const Json& theirs) {
   Json document = {{"self", {{"name", "us"}, {"id", "id of us"}}},
                    {"phase", "training"},

@@ -35,7 +35,7 @@ struct Cached {
     return MemberCache(file()).read(Roster({.name = "us", .key = us.public_key}, list),
                                     KeySigner(us, list));
   }
-  /// What is read from a file of this line alone.
+  /// What is read from a file that consists of this line.
   std::vector<Member> read_line(const std::string& line) const {
     std::ofstream(file(), std::ios::trunc) << line << '\n';
     return read(authorized());
@@ -65,13 +65,13 @@ TEST_CASE("a line of the file of members that was changed is passed over") {
   std::string line;
   REQUIRE(std::getline(in, line));
   CHECK(cached.read_line(line).size() == 1);
-  // What people read is not what counts.
+  // The text for people does not count.
   CHECK(cached.read_line("x@y:1" + line.substr(line.find(' '))).front().address.starts_with("192"));
   for (std::size_t at = line.find(' ') + 1; at < line.size(); ++at) {
     std::string damaged = line;
     damaged[at] = damaged[at] == 'A' ? 'B' : 'A';
     const std::vector<Member> read = cached.read_line(damaged);
-    // A state is not the peer's own statement, and no harm here.
+    // A state is not part of the peer's own statement, and harmless here.
     if (!read.empty()) CHECK(read.front().address == cached.members.at(read.front().id).address);
     CHECK(cached.read_line(line.substr(0, at)).empty());
   }

@@ -86,7 +86,7 @@ TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
     }
     const NodeOptions made = node_options(with_another(setting), {}, {});
     INFO(setting.path());
-    // The parts alone know no batch, of which the most that a peer takes is a multiple.
+    // The parts alone do not know the batch, of which the largest accepted batch is a multiple.
     CHECK((options_of_pairs(made) != options_of_pairs(before) ||
            options_of_generations(made) != options_of_generations(before) ||
            made.allreduce.batch_max != before.allreduce.batch_max));

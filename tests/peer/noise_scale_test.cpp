@@ -1,5 +1,5 @@
-// The gradient noise scale: against the numbers of a closed form, and of gradients drawn with a
-// known covariance.
+// The gradient noise scale, compared with a closed form and with gradients drawn from a known
+// covariance.
 #include "peer/modes/noise_scale.hpp"
 
 #include <catch2/catch.hpp>
@@ -108,7 +108,7 @@ TEST_CASE("a replica measures the lengths of its own gradient and of the mean", 
     CHECK(squares->mean == Approx(0.25 * static_cast<double>(size)).epsilon(1e-5));
     CHECK(squares->own_samples == 8);
     CHECK(squares->samples == 32);
-    // One mean is applied once, and the next without a gradient of ours has nothing to say.
+    // One mean is applied once. The next has no gradient of ours, so it yields no estimate.
     const JobDone again = replica.run({.tasks = {apply}});
     CHECK(first_of<result::GradientSquares>(again.results) == nullptr);
   }

@@ -14,7 +14,7 @@ std::string named(const std::string& algorithm, const std::string& more) {
 
 }  // namespace
 
-// Of seven workers changes are 13 late, and 2 sin(pi / 54) is 0.116.
+// With seven workers, changes are 13 late, and 2 sin(pi / 54) is 0.116.
 TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bound", "[unit]") {
   const Problem problem = only_problem(named("async_downpour", "[train]\nlearning_rate = 0.25\n"));
   CHECK(problem.place == "a.toml:5: train.learning_rate");
@@ -28,7 +28,7 @@ TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bou
   CHECK(only_problem(named("async_downpour",
                            "[train]\nlearning_rate = 0.013\n[mixing]\nperiod_steps = 10\n"))
             .remedy.find("period_steps") != std::string::npos);
-  // The bound is of plain descent.
+  // The bound holds for plain descent.
   sound(named("async_downpour", "[train]\noptimizer = \"adam\"\nlearning_rate = 0.25\n"));
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("an alpha that is too large for workers in turn is refused with the bo
   sound(named("async_easgd", text + "0.76\n"));
 }
 
-// Two steps at 3 leave (1 - 3)^2 = 4 of a distance, which a pull of -3 does not show.
+// Two steps at 3 leave (1 - 3)^2 = 4 of a distance, which does not show in a pull of -3.
 TEST_CASE("a rate above 2 is refused also where an even number of steps hides its growth",
           "[unit]") {
   const std::string train = "[train]\noptimizer = \"sgd\"\nlearning_rate = 3.0\n";

@@ -31,7 +31,7 @@ TEST_CASE("signals while a peer is asked do not end the question") {
   REQUIRE(::sigaction(SIGUSR1, &heard, &before) == 0);
   const TemporaryFolder folder;
   asio::io_context io;
-  // The answer comes when the one that asks has been woken some times.
+  // The answer arrives after the asking side has been woken several times.
   const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const PeerSocket socket(
       io, folder.path(),

@@ -1,5 +1,5 @@
-// What a peer keeps of a swarm with certificates, its tickets, and the places in a config of
-// others.
+// The files that a peer keeps of a swarm with certificates, its tickets, and paths in other peers'
+// configs.
 #include "peer/host/swarm_files.hpp"
 
 #include <catch2/catch.hpp>
@@ -87,7 +87,8 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(book.refusal(guest, one, start_s).empty());
   book.use(guest, one);
   CHECK(book.refusal(guest, two, start_s) == "the ticket has been used");
-  // A guest that has not got the answer asks again, even after a restart of the peer that gave it.
+  // A guest that has not received the answer asks again, even after a restart of the peer that gave
+  // it.
   TicketBook again(file);
   CHECK(again.refusal(guest, one, start_s + 100).empty());
   CHECK(again.refusal(guest, two, start_s) == "the ticket has been used");
@@ -181,10 +182,10 @@ TEST_CASE("a config from a ticket reads data below the run folder and no others 
   CHECK(is_refused(config_with("/home/me/running", "a.txt"), ""));
   CHECK(is_refused(config_with("/etc", "passwd"), ""));
   CHECK_FALSE(is_refused(config_with("/data", "a.txt"), "/data"));
-  // The folder that was allowed allows no others.
+  // The folder that was allowed does not allow others.
   CHECK(is_refused(config_with("/data", "../etc/passwd"), "/data"));
   CHECK(is_refused(config_with("/data", "/etc/passwd"), "/data"));
-  // Nothing reads the keys of the peer itself, even if it is allowed.
+  // Nothing may read the peer's own keys, even if their folder is allowed.
   CHECK(is_refused(config_with("/home/me/run/swarm", "key"), ""));
   CHECK(is_refused(config_with("/home/me/run", "swarm/key"), ""));
   CHECK(is_refused(config_with("/home/me/run/./data/../swarm", "key"), "/home/me/run/swarm"));

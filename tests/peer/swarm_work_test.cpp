@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr PeerId self{1};
 constexpr std::uint64_t batch = 10;
 
-/// One peer that counts, and the reports of others.
+/// One peer that counts, and the reports of other peers.
 struct Counting {
   explicit Counting(SwarmWorkOptions options = {.budget = 100000, .batch = batch},
                     std::size_t others = 3)
@@ -137,9 +137,9 @@ TEST_CASE("between reports a peer is assumed to go on for ten seconds at its pac
   CHECK(swarm.work.progress(swarm.now) == Approx(0.25));
   swarm.now += 20s;
   CHECK(swarm.work.progress(swarm.now) == Approx(0.3));
-  // Counted is only what was reported.
+  // Only the reported work is counted.
   CHECK(swarm.work.counted() == 2000);
-  // It never falls, also if the other did nothing meanwhile.
+  // The count never falls, even if the other peer did nothing meanwhile.
   swarm.report(PeerId{2}, {.samples = 1001});
   CHECK(swarm.work.progress(swarm.now) == Approx(0.3));
 }
@@ -153,7 +153,7 @@ TEST_CASE("a newcomer learns the total that more than a third of the peers repor
   swarm.work.count(swarm.now, 1);
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60000});
   swarm.report(PeerId{4}, {.samples = 20000, .counted = 60100});
-  // Of four with itself two or more reach 60,100, and only one of them can be hostile.
+  // Including itself, two or more of four reach 60,100, and only one of them can be hostile.
   CHECK(swarm.work.counted() == 60100);
   // A total counts once, however many peers report it.
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60100});
@@ -171,7 +171,7 @@ TEST_CASE("one report cannot use up the budget", "[unit]") {
     }
     // Peer 4 is hostile: it claims the whole budget, in its own count and as a total.
     swarm.report(PeerId{4}, {.samples = 1ULL << (20 + second), .counted = 1ULL << 40});
-    // Ten seconds of four times the fastest pace, 100 a second, then four times its own mean.
+    // Ten seconds of four times the fastest pace (100 a second), then four times its own mean.
     const std::uint64_t honest = 300 * static_cast<std::uint64_t>(second);
     if (second <= 10)
       CHECK(swarm.work.counted() <= honest + 400 * static_cast<std::uint64_t>(second));
@@ -187,7 +187,7 @@ TEST_CASE("all peers together announce at most a hundred times", "[unit]") {
     swarm.work.count(swarm.now, 1);
     news += swarm.work.is_news();
   }
-  // It has used up the whole budget alone.
+  // The peer has used up the whole budget alone.
   CHECK(news == 100);
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("updates are longer where steps are fewer than a peer's share of the d
     }
     return swarm.work.factor();
   };
-  // Equal data and paces.
+  // Equal data and equal paces.
   CHECK(factor_at(10, 1000, 4) == Approx(1).epsilon(0.01));
   // Half of the pace: 1/4 of the data by 1/7 of the steps.
   CHECK(factor_at(5, 1000, 4) == Approx(7.0 / 4).epsilon(0.01));
@@ -276,7 +276,7 @@ TEST_CASE("private files of unlike size count in full, and a false size for litt
   };
   // 1000 of 8000 samples by a quarter of the steps.
   CHECK(factor_beside(5000, true) == Approx(0.5).epsilon(0.01));
-  // Where all data are ours, no part of them is larger.
+  // If all data are ours, no larger part of them is possible.
   CHECK(factor_beside(5000, false) == Approx(1).epsilon(0.01));
   // 1000 of 19,000.
   CHECK(factor_beside(std::uint64_t{1} << 60, true) == Approx(4.0 / 19).epsilon(0.01));
@@ -395,7 +395,7 @@ double figure_of(const ReportSection& section, std::string_view name) {
   return -1;
 }
 
-/// What a peer reports of the common work.
+/// A peer's report on the common work.
 struct WorkReport {
   explicit WorkReport(const Counting& swarm) { swarm.work.add_to(swarm.members, report); }
 
@@ -437,7 +437,7 @@ TEST_CASE("a report says in words what keeps private data from counting, and wha
 
 TEST_CASE("a report has the totals of the work and a part for each member", "[unit]") {
   Counting swarm({.budget = 10000, .batch = batch, .data = 100, .all_data = 400}, 2);
-  // The second has trained before we heard it.
+  // The second peer trained before we heard of it.
   swarm.report(PeerId{2}, {.samples = 50, .data = 100});
   swarm.report(PeerId{3}, {.samples = 0, .data = 200});
   for (std::uint64_t second = 1; second <= 20; ++second) {
@@ -484,7 +484,7 @@ TEST_CASE("a report of leased data has chunks that are done or taken or trained 
   CHECK(report.total("ledger", "done") == 2);
   CHECK(report.total("ledger", "leased") == 3);
   CHECK(report.total("ledger", "to_do") == 35);
-  // Ours are in no chunk that is done: 400 and 80 samples, and five chunks of 40.
+  // Our samples are in no chunk that is done: 400 and 80 samples, and five chunks of 40.
   CHECK(report.total("ledger", "samples_again") == 280);
   CHECK(report.of(2, "chunks_done") == 2);
   CHECK(report.of(2, "leases") == 3);

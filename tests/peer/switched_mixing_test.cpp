@@ -65,7 +65,7 @@ TEST_CASE("a settings revision that cannot be gone by is refused with its reason
   config.train.optimizer.kind = OptimizerKind::nesterov;
   CHECK_THAT(refusal(revision_settings("qg_dsgdm"), config), Catch::Contains("momentum"));
   config.train.optimizer.kind = OptimizerKind::sgd;
-  // Peers that do not wait do not know what part of leased data is theirs.
+  // Peers that do not wait do not know which part of leased data is theirs.
   Config leased = running();
   leased.data.partition.kind = PartitionKind::leased;
   CHECK_THAT(refusal("mixing.staleness = -1\n", leased), Catch::Contains("leased"));

@@ -154,10 +154,10 @@ TEST_CASE("a switch that was refused once is not made when others come", "[unit]
   Answers answers{{PeerId{1}, answer(first, second, 90)}, {PeerId{2}, answer({}, {}, 10)}};
   answers[PeerId{1}].speed = 2;
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::refused);
-  // A later switch is another one.
+  // A later switch is a different one.
   answers[PeerId{2}].revision = {3, "gossip"};
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
-  // Who was cut off may have made it, and there is no way back.
+  // A peer that was cut off may have made the switch, which cannot be undone.
   answers[PeerId{2}] = answer(second, second, 100);
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
 }

@@ -98,7 +98,7 @@ every_steps = 0
     return json.is_object() ? json : nlohmann::json(nullptr);
   }
 
-  /// The number of peers that the one in this folder knows to be alive, itself included.
+  /// The number of live peers known to the peer in this folder, itself included.
   static std::size_t alive(const std::filesystem::path& folder) {
     const nlohmann::json document = status(folder);
     if (document.is_null()) return 0;
@@ -170,7 +170,7 @@ TEST_CASE("peers of a cohort find each other and one with another secret gets no
 TEST_CASE("two creators with one cohort become one swarm", "[process]") {
   for (const std::string mode : {"gossip", "allreduce"}) {
     CAPTURE(mode);
-    // Without a wait each begins alone.
+    // Without a wait each peer begins alone.
     CohortRun run(mode, 0);
     run.start_rank(0);
     REQUIRE(eventually([&] { return run.step(0) > 20; }, 30s));
@@ -267,7 +267,8 @@ TEST_CASE("mpirun starts a cohort of four", "[process]") {
   }
   CohortRun run;
   const std::filesystem::path log = run.root() / "mpirun.log";
-  // Both kinds of mpirun take -n; Open MPI refuses root and more ranks than cores without leave.
+  // Both kinds of mpirun accept -n. Open MPI refuses root, and more ranks than cores, unless told
+  // otherwise.
   ChildProcess mpirun(
       {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
        "OMPI_MCA_rmaps_base_oversubscribe=1", "mpirun", "-n", "4", grapevine_binary(), "peer",
@@ -276,7 +277,7 @@ TEST_CASE("mpirun starts a cohort of four", "[process]") {
   for (std::size_t rank = 0; rank < 4; ++rank) {
     CHECK(eventually([&] { return run.alive(rank) == 4; }, 60s));
   }
-  // It passes the signal on, and the peers leave.
+  // mpirun passes the signal on, and the peers leave.
   mpirun.signal(SIGTERM);
   CHECK(eventually([&] { return mpirun.ending().has_value(); }, 60s));
 }

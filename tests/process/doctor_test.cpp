@@ -88,7 +88,7 @@ TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member",
     INFO(check);
     CHECK(health_of(sound, check) == "ok");
   }
-  // What they find depends on the machine.
+  // The findings depend on the machine.
   for (const char* check : {"memory", "disk"}) CHECK(health_of(sound, check) != "no line");
   const auto handshake = lines_of(sound, "handshake");
   REQUIRE(handshake.size() == 1);
@@ -131,7 +131,7 @@ TEST_CASE("doctor measures a lane to a live peer and has its own ports dialled b
         std::string::npos);
   CHECK(swarm.state_of(0, 1) == "unknown");
 
-  // A running peer is dialled at the ports that it has.
+  // A running peer is dialled at its own ports.
   swarm.start(1);
   REQUIRE_FALSE(address_of(swarm, 1, "lanes").empty());
   REQUIRE(swarm.exchanges_go_on(1));
@@ -141,7 +141,7 @@ TEST_CASE("doctor measures a lane to a live peer and has its own ports dialled b
   CHECK(dialled.front().at("health") == "ok");
   CHECK(swarm.exchanges_go_on(1));
 
-  // A key that asks without end is over its budget at some time, and is told so.
+  // A key that keeps asking exceeds its budget at some time, and is told so.
   Json often;
   for (int run = 0; run < 30 && health_of(often, "their clock") != "warning"; ++run) {
     often = doctor({control}, as_peer(swarm, 1), 0);
@@ -185,7 +185,7 @@ TEST_CASE("doctor finds an open key file and a port that is taken", "[process]")
   REQUIRE_FALSE(control.empty());
   const Json taken = doctor({"--listen", control}, as_peer(swarm, 1), 1);
   CHECK(health_of(taken, "own ports") == "error");
-  // For the peer that has it, it is as it should be.
+  // For the peer that has the port, the result is correct.
   const Json own = doctor({swarm.folder(0).string(), "--listen", control}, as_peer(swarm, 0), 0);
   CHECK(health_of(own, "own ports") == "ok");
   CHECK(lines_of(own, "folder").front().at("text").get<std::string>().find("runs here") !=

@@ -25,12 +25,12 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   CHECK(swarm.exchanges_go_on(1));
   CHECK(swarm.exchanges_go_on(2));
 
-  // Any of the others may be the one that it asks, and each has its own pace.
+  // It may ask any of the others, and each of them has its own pace.
   const std::uint64_t others = std::min(swarm.step(1), swarm.step(2));
   swarm.start(0);
   REQUIRE(eventually(
       [&] { return swarm.state_of(1, 0) == "alive" && swarm.state_of(2, 0) == "alive"; }, 20s));
-  // It asked for the current model instead of starting with its own first one.
+  // The peer asked for the current model instead of starting with its own first one.
   REQUIRE(eventually([&] { return swarm.status(0)["gossip"].value("models_fetched", 0ULL) == 1; },
                      20s));
   CHECK(swarm.step(0) >= others);

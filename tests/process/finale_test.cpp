@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A task that four peers work off together in some seconds: 20,000 steps of 64 samples.
+/// A task that four peers complete together in a few seconds: 20,000 steps of 64 samples.
 const std::string together = R"([run]
 budget = "swarm"
 steps = 5000
@@ -82,7 +82,7 @@ bool end_with_one_model(Swarm& swarm, const std::vector<std::size_t>& peers) {
 TEST_CASE("real peers stop together, also a slow one, and write the same bytes", "[process]") {
   Swarm swarm(4, together);
   swarm.start_all();
-  // One peer stands still for most of the time, as on a machine that others use.
+  // One peer is stopped most of the time, as on a machine that other people use.
   for (int turn = 0; turn < 200 && work_done(swarm, 0) < 0.9; ++turn) {
     swarm.signal(3, SIGSTOP);
     swarm.status(0);

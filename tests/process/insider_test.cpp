@@ -233,7 +233,7 @@ TEST_CASE("a member that asks for exams without end gets a few and ends no peer"
   CHECK(answered <= 8);
   CHECK(refused >= 100);
   CHECK(most < before + 20);
-  // It is as little a member as before.
+  // The insider is as little a member as before.
   CHECK(swarm.state_of(0, 2) == "unknown");
   CHECK(swarm.exchanges_go_on(0));
 }

@@ -49,7 +49,7 @@ TEST_CASE("rules are judged by the number of peers that are launched", "[process
   CHECK(ended == 0);
   REQUIRE(std::filesystem::exists(six.run() / "mean.safetensors"));
   std::string evaluation;
-  // The model knows how many peers it is of.
+  // The model's file says how many peers it is from.
   CHECK(run_grapevine({"eval", (six.run() / "mean.safetensors").string()}, evaluation).exit_code ==
         0);
   CHECK(evaluation.starts_with("accuracy "));

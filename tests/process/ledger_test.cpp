@@ -59,7 +59,7 @@ nlohmann::json entry_of(const nlohmann::json& ledger, const std::string& name) {
 TEST_CASE("the ledger shows what each peer has trained, also of one that was killed", "[process]") {
   Swarm swarm(3, endless);
   swarm.start_all();
-  // All have done chunks as far as the first knows.
+  // As far as the first peer knows, all peers have done chunks.
   REQUIRE(eventually(
       [&] {
         const nlohmann::json ledger = ledger_of(swarm, 0);

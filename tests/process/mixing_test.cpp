@@ -69,7 +69,7 @@ TEST_CASE("a launched run in rounds trains by the algorithm that it names", "[pr
   INFO(algorithm << "\n" << output);
   CHECK(ending.exit_code == 0);
   CHECK_THAT(output, Catch::Contains("4 peers train in rounds"));
-  // Peers that wait for nobody make unlike numbers of steps.
+  // Peers that wait for nobody make different numbers of steps.
   const std::string steps = name == "async" ? "" : "400";
   CHECK_THAT(output, Catch::Contains(steps + " together; losses 0; models sent 0"));
   CHECK(mean_accuracy(output) > 80);

@@ -52,7 +52,7 @@ class Hosts {
             .listen = listens ? address(host) + ":0" : "",
             .extra = std::move(extra)};
   }
-  /// Lets no connection in to that host, as a home router does. Returns false without nftables.
+  /// Blocks all connections to that host, as a home router does. Returns false without nftables.
   bool let_none_in(int host) const {
     const std::string nft = "ip netns exec " + name(host) + " nft ";
     return run(nft + "add table inet router") &&
@@ -144,7 +144,7 @@ TEST_CASE("a host cut off for a while trains on alone and comes back when the ca
   CHECK(swarm.exchanges_go_on(2));
 }
 
-/// The peer by which `number` says that a relay carries its lane to `other`; empty if none does.
+/// The peer that, according to `number`, relays its lane to `other`; empty if none does.
 std::string relay_between(Swarm& swarm, std::size_t number, std::size_t other) {
   const auto status = swarm.status(number);
   for (const auto& member : status.value("members", nlohmann::json::array())) {
@@ -183,7 +183,7 @@ TEST_CASE("hosts behind routers that let none in meet through another relay when
     return;
   }
   Swarm swarm(4, endless_config());
-  // Those behind routers listen too and say so, as people do who do not know better.
+  // The peers behind routers also listen and advertise it, as uninformed operators do.
   for (std::size_t number = 0; number < 4; ++number) {
     swarm.start(number, hosts.on(static_cast<int>(number) + 1, true, {"--wait-for", "4"}));
   }
@@ -214,8 +214,8 @@ TEST_CASE("two hosts leave their relay when one of them can be dialled", "[proce
                swarm.state_of(1, 2) == "alive" && swarm.state_of(2, 1) == "alive";
       },
       60s));
-  // The two exchange over a lane of their own. The next exchange may be long in coming: a partner
-  // whose lane took seconds to open rests.
+  // The two exchange over a lane of their own. The next exchange may take long to come, because a
+  // partner whose lane took seconds to open rests.
   CHECK(eventually(
       [&] {
         return std::ranges::any_of(swarm.events(1, "lane_opened"), [](const auto& event) {

@@ -1,4 +1,4 @@
-// `grapevine switch` between real processes: by command, and through death and resume, to another
+// `grapevine switch` between real processes: by command, through death and resumption, to another
 // algorithm and to another mode.
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -104,12 +104,12 @@ TEST_CASE("a swarm goes from gossip to lockstep and back at steps that all agree
     CHECK(events[0]["step"] == swarm.events(0, "algorithm_switched")[0]["step"]);
   }
   REQUIRE(swarm.go_on({0, 1, 2}));
-  // A restarted peer begins in the mode of its config, and learns from the others what they do.
+  // A restarted peer begins in its config's mode, and learns the present mode from the others.
   swarm.kill(2);
   swarm.start(2);
   CHECK(eventually([&] { return mode(swarm, 2) == "allreduce"; }, 30s));
   REQUIRE(swarm.go_on({0, 1, 2}));
-  // One that resumes alone goes on in the mode of its folder.
+  // A peer that resumes alone goes on in the mode of its folder.
   for (const std::size_t number : {0, 1, 2}) swarm.signal(number, SIGTERM);
   for (const std::size_t number : {0, 1, 2}) {
     CHECK(swarm.wait_for_end(number, 20s).exit_code == 0);

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Machines without keys, lists or configs but for the first one's.
+/// Machines without keys, lists or configs, except for the first machine's.
 class TicketRun {
  public:
   TicketRun() { std::ofstream(root() / "config.toml") << endless_config(); }
@@ -51,7 +51,7 @@ class TicketRun {
     start(name, words);
   }
 
-  /// Where the peer listens.
+  /// The address at which the peer listens.
   std::string address(const std::string& name) const {
     std::string said;
     CHECK(run_grapevine({"status", folder(name), "--json"}, said).exit_code == 0);
@@ -97,7 +97,7 @@ class TicketRun {
   }
   void signal(const std::string& name, int number) { processes_.at(name)->signal(number); }
 
-  /// True once each of these peers knows that exactly these are alive.
+  /// True once each of these peers knows that exactly these peers are alive.
   bool are_together(const std::vector<std::string>& names) const {
     return eventually(
         [&] {
@@ -139,7 +139,7 @@ TEST_CASE("three machines train together after one command each and go on withou
   CHECK(run.says("second", "joins as second: mode gossip"));
   CHECK(run.says("first", "third joins by a ticket"));
 
-  // The first peer dies for good; the others invite and revoke.
+  // The first peer dies for good; the others can still invite and revoke.
   run.signal("first", SIGKILL);
   REQUIRE(run.exit_code("first") != 0);
   run.join("fourth", run.invite("second"));
@@ -200,7 +200,7 @@ TEST_CASE("a first peer that starts again prints no ticket while an earlier one 
   CHECK(run.output("first").find("gv1_") == std::string::npos);
   run.join("third", ticket);
   REQUIRE(run.are_together({"first", "second", "third"}));
-  // None is left, so the next start prints one.
+  // No ticket is left, so the next start prints one.
   run.signal("first", SIGKILL);
   run.exit_code("first");
   run.forget_output("first");

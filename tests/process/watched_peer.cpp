@@ -46,7 +46,7 @@ class PointWatch {
                               ? is_at_pipeline_point(point, node, effects)
                               : is_at(point, node, effects);
     if (!is_there || seen_++ < skip) return;
-    if (::unlink(point_file_.c_str()) != 0) return;  // Another peer was faster.
+    if (::unlink(point_file_.c_str()) != 0) return;  // Another peer removed the file first.
     if (when == "before") {
       ::raise(signal);
     } else {

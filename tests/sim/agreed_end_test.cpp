@@ -36,7 +36,7 @@ class StageEndings : public Watcher {
   std::map<PeerNumber, std::uint64_t> steps;
   std::map<PeerNumber, Duration> ran;
   std::map<PeerNumber, Time> done;
-  std::map<std::uint32_t, std::set<std::uint64_t>> stages;  ///< Fingerprints of each.
+  std::map<std::uint32_t, std::set<std::uint64_t>> stages;  ///< Fingerprints of each stage.
 };
 
 /// Peers of a pipeline with ten seconds.
@@ -52,7 +52,7 @@ Simulator::Options ten_seconds(const PipelineTask& task) {
   return options;
 }
 
-/// Runs it to its end, which is at one step for all `peers`, and returns what they end with.
+/// Runs the world to its end, which comes at the same step for all `peers`, and returns the result.
 StageEndings ended(const PipelineTask& task, const Simulator::Options& options,
                    const std::set<PeerNumber>& peers) {
   Simulator world(options, task.workloads());
@@ -132,10 +132,10 @@ TEST_CASE("more than a third of the peers that have a version end with it", "[un
   CHECK_FALSE(is_end_agreed(answers, version));
   answers[PeerId(3)].ends = true;
   CHECK(is_end_agreed(answers, version));
-  // A newcomer has no say.
+  // A newcomer does not take part in the decision.
   answers[PeerId(1)].version = answers[PeerId(2)].version = old;
   CHECK_FALSE(is_end_agreed(answers, version));
-  // A peer that has only a stage of it has.
+  // A peer that has only one of its stages does.
   answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
   CHECK(is_end_agreed(answers, version));
 }

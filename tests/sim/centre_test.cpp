@@ -21,7 +21,7 @@ QuadraticSpec quadratic(std::size_t dimension) {
   return {.dimension = dimension, .noise = 0.01, .disagreement = 0.1, .seed = seed};
 }
 
-/// Asynchronous EASGD by `peers` peers, of which the last has a quarter of the pace.
+/// Asynchronous EASGD by `peers` peers, the last of which has a quarter of the pace.
 Simulator::Options elastic_world(std::size_t peers) {
   Simulator::Options options = small_world(peers, seed);
   options.node.course.steps = budget;
@@ -81,13 +81,13 @@ TEST_CASE("the centre of asynchronous EASGD answers and does not train", "[sim]"
   const Simulator::Options options = elastic_world(5);
   Simulator world(options, workloads(options, false));
   world.run(Time(20s));
-  // To copy models takes it a little time, too.
+  // Copying models takes the centre a little time too.
   CHECK(world.peer(0).spent.training < 0.02 * world.peer(1).spent.training);
   const std::vector<std::uint64_t> steps = steps_of(world);
   for (PeerNumber worker = 1; worker < 4; ++worker) CHECK(steps[worker] == budget);
   CHECK(steps[4] < budget);
   CHECK(steps[0] <= steps[4]);
-  // Each exchange is one of the centre's.
+  // Each exchange involves the centre.
   const std::vector<std::uint64_t> exchanges = committed(world);
   CHECK(exchanges[0] == std::accumulate(exchanges.begin() + 1, exchanges.end(), std::uint64_t{0}));
   CHECK(exchanges[0] > 3 * budget / 10 * 3 / 4);
@@ -120,7 +120,7 @@ TEST_CASE("no worker of asynchronous DOWNPOUR waits for a slow one", "[sim][mixi
     const std::vector<std::uint64_t> steps = steps_of(world);
     for (PeerNumber worker = 1; worker < 4; ++worker) CHECK(steps[worker] == budget);
     CHECK(steps[4] < budget);
-    // To copy models takes it a little time, too.
+    // Copying models takes the centre a little time too.
     CHECK(world.peer(0).spent.training < 0.02 * world.peer(1).spent.training);
     world.run(Time(2min));
     CHECK(steps_of(world) == std::vector<std::uint64_t>(5, budget));

@@ -80,10 +80,10 @@ std::vector<Advice> of_sums() {
   return all;
 }
 
-/// How far from the common optimum peers are after training, in parts of the distance at the start.
+/// Distance of peers from the common optimum after training, relative to the distance at the start.
 struct Left {
   double mean = 0;   ///< The mean of all models.
-  double worst = 0;  ///< The model that is furthest.
+  double worst = 0;  ///< The model that is furthest from the optimum.
 };
 
 /// Trains peers on quadratics with a common optimum.
@@ -127,11 +127,12 @@ Left left_to_learn(const std::string& text) {
 }
 
 void check_advice(const std::vector<Advice>& all) {
-  // What plain descent of one peer leaves: the flattest direction shrinks by 0.99 a step, to 0.018,
-  // and noise of 0.05 keeps it off by sqrt(0.1 / 0.2) * 0.05 = 0.035. All others are nearer.
+  // The distance that plain descent of one peer leaves: the flattest direction shrinks by 0.99 a
+  // step, to 0.018, and noise of 0.05 keeps it off by sqrt(0.1 / 0.2) * 0.05 = 0.035. All other
+  // directions are nearer.
   constexpr double plain = 0.055;
-  // Where a pair meets rarely and sends the largest differences only, single models stay apart by
-  // what partners learn of different values between two meetings.
+  // If pairs meet rarely and send only the largest differences, single models stay apart by what
+  // partners learn about different values between two meetings.
   constexpr double apart = 0.25;
   for (const Advice& advice : all) {
     INFO(advice.wrong);
@@ -160,7 +161,7 @@ TEST_CASE("every remedy for a codec of stages is accepted", "[unit]") {
   for (const std::string codec : {"terngrad", "sign", "top_k", "random_k"}) {
     CHECK(only_problem(with(codec)).remedy == "write codec = \"fp16\", \"bf16\" or \"qsgd\"");
   }
-  // How stages mix with each is in pipeline_test.
+  // pipeline_test tests how stages mix with each codec.
   for (const std::string codec : {"fp16", "bf16", "qsgd"}) sound(with(codec));
 }
 

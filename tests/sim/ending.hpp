@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 inline constexpr std::uint64_t batch = 64;
 
-/// A way in which peers work off a budget together.
+/// A way in which peers use up a budget together.
 enum class Way { gossip, rounds, rounds_without_waiting, lockstep };
 
 inline MixRule rule_of(Way way) {
@@ -32,7 +32,7 @@ inline MixRule rule_of(Way way) {
   return rule;
 }
 
-/// Peers with 20 ms a step and a budget of `steps` each, if all were alike.
+/// Peers with 20 ms a step and a budget of `steps` for each, if all were alike.
 inline Simulator::Options world_of(std::size_t peers, std::uint64_t steps, Way way = Way::gossip) {
   Simulator::Options options = small_world(peers, 1);
   options.node.mode = way == Way::gossip     ? ModeKind::gossip
@@ -69,7 +69,7 @@ inline MakeWorkload learners(const Simulator::Options& options) {
   };
 }
 
-/// Runs a world to its end, and keeps what its peers end with.
+/// Runs a world to its end, and keeps its peers' results.
 class Ending : public Watcher {
  public:
   explicit Ending(const Simulator::Options& options) : Ending(options, learners(options)) {}
@@ -133,9 +133,9 @@ class Ending : public Watcher {
   FinaleInvariants laws;
   Invariants always;
   std::uint64_t trained = 0;
-  std::size_t downloads = 0;  ///< Of the common mean.
+  std::size_t downloads = 0;  ///< Downloads of the common mean.
   std::size_t means_measured = 0;
-  std::set<PeerId> refused;  ///< By the first three peers.
+  std::set<PeerId> refused;  ///< Peers refused by the first three peers.
   std::map<PeerNumber, Time> began;
   std::map<PeerNumber, Time> done;
   std::map<PeerNumber, std::uint64_t> ends;

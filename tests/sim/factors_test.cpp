@@ -1,5 +1,5 @@
-// Gradients that travel as factors, thin or sufficient ones: against a serial run, through deaths,
-// and in checkpoints.
+// Gradients sent as factors, thin or sufficient: compared with a serial run, through deaths, and in
+// checkpoints.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -296,7 +296,7 @@ TEST_CASE("what factors lack is in a checkpoint as it was before the last was as
     const task::ComputeGradient order = ask(replica, 1, turn);
     replica.run({.tasks = {task::ApplyUpdate{.values = order.values, .plan = order.plan}}});
   }
-  if (GENERATE(false, true)) ask(replica, 1, turn);  // Its sum never comes.
+  if (GENERATE(false, true)) ask(replica, 1, turn);  // The sum never arrives.
   WholeReplica restored(run.learner(0), 0);
   REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);

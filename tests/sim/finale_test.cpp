@@ -26,7 +26,8 @@ TEST_CASE("a slow peer does not delay the end, and all end with one model", "[si
   // 2000 steps at 155 a second. With a budget of its own the slow peer would take 100 s.
   CHECK(end.first_stop_s() >= 2000 / 155.0);
   CHECK(end.first_stop_s() <= 2000 / 155.0 + 1.5);
-  // The others train on until they hear of it: each says so after a hundredth of the budget.
+  // The others train on until they hear of the end: each reports after every hundredth of the
+  // budget.
   CHECK(static_cast<double>(end.trained) >= end.budget_steps());
   CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps());
 }
@@ -43,9 +44,9 @@ TEST_CASE("a batch that grows works off the budget in fewer steps, and all end w
   end.run();
   CHECK(end.models({0, 1, 2, 3}) == 1);
   CHECK(end.done.size() == 4);
-  // Of 400 steps 200 + 50 + 25 are left. Where peers do not work in step, each hears of the
-  // progress of the others by a hundredth of the budget late, and a period of up to 16 steps is
-  // made with one batch.
+  // Of 400 steps 200 + 50 + 25 are left. If peers do not work in step, each hears of the others'
+  // progress with a delay of a hundredth of the budget, and makes a period of up to 16 steps with
+  // one batch size.
   const double wanted = 4 * 275.0;
   CHECK(static_cast<double>(end.trained) >= 0.97 * wanted);
   CHECK(static_cast<double>(end.trained) <= 1.12 * wanted);
@@ -68,7 +69,7 @@ TEST_CASE("a peer that is killed at any moment of the end leaves the others with
   const Time last = std::ranges::max_element(undisturbed.done, {}, [](const auto& one) {
                       return one.second;
                     })->second;
-  // In lockstep nothing comes between the last sum and the end.
+  // In lockstep nothing happens between the last sum and the end.
   const Time stop = way == Way::lockstep ? last : undisturbed.began.at(0);
   for (int i = 0; i <= 60; ++i) {
     // From half a second before the first stop to half a second after the last peer is done.
@@ -92,8 +93,8 @@ TEST_CASE("in rounds and in lockstep the others work off the budget of one that 
     INFO("way " << static_cast<int>(way));
     end.run();
     CHECK(end.models({0, 2, 3}) == 1);
-    // It has made 200 of 1600 steps, so that the others make 467 and not 400 each. In lockstep the
-    // others may finish the last sum that it had its part in.
+    // The peer has made 200 of 1600 steps, so the others make 467 each instead of 400. In lockstep
+    // the others may finish the last sum to which it contributed.
     CHECK(static_cast<double>(end.trained + (way == Way::lockstep)) >= end.budget_steps());
     CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps());
     CHECK(seconds(end.done.at(0).time_since_epoch()) > 0.02 * 450);
@@ -135,7 +136,7 @@ TEST_CASE("a peer that sleeps through the end wakes up to the common model", "[s
 TEST_CASE("a peer that comes after the end gets the common model and leaves", "[sim]") {
   Simulator::Options options = world_of(4, 200);
   options.wait_for = 3;
-  // The others stay for one that sleeps.
+  // The others wait for a peer that sleeps.
   options.scenario.faults.push_back(fault(FaultKind::stop, 2s, just(1), 18s));
   Ending end(with(options, fault(FaultKind::join, 12s, just(3))));
   end.run();
@@ -211,7 +212,7 @@ TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
 
 namespace {
 
-/// A peer that says of its model what it likes. All parameters have one value and keep it.
+/// A peer that makes false reports about its model. All parameters have one value and keep it.
 class Boaster final : public StandIn {
  public:
   Boaster(std::size_t dimension, double says, float value = 0)
@@ -231,13 +232,13 @@ class Boaster final : public StandIn {
   double says_;
 };
 
-/// A target that honest peers have after fifty steps, and a sitting every ten of each.
+/// A target that honest peers reach after fifty steps, and a sitting every ten steps of each.
 Simulator::Options with_target(Simulator::Options options) {
   options.node.course.work.target = {.value = 0.5, .every = 10 * options.peers * batch, .seed = 1};
   return options;
 }
 
-/// The first `liars` peers say that their models have this accuracy.
+/// The first `liars` peers report this accuracy of their models.
 MakeWorkload learners_with(const Simulator::Options& options, std::size_t liars, double says) {
   return [options, liars, says, honest = learners(options)](std::size_t peer) {
     if (peer >= liars) return honest(peer);
@@ -269,7 +270,7 @@ TEST_CASE("when most peers have measured the target all end with one model", "[s
     Ending end(options);
     end.run();
     CHECK(end.models({0, 1, 2, 3, 4}) == 1);
-    // Where peers wait for each other, all are as slow.
+    // If peers wait for each other, all are equally slow.
     const bool waits = way == Way::rounds || way == Way::lockstep;
     CHECK(end.first_done_s() <= (waits ? 20 : 3));
   }

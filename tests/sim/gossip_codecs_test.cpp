@@ -14,11 +14,11 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t test_samples = 4000;
 
-/// What peers have come to by gossip.
+/// The results of peers that gossip.
 struct Learned {
-  double mean_accuracy = 0;     ///< Of the mean of all models.
+  double mean_accuracy = 0;     ///< Accuracy of the mean of all models.
   double worst = 1;             ///< The accuracy of the worst peer's model.
-  std::size_t bytes = 0;        ///< Of all models that were sent.
+  std::size_t bytes = 0;        ///< Bytes of all models that were sent.
   std::uint64_t exchanges = 0;  ///< Counted at both sides.
 };
 
@@ -37,7 +37,7 @@ class Traffic : public Watcher {
 
 Learned learned(const Codec& codec) {
   LockstepRun run(4, 8, 600, OptimizerKind::nesterov);
-  // So that the last steps, which no exchange follows, are short.
+  // Makes the last steps, which no exchange follows, short.
   for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
   Simulator::Options options = run.options();
   options.node.mode = ModeKind::gossip;

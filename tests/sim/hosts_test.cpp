@@ -17,8 +17,8 @@ std::string text_in(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A folder with a stand-in for the program, which writes its arguments into the file `said` and
-/// then does what `does` says in the language of the shell.
+/// A folder with a stand-in for the program. It writes its arguments into the file `said`, and then
+/// runs the shell text `does`.
 class StandIn {
  public:
   explicit StandIn(const std::string& does) {

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An injector of faults into two peers that have not started, and what it told.
+/// An injector of faults into two peers that have not started, and its messages.
 class Injection {
  public:
   explicit Injection(const std::vector<FaultRule>& faults) {

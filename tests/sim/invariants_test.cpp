@@ -37,7 +37,7 @@ TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
     world.watch(invariants);
     world.run(Time(2s));
     if (let_in) {
-      // Behind the world's back: its lists say otherwise.
+      // Not through the world, whose lists say otherwise.
       NodeEffects effects;
       world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);
     }

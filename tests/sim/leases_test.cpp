@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// The same with leased data: chunks of eight steps.
+/// The same options with leased data: chunks of eight steps.
 Simulator::Options leased(Simulator::Options options) {
   options.node.course.work.chunk_steps = 8;
   options.node.course.work.weigh_max = 1;
@@ -82,7 +82,7 @@ TEST_CASE("leased chunks of a peer that dies, sleeps or is cut off are trained b
     end.run();
     CHECK(end.models({0, 2, 3}) == 1);
     CHECK(ledger.all().chunks >= 400);
-    // A half that is cut off trains what the other does as well.
+    // A half that is cut off trains the same samples as the other half.
     CHECK(ledger.all().chunks <= (rule.kind == FaultKind::partition ? 560 : 430));
   }
 }

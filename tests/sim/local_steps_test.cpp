@@ -264,13 +264,13 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   const JobDone out = compute(*first);
   CHECK(first_of<result::Gradient>(out.results)->samples == 48);
   CHECK(out.score.samples == 48);
-  // The steps are taken, but they do not change the state.
+  // The steps are taken, but do not change the state.
   CHECK(std::ranges::equal(first->parameters(), anchor));
   CHECK(first->step() == 24);
   const auto state = std::make_shared<Floats>(before->size());
   first->run({.tasks = {task::ExportState{state}}});
   CHECK(*state == *before);
-  // Asked again, for any reason, they are the same.
+  // If asked again, for any reason, the replica makes the same steps.
   const Floats once = *values;
   const Image image = image_of(*first);
   compute(*first);

@@ -192,7 +192,7 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
   const std::uint64_t operations = first.counts().operations;
   world.run(world.now() + 10s);
   CHECK(first.counts().states_sent == sent);
-  CHECK(jobs.seen <= first.counts().operations - operations + 2);  // One for each.
+  CHECK(jobs.seen <= first.counts().operations - operations + 2);  // One job for each.
 }
 
 TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
@@ -315,7 +315,7 @@ TEST_CASE("what waits of gradients is in a checkpoint as it was before the last 
     replica.run({.tasks = {task::ApplyUpdate{.values = sum}}});
   }
   const bool asked_again = GENERATE(false, true);
-  if (asked_again) ask(replica);  // Its sum never comes.
+  if (asked_again) ask(replica);  // The sum never arrives.
   WholeReplica restored(run.learner(0), 0);
   REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);

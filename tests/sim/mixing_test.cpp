@@ -275,8 +275,8 @@ TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[s
   world.watch(forms);
   world.run(Time(5min));
   CHECK(ended(world, spec).whole == 7);
-  // Whole to all neighbours at first; then between the two that a death makes neighbours, and
-  // between a returning peer and its two neighbours.
+  // Whole references are sent to all neighbours at first, then between the two peers that a death
+  // makes neighbours, and between a returning peer and its two neighbours.
   CHECK(forms.sent[MixForm::whole] == 14 + 2 * (2 + 4));
   CHECK(forms.sent[MixForm::coded] > 1500);
 }

@@ -143,7 +143,7 @@ TEST_CASE("a death at the switch leaves the others in one mode", "[sim][switch]"
                  {switched(5s, 2, "allreduce"), fault(FaultKind::kill, death, just(victim), 5s)});
     world.scenario.until = 15s;
     const Switches all = run(world);
-    // Nobody has heard of it, or all go by it, also the peer that comes back.
+    // Either nobody has heard of the switch, or all follow it, including the peer that returns.
     CHECK((all.by.empty() || all.by.at(revision(1)).size() == peers));
   }
 }

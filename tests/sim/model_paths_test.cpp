@@ -88,13 +88,13 @@ TEST_CASE("the history of a run is what its peers have left of the same moments"
   save(1, 103, 3);  // A job ends a little later at each peer.
   save(0, 200, 5);
   save(1, 209, 6);
-  save(1, 300, 9);  // Of peer 1 alone.
+  save(1, 300, 9);  // A model of peer 1 alone.
   std::ofstream(peers[0] / "checkpoints" / "step-0000000205.safetensors") << "torn";
   std::ofstream(peers[0] / "checkpoints" / "notes.txt") << "no model";
   const ModelPaths paths = read_model_history(peers, layout, 100);
   REQUIRE(paths.can_be_drawn());
   const ModelPaths::Curve wanted{{100, 1}};
-  // What is torn is left out, so the second moment has one model.
+  // A torn file is left out, so the second moment has one model.
   CHECK(paths.distances().at(0) == wanted);
   CHECK(paths.distances().at(1) == ModelPaths::Curve{{100, 1}, {200, 0}});
   CHECK_FALSE(paths.distances().contains(2));

@@ -44,8 +44,8 @@ class Verdicts : public Watcher {
     }
   }
 
-  std::map<std::uint64_t, std::vector<double>> values;  ///< Measured, by step.
-  std::map<std::uint64_t, double> wanted;               ///< Accuracy of the whole model then.
+  std::map<std::uint64_t, std::vector<double>> values;  ///< Measured accuracies, by step.
+  std::map<std::uint64_t, double> wanted;  ///< Accuracy of the whole model at each of these steps.
   std::map<PeerNumber, std::uint64_t> steps;
   std::map<std::uint32_t, std::set<std::uint64_t>> parts;  ///< By part; stages come first.
 
@@ -112,7 +112,7 @@ std::map<std::size_t, std::vector<std::vector<float>>> trained(const PipelineTas
   world.run(Time(10min));
   INFO(record.story);
   CHECK((record.facts.of<TargetMeasured>() > 0) == (task.target > 0));
-  // Replicas that gossip differ, and may come in another order.
+  // Replicas that gossip differ, and may come in any order.
   for (auto& [stage, replicas] : record.stages) std::ranges::sort(replicas);
   return record.stages;
 }
@@ -216,7 +216,7 @@ TEST_CASE("a death at any moment of a test gives it up and the others end with t
 
 namespace {
 
-/// Stages whose peer says of their model what it likes.
+/// Stages at a peer that makes false reports about their model.
 class BoastingStages final : public Replica {
  public:
   BoastingStages(std::unique_ptr<StageLearner> learner, double says)

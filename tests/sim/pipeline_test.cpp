@@ -203,7 +203,7 @@ TEST_CASE("a death at any moment lets the others go on with every micro-batch co
 
 TEST_CASE("a stage that loses all its carriers is restored from the copy of its neighbour",
           "[sim]") {
-  int times = 0;  // It dies right at a copying point, or later.
+  int times = 0;  // The peer dies right at a copying point, or later.
   for (int moment = 0; moment < 60; ++moment) {
     const PipelineTask task{.peers = 3, .stages = 3, .micro_batches = 6, .steps = 60};
     Simulator::Options options = task.options();
@@ -282,7 +282,7 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     world.watch(invariants);
     world.run(Time(5s));
     INFO("moment " << moment << "\n" << record.story);
-    // It is gone long before it would give up waiting for the others.
+    // The peer is gone long before it would stop waiting for the others.
     REQUIRE(world.peer(who).state == PeerState::ended);
     world.run(Time(3min));
     INFO((invariants.violation() ? invariants.violation()->what : ""));

@@ -75,7 +75,7 @@ TEST_CASE("those whose learning rate is too small come as far as the others by c
   PopulationTally population;
   together.watch(population);
   together.run(Time(60s));
-  // A peer alone, with the smallest rate.
+  // One peer, with the smallest rate.
   Simulator::Options lone_options = population_world(1);
   Simulator alone(lone_options, learners(lone_options, {mixed_rates.front()}));
   PopulationTally lone;
@@ -211,7 +211,7 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
   CHECK(lost);
   REQUIRE(failed);
   CHECK_FALSE(copied);
-  // Meanwhile it went on training its own model.
+  // Meanwhile the peer continued to train its own model.
   CHECK(tally.trials().at(copier).learning_rate == trial.learning_rate);
   CHECK(world.peer(copier).work->step() > step);
 }

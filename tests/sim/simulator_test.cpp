@@ -344,7 +344,7 @@ TEST_CASE("a latecomer downloads a model and joins in", "[sim]") {
   world.run(Time(15s));
   CHECK(world.peer(3).state == PeerState::up);
   CHECK(fetched == 1);
-  // It is where the others are, and not where it would be if it had started from step 0.
+  // The peer is at the others' step, and not at the step it would have reached from step 0.
   CHECK(world.peer(3).work->step() > 600);
   CHECK(world.peer(3).node->as<GossipMode>()->exchange().counts().committed > 0);
   for (PeerNumber number = 0; number < 4; ++number) {

@@ -31,8 +31,8 @@ void check_within_three_errors(const std::string& what, const Sample& sample, do
   CHECK(std::abs(sample.mean() - wanted) <= 3 * sample.error());
 }
 
-/// Below this scatter a run is no longer measured. Models are then within 1e-3 of their first
-/// distance, and the rounding of floats (6e-8) is still only 1e-4 of the rest.
+/// Below this scatter a run is no longer measured. At this size models are within 1e-3 of their
+/// first distance, and the rounding of floats (6e-8) is still only 1e-4 of the rest.
 constexpr double smallest = 1e-6;
 
 Simulator::Options frozen_world(std::size_t peers, std::uint64_t seed, double alpha,

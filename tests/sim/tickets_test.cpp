@@ -48,7 +48,7 @@ bool have_one_list(const Simulator& world) {
   return true;
 }
 
-/// Seconds after the heal until all peers let the same keys in and none of the revoked ones.
+/// Seconds after the heal until all peers admit the same keys, and none of the revoked ones.
 double settling_s(std::size_t peers, std::size_t invitations, std::size_t revocations) {
   Simulator::Options options = ticket_world(peers, 5);
   FaultRule churn = fault(FaultKind::kill, 20s, {.any = peers / 16}, 4s);
@@ -57,7 +57,7 @@ double settling_s(std::size_t peers, std::size_t invitations, std::size_t revoca
   Simulator world(options, idle_peers(options));
   world.run(Time(20s));
   Rng rng(5);
-  // The last third of the virtual peers signs nothing, and some of it is revoked.
+  // The last third of the virtual peers signs nothing, and some of these peers are revoked.
   const std::size_t first_revoked = peers - peers / 3;
   std::size_t invited = 0;
   std::vector<PeerId> out;
@@ -132,7 +132,7 @@ TEST_CASE("virtual peers invite and renew and revoke after the first peer has go
   CHECK_FALSE(missing);
 }
 
-// Side 1 to 4 has a second peer that may revoke, and the other one has not: of its two, one was
+// Side 1 to 4 has a second peer that may revoke. The other side has none: one of its two peers was
 // invited by peer 6, and the other may not invite.
 TEST_CASE("of two that revoke each other in a partition the one without witnesses is out") {
   Simulator::Options options = ticket_world(8, 4);
@@ -151,7 +151,7 @@ TEST_CASE("of two that revoke each other in a partition the one without witnesse
     CHECK(accepts(world, number, id_of(2)));
     CHECK_FALSE(accepts(world, number, id_of(6)));
   }
-  // Nobody else goes, though the places of some rested on one of the two.
+  // No other peer is dropped, although some were members through one of the two.
   CHECK(have_one_list(world));
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("invitations and revocations under churn are everywhere soon after hea
   CHECK(settling_s(16, 60, 8) <= 30);
 }
 
-// By hand: takes some time.
+// Run by hand, because it takes some time.
 TEST_CASE("five hundred invitations and fifty revocations are everywhere soon after healing",
           "[.]") {
   const double took_s = settling_s(64, 500, 50);

@@ -167,7 +167,7 @@ TEST_CASE("no function is longer than seventy lines") {
 
 TEST_CASE("the length check sees functions and nothing else") {
   using Lines = std::vector<std::string>;
-  // What it says of `before`, `count` lines of a body, and `after`.
+  // The check's report on `before`, `count` lines of a body, and `after`.
   const auto said_of = [](Lines before, std::size_t count, const Lines& after) {
     before.insert(before.end(), count, "    step(1);");
     before.insert(before.end(), after.begin(), after.end());

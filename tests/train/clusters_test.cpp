@@ -19,7 +19,7 @@ using Floats = std::vector<float>;
 
 constexpr std::size_t k = 2;
 constexpr std::size_t width = 2;
-/// Two corners, of three points each.
+/// Two corners, each with three points.
 const Floats corners = {0, 0, 0, 1, 1, 0, 8, 8, 8, 9, 9, 8};
 
 ModelSpec clusters(std::size_t centres) {
@@ -31,7 +31,7 @@ Batch batch_of(std::span<const float> points) {
   return {.inputs = points, .labels = {}, .targets = {}, .size = points.size() / width};
 }
 
-/// Parameters of which the first centres are these, each with a count of one.
+/// Parameters with these first centres, each with a count of one.
 Floats centred(Floats centres) {
   centres.insert(centres.end(), centres.size() / width, 1.0F);
   return centres;
@@ -93,7 +93,7 @@ TEST_CASE("inertia never rises in Lloyd's steps") {
 TEST_CASE("rates of one over t are mini-batch k-means with counts") {
   Model model(clusters(k), {width, 1, 1}, 2);
   Floats parameters = centred({0, 0, 8, 8});
-  // The first step forgets the start, and all later ones weigh every batch alike.
+  // The first step forgets the start, and all later steps give every batch the same weight.
   step(model, parameters, Floats{0, 1, 8, 9}, 1);
   step(model, parameters, Floats{1, 0, 9, 8}, 0.5F);
   CHECK(centre(parameters, 0) == std::array{0.5F, 0.5F});
@@ -105,7 +105,7 @@ TEST_CASE("the mean gradient of peers makes the centres of all their samples") {
   const Floats start = centred({0, 0, 9, 9});
   Floats whole = start;
   step(model, whole, corners, 1);
-  // Peers of one and of five samples, which count as such.
+  // Peers with one and with five samples, which are their weights.
   Floats both(start.size());
   Floats gradient(start.size());
   Rng rng(1);

@@ -101,7 +101,7 @@ Passes<T> passes_of(Network<T>& network, const Given& given) {
   return all;
 }
 
-/// The largest difference in any of the three, relative to the largest value there.
+/// The largest difference in any of the three results, relative to the largest value in it.
 template <class T>
 double difference(const Passes<T>& found, const Passes<double>& expected) {
   double worst = 0;
@@ -177,7 +177,9 @@ TEST_CASE("every method in float differs from the definition by rounding alone")
                                    static_cast<std::size_t>(stride), 1, method);
       Problems problems;
       const ModelPlan plan = plan_model({.layers = {spec}}, {18, 14, 13}, problems);
-      if (!problems.empty()) continue;  // A method that is not for this shape or this processor.
+      if (!problems.empty())
+        continue;  // A method that does not support this shape or this
+                   // processor.
       const Given given(plan, 4);
       auto network = make_onednn_network(plan, 4);
       if (!network) network = make_plain_network<float>(plan, 4);

@@ -75,7 +75,7 @@ TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
   damaged[30] ^= 1;
   refuses(damaged, "cannot be read");
 
-  // The memory for what a header announces is not taken when so little of it can be there.
+  // If the file is far shorter than its header announces, the announced memory is not allocated.
   rusage before{}, after{};
   getrusage(RUSAGE_SELF, &before);
   refuses(idx({2, 1 << 15, 1 << 15}, "x"), "announces 2147483648 bytes and holds 1");

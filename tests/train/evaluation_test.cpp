@@ -38,7 +38,7 @@ TEST_CASE("R2 is one minus the squared errors over the squared distances from th
   // second target does not vary and is hit, so it adds nothing.
   const DataSet data = line({1, 3, 5, 8});
   CHECK(r2_of(2, 1, data) == Approx(1 - 1 / 26.75).epsilon(1e-12));
-  // A model of the means is worth 0, and a worse one less.
+  // A model of the means has R2 = 0, and a worse model a lower one.
   CHECK(r2_of(0, 4.25F, data) == Approx(0).margin(1e-12));
   CHECK(r2_of(0, 8, data) == Approx(1 - (49 + 25 + 9) / 26.75).epsilon(1e-12));
 }

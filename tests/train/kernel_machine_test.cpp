@@ -1,5 +1,5 @@
-// Kernel machines by random features: the kernel, the machine against the dual problem, and several
-// machines of which each knows a cluster.
+// Kernel machines by random features: the kernel, the machine compared with the dual problem, and
+// several machines that each know one cluster.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -131,7 +131,7 @@ TEST_CASE("descent on hinge loss of features is the kernel machine of the dual p
   }
   CHECK(answer == Approx(0.5223408434).epsilon(1e-5));
 
-  // With the kernel that the features have, descent comes to the machine that the solver finds.
+  // With the kernel of the features, descent reaches the machine that the solver finds.
   constexpr std::size_t features = 512;
   const std::vector<Floats> rows = features_of(points, features);
   for (std::size_t i = 0; i < count; ++i) {
@@ -157,7 +157,7 @@ TEST_CASE("descent on hinge loss of features is the kernel machine of the dual p
     squares += std::pow(parameters[features + i] - parameters[i], 2);
   }
   const double objective = squares / 2 + cost * model.evaluate(parameters, all).loss;
-  // What is left after t steps falls with 1 / t; here it is a thousandth.
+  // The remaining error after t steps falls with 1 / t; here it is a thousandth.
   CHECK(objective > wanted.optimum * (1 - 1e-3));
   CHECK(objective < wanted.optimum * (1 + 2e-3));
   const auto outputs =

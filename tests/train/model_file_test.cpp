@@ -46,7 +46,7 @@ std::string little(std::uint64_t number, int bytes) {
   return text;
 }
 
-/// What a zip archive says of one entry. The bytes are stored, or claimed to be deflated.
+/// A zip archive's description of one entry. The bytes are stored, or claimed to be deflated.
 struct Claim {
   std::string name;
   std::string bytes;
@@ -289,7 +289,7 @@ TEST_CASE("tensors that repeat one storage too often are refused", "[unit]") {
                 .empty());
     return read_torch_file(file).reason;
   };
-  CHECK(reason(2).empty());  // As tied weights do.
+  CHECK(reason(2).empty());  // As with tied weights.
   CHECK(reason(8).empty());
   CHECK(reason(9) == "its tensors repeat the same numbers too often");
 }

@@ -104,7 +104,7 @@ Copied copied(const Batch& batch) {
   return {{batch.inputs.begin(), batch.inputs.end()}, {batch.labels.begin(), batch.labels.end()}};
 }
 
-/// Stands in for another thread: work waits until it is waited for, or until the test runs it.
+/// Stands in for another thread: work runs only when the test waits for it or runs it.
 class LateWork {
  public:
   RunAside aside() {
@@ -309,7 +309,7 @@ TEST_CASE("blocks that are being read count among those in memory", "[unit]") {
   for (std::size_t block = 0; block < 10; ++block) reader.expect(block);
   CHECK(late.started() == 10);
   CHECK(late.run_count() == 10 - BlockReader::held_max);
-  // A block that is expected is not read twice, and the one that was not used for longest goes.
+  // An expected block is not read twice, and the least recently used one is dropped.
   CHECK(reader.block(9).labels == opened.data->blocks->read(9).data->labels);
   reader.expect(4);
   reader.expect(0);

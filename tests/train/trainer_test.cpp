@@ -313,7 +313,7 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
     }
     CHECK(copied(taker->parameters()) == copied(giver->parameters()));
     CHECK(taker->updates() == giver->updates());
-    // Its samples are in a sum that others completed, and it drew none of its own in the meantime.
+    // Its samples are in a sum that others completed, and it drew no samples of its own meanwhile.
     CHECK(taker->optimizer_state().position == *position + 8);
 
     // A state that is not newer does not include these samples, so they are drawn again.
@@ -372,7 +372,7 @@ TEST_CASE("the swarm's schedule goes on within a task from the progress it was t
     told->run_steps(20);
   }
   CHECK(copied(told->parameters()) == copied(plain->parameters()));
-  // Progress that others have made as well counts at once.
+  // Progress of other peers counts at once too.
   told->set_progress(0.9);
   CHECK(told->learning_rate() < 0.5 * plain->learning_rate());
 }
