@@ -45,7 +45,7 @@ def size_text(size):
 
 
 def run_together(commands, limit):
-    """Runs them side by side to their ends and returns what each printed. None outlives the call."""
+    """Runs the commands side by side to their ends and returns their outputs. None outlives the call."""
     processes = []
     try:
         for command in commands:
@@ -113,7 +113,7 @@ class RankPerProcess:
 
 
 class BareSockets(RankPerProcess):
-    """No contender, since it sums nothing: what the bytes of a sum take through sockets."""
+    """Sums nothing, so it is no contender: the time that a sum's bytes take through sockets."""
 
     def __init__(self, program):
         super().__init__("bare sockets", [program], [])
@@ -134,7 +134,7 @@ class Mpi:
 
 
 def compiled(command, output):
-    """The path of the program, or None and a line why not."""
+    """The path of the program, or None and a line that says why there is none."""
     if shutil.which(command[0]) is None:
         print(f"left out: {command[0]} is not installed")
         return None
@@ -146,7 +146,7 @@ def compiled(command, output):
 
 
 def contenders(arguments, folder):
-    """Everything that can be run here."""
+    """All contenders that can run on this machine."""
     found = [Grapevine(arguments, "plain"), Grapevine(arguments, "auto")]
     bare = compiled(["g++", "-O2", "-std=c++20", str(HERE / "bare_sockets.cpp")], folder / "bare")
     if bare:
@@ -284,7 +284,7 @@ def main():
     if arguments.quick:
         arguments.peers, arguments.rounds, arguments.row_seconds = [2, 4], 1, 0.3
         arguments.sizes = [4 << 10, 1 << 20, 16 << 20]
-    # Told to stop, it still ends the processes it started.
+    # When told to stop, this program still ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True,
                             text=True).stdout.strip()

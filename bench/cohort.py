@@ -112,7 +112,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=20, help="for which traffic is measured")
     parser.add_argument("--limit", type=float, default=120, help="seconds until the cohort must be whole")
     arguments = parser.parse_args()
-    # Told to stop, it still ends its peers.
+    # When told to stop, this program still ends its peers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:

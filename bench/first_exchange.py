@@ -47,7 +47,7 @@ period_steps = 16
 
 
 def await_result(read, limit, peers, root):
-    """What `read` returns once that is something. Ends the program if it takes too long or a peer ends."""
+    """The first result of `read` that is not empty. Ends the program after too long, or if a peer ends."""
     until = time.monotonic() + limit
     while time.monotonic() < until:
         if found := read():
@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limit", type=int, default=60, help="seconds for one run")
     arguments = parser.parse_args()
-    # Told to stop, it still ends its peers and takes its namespaces away.
+    # When told to stop, this program still ends its peers and removes its namespaces.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     binary = str(pathlib.Path(arguments.binary).resolve())
     round_trips = [float(each) for each in arguments.round_trips.split(",")]

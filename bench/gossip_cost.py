@@ -35,7 +35,7 @@ def main():
     parser.add_argument("--window", type=float, default=15, help="seconds")
     parser.add_argument("--only", choices=[case[0] for case in CASES])
     arguments = parser.parse_args()
-    # Told to stop, it still ends the peers it started.
+    # When told to stop, this program still ends the peers that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     configs = pathlib.Path(__file__).resolve().parent.parent / "configs"
     for name, file, period, aim in CASES:

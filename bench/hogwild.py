@@ -19,7 +19,7 @@ from launched_peers import samples_per_second
 
 
 def with_threads(base, threads, period):
-    """The base config, endless, alone, with plain SGD in a number of threads."""
+    """The base config, but endless, for one peer, and with plain SGD in a number of threads."""
     text = config_text(base, period, 0.0)
     text = re.sub(r"(?m)^(optimizer|momentum)\s*=.*\n", "", text)
     return re.sub(r"(?m)^\[train\].*\n", f'[train]\noptimizer = "sgd"\nthreads = {threads}\n', text)

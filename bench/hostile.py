@@ -17,7 +17,7 @@ import statistics
 
 from league import Store, simulate, words
 
-# As published, but where the published strength is too little to spoil even a plain average.
+# Published strengths, unless these are too weak to spoil even a plain average.
 ATTACKS = ["bit_flip", "label_flip+strength=10", "scale", "little_is_enough+strength=10", "inner_product", "dissensus",
            "not_a_number", "lying_weight"]
 GUARDS = {"guarded": "", "plain": 'guard = "none"\n'}
@@ -70,7 +70,7 @@ def results_of(arguments, store, attack, guard):
 
 
 def cells(arguments, store, attack, guard):
-    """Mean accuracy, the most that a seed lost to the guarded clean run of that seed, and the worst peer of all."""
+    """Mean accuracy, the largest loss of a seed against its guarded clean run, and the worst peer of all."""
     clean = results_of(arguments, store, "clean", "guarded")
     results = results_of(arguments, store, attack, guard)
     if not results:

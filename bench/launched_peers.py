@@ -11,14 +11,14 @@ import time
 
 
 def status(binary, peer):
-    """What a peer says of itself, or None before it can be asked."""
+    """A peer's status, or None before the peer answers."""
     answer = subprocess.run([binary, "status", str(peer), "--json"], capture_output=True, timeout=20)
     return json.loads(answer.stdout) if answer.returncode == 0 else None
 
 
 @contextlib.contextmanager
 def launched(binary, config, peers, patience_s=60):
-    """The run folders of peers that all train. They are ended on the way out."""
+    """The run folders of peers that all train. The peers are ended when the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "config.toml"
         path.write_text(config)
@@ -56,7 +56,7 @@ def samples_per_second(binary, config, peers, warm_up, window):
 
 
 def with_settings(text, settings):
-    """A config with these (section, key, value) in place of its own; None takes the key away."""
+    """A config with these (section, key, value) in place of its own; None removes the key."""
     for section, key, value in settings:
         text = re.sub(rf"(?m)^{key}\s*=.*\n", "", text)
         if value is None:

@@ -49,7 +49,7 @@ CONDITIONS = {
 }
 GRID = [0.1, 0.03, 0.01]
 BEYOND = (0.003, 0.3)
-# Rows of all algorithms that have no name of their own, each after the one that it is a variant of.
+# Rows of algorithms without a name of their own, each after the algorithm that it varies.
 VARIANTS = ["elastic+gossip.codec=qsgd8", "elastic+gossip.codec=top_k+gossip.codec_fraction=0.1+gossip.alpha=0.25",
             "all_reduce+train.schedule=growing_batch"]
 CONFIG = """
@@ -142,7 +142,7 @@ def variant_of(algorithm):
 
 
 def schedule_lines(schedule, steps):
-    """In place of a falling rate the batch may double, at half and at three quarters of the samples."""
+    """Instead of a falling rate, the batch may double at half and at three quarters of the samples."""
     if schedule != "growing_batch":
         return f'schedule = "{schedule}"'
     return f'schedule = "growing_batch"\nstep_at = [{steps // 2}, {3 * steps // 4}]\nbatch_growths = 2'
@@ -158,7 +158,7 @@ def key_of(algorithm, data, condition, seed, rate, epochs, hidden):
 
 
 class Store:
-    """Results by key, in a file that is whole after every run."""
+    """Results by key, in a file that is complete after every run."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path) if path else None
@@ -257,7 +257,7 @@ def run_all(arguments, store, wanted):
 
 
 def quality(result):
-    """What learning rates are compared by."""
+    """The figure by which learning rates are compared."""
     if "failed" in result or not math.isfinite(result["loss"] or math.nan):
         return -1
     return result["accuracy"]
@@ -283,7 +283,7 @@ def tune(arguments, store):
 
 
 def rate_of(arguments, store, name, data):
-    """What was found for it, else for the algorithm that it is a variant of."""
+    """The rate found for the algorithm, or else for the algorithm that it varies."""
     own = store.rates.get(f"{name} {data}")
     return own or store.rates.get(f"{variant_of(name)[0]} {data}", arguments.learning_rate)
 
@@ -460,7 +460,7 @@ def main():
     if not arguments.only_print:
         if arguments.tune:
             tune(arguments, store)
-        # In an order in which the first runs already say something.
+        # The order makes the results of the first runs useful by themselves.
         run_all(arguments, store,
                 [(name, data, condition, seed, rate_of(arguments, store, name, data), arguments.epochs)
                  for seed in arguments.seeds for condition in arguments.conditions

@@ -134,7 +134,7 @@ def main():
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("network namespaces need root: run it with sudo")
-    # Told to stop, it still ends its peers and takes its namespaces away.
+    # When told to stop, this program still ends its peers and removes its namespaces.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     binaries = [str(pathlib.Path(binary).resolve()) for binary in arguments.binary]
     control = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()

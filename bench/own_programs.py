@@ -29,7 +29,7 @@ def environment(library):
 
 
 def results(outputs, count):
-    """What the programs have printed behind the word RESULT. There must be `count` of them."""
+    """What the programs have printed after the word RESULT. There must be `count` results."""
     lines = [line for text in outputs for line in text.splitlines()]
     found = [json.loads(line[7:]) for line in lines if line.startswith("RESULT ")]
     if len(found) != count:

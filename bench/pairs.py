@@ -38,7 +38,7 @@ class Build:
                 sys.exit(f"{program} is missing: build with cmake --preset release -DGRAPEVINE_BENCH=ON")
 
     def config(self, *names):
-        """The first of these configs that the checkout has: an older one has other names."""
+        """The first of these configs that the checkout has: older checkouts have other names."""
         return next(path for path in (self.folder / "configs" / name for name in names) if path.exists())
 
 
@@ -121,7 +121,7 @@ def main():
     parser.add_argument("--bound", type=float, default=0.97, help="for the lower end of the interval")
     parser.add_argument("--only", choices=MEASURES, nargs="+", default=list(MEASURES))
     arguments = parser.parse_args()
-    # Told to stop, it still ends the peers it started.
+    # When told to stop, this program still ends the peers that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     old, new = Build(arguments.old), Build(arguments.new)
     slower = False

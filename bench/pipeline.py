@@ -20,13 +20,13 @@ from launched_peers import launched, status
 
 
 def pin(process, core):
-    """All threads of a process to one core."""
+    """Pins all threads of a process to one core."""
     for task in os.listdir(f"/proc/{process}/task"):
         os.sched_setaffinity(int(task), {core})
 
 
 def after_step(binary, folder):
-    """What a peer says right after its next step, so that steps are whole between two such moments."""
+    """A peer's status just after its next step, so that there are whole steps between two calls."""
     before = status(binary, folder)["step"]
     while True:
         said = status(binary, folder)
@@ -36,7 +36,7 @@ def after_step(binary, folder):
 
 
 def delayed_s(process):
-    """For how long threads of a process could have run and did not."""
+    """Time in which threads of a process were ready to run but did not run."""
     total = 0
     for task in os.listdir(f"/proc/{process}/task"):
         total += int(pathlib.Path(f"/proc/{process}/task/{task}/schedstat").read_text().split()[1])

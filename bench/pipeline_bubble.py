@@ -34,9 +34,9 @@ def config_text(given, schedule, micro_batches, ahead, runs):
     data = pathlib.Path(__file__).resolve().parent.parent / "configs/text"
     layer = '[[model.layers]]\nkind = "dense"\nunits = 128\nper_position = true\n'
     ahead_line = f"ahead = {ahead}" if schedule in AHEAD else ""
-    # Room for 2bw to be ahead in, with its two versions.
+    # Gives 2bw, with its two versions, room to be ahead.
     accumulate_line = f"accumulate = {2 * given.stages}" if schedule == "2bw" else ""
-    # As much work by the estimate in each stage, or peers would be shared out unequally.
+    # Equal estimated work in each stage. Otherwise stages would get unequal numbers of peers.
     ends = [1 + 2 * stage for stage in range(1, given.stages)] + [2 * given.stages]
     return f"""[run]
 mode = "pipeline"
@@ -110,7 +110,7 @@ def behind_links(binary, root, peers, rate):
 
 
 def step_seconds(given, schedule, micro_batches, ahead, passes):
-    """Of every run but the first few."""
+    """Times of all runs except the first few."""
     os.environ["PASS_SECONDS"] = ",".join(f"{seconds:.6f}" for seconds in passes)
     binary = str(pathlib.Path(given.binary).resolve())
     with tempfile.TemporaryDirectory() as folder:

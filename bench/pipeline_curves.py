@@ -47,7 +47,7 @@ latency_s = 0.001
 
 
 def runs(binary, text, seed):
-    """How many runs of the pipeline were made."""
+    """Number of runs that the pipeline made."""
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "world.toml"
         config.write_text(text)
@@ -57,7 +57,7 @@ def runs(binary, text, seed):
 
 
 def pace(given, text, since=0.0):
-    """Micro-batches a second, standing still included: the median over seeds."""
+    """Micro-batches a second, including pauses: the median over seeds."""
     made = []
     for seed in range(1, given.seeds + 1):
         before = runs(given.binary, text(since), seed) if since else 0

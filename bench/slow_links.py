@@ -30,7 +30,7 @@ VARIANTS = {
     "rank 4, fp16": 'rank = 4\ncodec = "fp16"\n',
     "sufficient factors": "sufficient_factors = true\n",
 }
-# Bytes that a bucket lets through at once: few, or small sums would never meet the limit.
+# Bytes that a token bucket passes at once. With more, small sums would never reach the limit.
 BURST = "32kb"
 
 
@@ -167,7 +167,7 @@ def main():
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("network namespaces need root: run it with sudo")
-    # Told to stop, it still ends its peers and takes its namespaces away.
+    # When told to stop, this program still ends its peers and removes its namespaces.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     binary = str(pathlib.Path(arguments.binary).resolve())
     control = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()

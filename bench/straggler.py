@@ -131,7 +131,7 @@ class Grapevine:
         return min(float(file.read_text()) for file in files) if all(file.exists() for file in files) else None
 
     def stamp(self):
-        """Another one when there is something new of the first peer."""
+        """Another model whenever the first peer has a new one."""
         return newest(self.run / "peer-0/checkpoints")
 
     def models(self):
@@ -147,7 +147,7 @@ class Grapevine:
         return found
 
     def end(self):
-        """Ends the run. What it says itself of its mean model."""
+        """Ends the run. Returns the run's own report on its mean model."""
         self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=60)
         return json.loads((self.run / "summary.json").read_text()).get("mean_accuracy")
@@ -286,7 +286,7 @@ def main():
     parser.add_argument("--folder", default="/dev/shm", help="where runs write, better not a disk")
     given = parser.parse_args()
     given.binary = str(pathlib.Path(given.binary).resolve())
-    # Told to stop, it still ends what it started.
+    # When told to stop, this program still ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     judge = Judge()
     times = {(way, slow): [] for way in given.ways.split(";") for slow in (False, True)}

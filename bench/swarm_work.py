@@ -30,7 +30,7 @@ STEPS = 4 * 60000 / 32
 IDEAL_SLOW_S = STEPS / 310
 
 
-# Most bytes a second and peer, and the seconds of a chunk, by the number of peers.
+# By the number of peers: largest bytes a second and peer, and seconds of a chunk.
 TRAFFIC = {10: (800, 0.25), 100: (4000, 1), 1000: (20000, 10)}
 FRAME_MAX = 65536
 LEASED_TIME = """[run]

@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--window", type=float, default=8, help="seconds")
     parser.add_argument("--only", choices=list(AIMS))
     arguments = parser.parse_args()
-    # Told to stop, it still ends the peers it started.
+    # When told to stop, this program still ends the peers that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for name, aim in AIMS.items():
         if arguments.only not in (None, name):

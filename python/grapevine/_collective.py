@@ -9,7 +9,7 @@ from . import _library as c
 from ._memory import TensorList, memory_of
 from ._peer import Peer
 
-# Waits as long as the options say, and not longer.
+# Waits as long as the options say, but not longer.
 _AS_JOINED = -1.0
 
 
@@ -134,7 +134,7 @@ class Collective(Peer):
             collective = cls(handle)
             if begun is not None:
                 begun(collective)
-            # Also without a wait, to learn how many calls the others have made.
+            # Called even without a wait, to learn how many calls the others have made.
             result = c.PENDING
             while c.checked(result) == c.PENDING:
                 result = c.library().gv_wait(handle, ctypes.byref(collective._info))

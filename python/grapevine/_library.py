@@ -105,7 +105,7 @@ class Info(ctypes.Structure):
 
 
 def _names() -> list[str]:
-    """Where the library may be, the likeliest place first."""
+    """Paths at which the library may be, the likeliest first."""
     given = os.environ.get("GRAPEVINE_LIBRARY")
     if given:
         return [given]
@@ -182,7 +182,7 @@ def library() -> ctypes.CDLL:
 
 
 def checked(result: int) -> int:
-    """Passes on OK, OVER and PENDING, and raises what the others mean."""
+    """Returns OK, OVER and PENDING, and raises an exception for any other result."""
     if result in (OK, OVER, PENDING):
         return result
     text = library().gv_problem().decode(errors="replace")

@@ -59,7 +59,7 @@ def _of_torch(name: str, tensor: Any) -> Memory:
     kind = _TORCH_TYPES.get(str(tensor.dtype))
     if kind is None:
         _refuse(name, f"{tensor.dtype} cannot be shared; convert it to a float type")
-    # The alias keeps the memory, also if the tensor is given another.
+    # The alias keeps this memory even if the tensor gets other memory.
     return Memory(name, tensor.data_ptr(), tuple(tensor.shape), kind, tensor.detach())
 
 

@@ -13,7 +13,7 @@ _PART_BYTES = 1 << 20
 
 
 class Buckets:
-    """What DistributedDataParallel gives to be summed in one backward pass."""
+    """The buckets that DistributedDataParallel hands over in one backward pass."""
 
     def __init__(self) -> None:
         self._futures: list[tuple[torch.futures.Future[torch.Tensor], torch.Tensor]] = []
@@ -34,7 +34,7 @@ class Buckets:
         self._futures = []
 
     def take_over(self) -> None:
-        """Writes what it has left out: the means of parameters that only other peers have used."""
+        """Writes the means of parameters that only others used, which the module leaves out."""
         for (parameter, mean), version in zip(self._means, self._versions):
             if parameter.grad is None:
                 if bool(mean.any()):
@@ -74,7 +74,7 @@ def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
         vine.reduce_begin(dict(zip(_names(vine, bucket.parameters()), bucket.gradients())))
     if bucket.is_last():
         if vine.needs_gradient:
-            # Nothing is left to compute meanwhile.
+            # Nothing is left that could be computed during the sum.
             vine._summed = vine._end_parts(1, 0.0)
         buckets.end()
     return future
@@ -131,7 +131,7 @@ class Overlap:
         changed = [name for name in self._seen if not self._is_as_seen(name)]
         for name in changed:
             self._refuse_change(name)
-        # DistributedDataParallel hands over by itself.
+        # DistributedDataParallel hands over the gradients itself.
         self._is_on = not changed and self._vine._summed is None
         for name, count in self._count.items():
             self._most[name] = max(count, self._most.get(name, 0))
@@ -149,7 +149,7 @@ class Overlap:
         self._next.pop(name, None)
         is_complete = self._is_on and self._count[name] == self._most.get(name)
         is_dense = not gradient.is_sparse and gradient.is_contiguous()
-        # The end of the sum takes the others, or says why not.
+        # The end of the sum takes all other gradients, or refuses them with a reason.
         if is_complete and is_dense and gradient.device.type == "cpu":
             self._next[name] = gradient
             self._bytes += gradient.numel() * gradient.element_size()

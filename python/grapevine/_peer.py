@@ -1,4 +1,4 @@
-"""A peer in this process, whatever it shares: its handle, its status and its end."""
+"""A peer in this process, with or without a model: its handle, its status and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which a peer goes through a data set, which goes on exactly after a restart."""
+"""A peer's order of samples in a data set, which continues exactly after a restart."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Sampler:
         return self._leased() if self._is_leased else self._epoch()
 
     def _epoch(self) -> Iterator[list[int]]:
-        # Batches that the loop has and has not trained on yet are not given again.
+        # Batches that the loop has, but has not trained on yet, are not given again.
         at = self._after(self.position, self._vine._given)
         end = at - at % self._part + self._part
         while at < end:
@@ -73,10 +73,10 @@ class Sampler:
             yield batch
 
     def _after(self, position: int, batches: int) -> int:
-        """The position after some batches, of which the last of an epoch may be short."""
+        """The position after some batches. The last batch of an epoch may be short."""
         per_epoch = -(-self._part // self._batch)
         epoch, within = divmod(position, self._part)
-        # After a restart with another size of batches, an epoch goes on where it was.
+        # After a restart with another batch size, an epoch continues at the same sample.
         first = -(-(self._part - within) // self._batch) if within else per_epoch
         if batches < first:
             return position + batches * self._batch

@@ -21,7 +21,7 @@ Tensors = Sequence[Optional[torch.Tensor]]
 
 
 class CudaDevice:
-    """Copies between one GPU and the host, beside the loop's work on it."""
+    """Copies between one GPU and the host, in parallel with the loop's work on that GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -29,7 +29,7 @@ class CudaDevice:
         self._loop = torch.cuda.current_stream(device)
 
     def note_loop(self) -> None:
-        """Notes the stream of the calling thread, behind whose work copies are made."""
+        """Notes the stream of the calling thread. Copies are made after the work in that stream."""
         self._loop = torch.cuda.current_stream(self._device)
 
     def pinned(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
@@ -58,7 +58,7 @@ class CudaDevice:
         self._beside.synchronize()
 
     def later(self, number: torch.Tensor) -> Callable[[], float]:
-        """Begins to copy a number to the host. Returns what waits for it."""
+        """Begins to copy a number to the host. Returns a function that waits for it."""
         host = self.pinned(1, number.dtype)
         host.copy_(number.detach().reshape(1), non_blocking=True)
         is_there = torch.cuda.Event()
@@ -149,18 +149,18 @@ class Stage:
         self.hosts = [found[place] for place in range(len(like))]
         self._rooms: dict[torch.device, torch.Tensor] = {}
         for bucket in self._buckets:
-            # Made now, so that a later call does not fail for want of memory.
+            # Allocated now, so that a later call does not fail for lack of memory.
             self._room(bucket, [like[place] for place in bucket.places])
 
     def out(self, tensors: Tensors) -> None:
-        """Copies the tensors to the host, and waits for that. Missing ones are zeros there."""
+        """Copies the tensors to the host and waits for the copies. Missing tensors become zeros."""
         self._copy(tensors, True)
         for tensor, host in zip(tensors, self.hosts):
             if tensor is None:
                 host.zero_()
 
     def into(self, tensors: Tensors) -> None:
-        """Copies what is on the host to the tensors, where the loop's later work finds it."""
+        """Copies the host's data to the tensors, before the loop's later work on them."""
         self._copy(tensors, False)
 
     def _room(self, bucket: _Bucket, tensors: Tensors) -> Optional[torch.Tensor]:
@@ -213,6 +213,6 @@ class LateLoss:
 
     def __call__(self, loss: torch.Tensor) -> float:
         value = device_of(loss).later(loss)
-        # The first step has none before it, and reports its own.
+        # The first step has no step before it, so it reports its own loss.
         last, self._last = self._last or value, value
         return last()

@@ -29,12 +29,12 @@ from ._sampler import Sampler
 # A waiting call returns to Python this often, so that Ctrl-C and signal handlers are not kept waiting.
 _PATIENCE_S = 0.2
 
-# With this every ticket begins.
+# Every ticket begins with this text.
 _TICKET = "gv1_"
 
 
 class Reduced(NamedTuple):
-    """What `Vine.reduce` has found out."""
+    """The result of `Vine.reduce`."""
 
     #: Samples of all peers in the mean; 0 where gradients are not summed.
     samples: int
@@ -67,7 +67,7 @@ def _settings(algorithm: Optional[str], settings: Mapping[str, Any]) -> str:
 
 
 def _named(tensors: Any) -> list[tuple[str, Any]]:
-    """Names and arrays of what may be a mapping, a sequence, or one array."""
+    """Names and arrays from a mapping, a sequence, or a single array."""
     if isinstance(tensors, Mapping):
         return [(str(name), value) for name, value in tensors.items()]
     if isinstance(tensors, (list, tuple)):
@@ -94,7 +94,7 @@ class _ArrayModel:
         return self.gradient(given)
 
     def rest(self, given: Collection[str]) -> Sequence[Memory]:
-        """Arrays have no gradients but those that the loop gives."""
+        """Nothing, because the loop gives the gradients of all arrays."""
         return []
 
     def give(self) -> None:
@@ -130,7 +130,7 @@ class _Copies:
     """Copies a model's tensors that are on GPUs for the peer, whose thread calls it."""
 
     def __init__(self, model: Any) -> None:
-        #: Why a copy has failed.
+        #: The exception of a copy that has failed.
         self.problem: Optional[BaseException] = None
 
         def copy(_: Any, role: int, direction: int) -> int:
@@ -167,7 +167,7 @@ class Vine(Peer):
         # use until their sum is there.
         self._parts: list[TensorList] = []
         self._handed_over: set[str] = set()
-        # The result of a sum that has ended during backward, until `reduce` tells it.
+        # The result of a sum that ended during backward, until `reduce` returns it.
         self._summed: Optional[Reduced] = None
         self._steps_to_check = 1
         self._sampler: Optional[Sampler] = None
@@ -266,7 +266,7 @@ class Vine(Peer):
 
     def _hand_over(self, memory: Sequence[Memory]) -> None:
         given = TensorList(memory)
-        # It stays in use also if what follows is interrupted.
+        # It stays in use even if the rest is interrupted.
         self._parts.append(given)
         result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
         self._is_over = self._is_over or c.checked(result) == c.OVER
@@ -297,7 +297,7 @@ class Vine(Peer):
         return Reduced(int(self._info.samples), bool(self._info.again))
 
     def _take_over(self, found: Reduced) -> Reduced:
-        """Gives the model what a sum has changed besides the gradients' own memory."""
+        """Writes changes of a sum, other than those in the gradients' own memory, to the model."""
         self._turn += found.again
         if found.again or self._is_over:
             self._model.take()
@@ -540,7 +540,7 @@ def _join_with_model(
         vine = Vine(handle, model, given, copies)
         if begun is not None:
             begun(vine)
-        # Also without a wait, to learn what the first step needs.
+        # Called even without a wait, to learn what the first step needs.
         vine._wait(c.PENDING)
         model.take()
         return vine

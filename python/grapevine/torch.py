@@ -21,7 +21,7 @@ __all__ = ["ModuleModel", "attached", "comm_hook", "scheduler"]
 
 # Optimisers whose state can be made before the first step, by a step with a gradient of zeros.
 _KNOWN_OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adadelta")
-# What such a step leaves in a state and a fresh state has not.
+# The values in a fresh state of entries that such a step changes.
 _FRESH_VALUES = {"step": 0.0, "mu_product": 1.0}
 
 
@@ -30,7 +30,7 @@ def _prepare_state(optimizer: torch.optim.Optimizer) -> None:
     kind = type(optimizer)
     is_known = kind.__module__.startswith("torch.optim.") and kind.__name__ in _KNOWN_OPTIMIZERS
     groups = optimizer.param_groups
-    # Zero over zero would be no number.
+    # Zero divided by zero would be NaN.
     if not is_known or optimizer.state or any(group.get("eps") == 0 for group in groups):
         return
     # The first step with dampening is not like the others.
@@ -43,7 +43,7 @@ def _prepare_state(optimizer: torch.optim.Optimizer) -> None:
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
         for group in groups:
-            # A rate of 0 would do, too, but a capturable optimiser divides by it.
+            # A rate of 0 would also work, but a capturable optimiser divides by the rate.
             group["weight_decay"] = 0.0
         optimizer.step()
     finally:
@@ -72,12 +72,12 @@ def _state_of(optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]
 
 
 def _named_alike(named: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, Any]]:
-    """Names as of the module that torch.compile() was given, so that peers may compile or not."""
+    """Names in the module before torch.compile(), so that each peer may compile it or not."""
     return [(name.replace("_orig_mod.", ""), tensor) for name, tensor in named]
 
 
 class _Part:
-    """Tensors of one role, of which those on GPUs are staged."""
+    """Tensors of one role. Those on GPUs are staged."""
 
     def __init__(self, named: Sequence[tuple[str, Any]]) -> None:
         self._staged = [tensor for _, tensor in named if is_torch(tensor) and is_staged(tensor)]
@@ -134,7 +134,7 @@ class ModuleModel:
         self._zeros: dict[str, torch.Tensor] = {}
         # Parameters without a gradient, and where their mean will be.
         self._without: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        #: The names of parameters, and what DistributedDataParallel gives to be summed.
+        #: The names of parameters, and the buckets that DistributedDataParallel hands over.
         self.names = {parameter: name for name, parameter in self._parameters}
         self.buckets = Buckets()
 
@@ -143,7 +143,7 @@ class ModuleModel:
         self._parts[role].copy(direction)
 
     def gradient(self, given: Any) -> Sequence[Memory]:
-        """The gradients, and in place of those of buffers the buffers, which are averaged too."""
+        """The gradients and the buffers themselves, which are averaged too."""
         if given is not None:
             raise TypeError("reduce() takes the gradients of the module's parameters itself")
         for name, parameter in self._parameters:
@@ -169,7 +169,7 @@ class ModuleModel:
         ]
 
     def _staged_gradients(self) -> Sequence[torch.Tensor]:
-        """Copies gradients on GPUs to the host, and buffers there with them."""
+        """Copies gradients and buffers that are on GPUs to the host."""
         if not self.is_staged:
             return ()
         note_loops()
@@ -197,7 +197,7 @@ class ModuleModel:
         return memory
 
     def rest(self, given: Collection[str]) -> Sequence[Memory]:
-        """What was not given in parts."""
+        """The gradients that were not given in parts."""
         return [memory for memory in self.gradient(None) if memory.name not in given]
 
     def give(self) -> None:
@@ -225,7 +225,7 @@ class ModuleModel:
             for _, parameter in self._parameters:
                 parameter.grad = None
             return
-        # The buffers of a model that was replaced are those of the new one.
+        # If the model was replaced, its buffers are those of the new model.
         if self._gradients is not None and not again:
             self._gradients.into(self._on_gpus())
         self.buckets.take_over()
@@ -297,7 +297,7 @@ def attached(
         vine.step(0.0, samples)
         return result
 
-    # A method, because a scheduler that is made meanwhile binds what it finds.
+    # A method, because a scheduler that is made meanwhile binds the function that it finds.
     optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     try:
         yield vine
