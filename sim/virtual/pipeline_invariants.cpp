@@ -45,6 +45,7 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                     const NodeEffects& effects) {
   const PipelineMode* pipeline = mode_of(world, peer);
   if (pipeline == nullptr || world.is_hostile(peer)) return;
+  check_amounts(world, peer, effects);
   for (const Outgoing& outgoing : effects.messages) {
     if (const auto* word = std::get_if<Complete>(&outgoing.message)) {
       said_[{key_of(word->ballot), word->step}].insert(peer);
@@ -67,6 +68,36 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
     if (id.kind != TransferKind::copy || id.session != generation->key()) continue;
     keepers_[{generation->key(), id.stage}][number_of(transfer.to)].insert(id.number);
   }
+}
+
+/// "bounded": no call asks for more than a few things per peer, and for more than one transfer and
+/// one message for each slice and carrier of the generation. Slices travel one by one. A peer asks
+/// once for each that it is to carry and has not got, sends one of its own to the peer that keeps
+/// its copy, and one to each other carrier that has not got it.
+void PipelineInvariants::check_amounts(const Simulator& world, PeerNumber peer,
+                                       const NodeEffects& effects) {
+  const std::size_t amount = std::max(effects.messages.size(), effects.transfers.size());
+  const std::size_t few = 4 * world.size() + 64;
+  if (amount <= few) return;
+  note_slices(world, peer);
+  if (amount <= few + record(peer).slices) return;
+  fail(world, "bounded",
+       fmt::format("peer-{} wants {} messages and {} transfers at once, and its generation has {} "
+                   "slices",
+                   peer, effects.messages.size(), effects.transfers.size(), record(peer).slices));
+}
+
+/// Notes how many slices the peer's newest generation gives to its peers, together.
+void PipelineInvariants::note_slices(const Simulator& world, PeerNumber peer) {
+  const Agreement& agreement = mode_of(world, peer)->generations()->agreement();
+  const Generation* newest = agreement.generation();
+  if (newest == nullptr) newest = agreement.last_generation();
+  if (newest == nullptr || newest->key() == record(peer).slices_of) return;
+  const std::size_t stages = world.options().node.pipeline.stages.size();
+  record(peer).slices_of = newest->key();
+  record(peer).slices = static_cast<std::size_t>(std::ranges::count_if(
+      newest->assignments,
+      [stages](const StageAssignment& assignment) { return assignment.stage >= stages; }));
 }
 
 void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
@@ -397,6 +428,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const PipelineMode* pipeline = mode_of(world, peer);
   if (pipeline == nullptr || world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
+  note_slices(world, peer);
   const Generation* generation = pipeline->generations()->agreement().generation();
   const std::uint64_t key = generation != nullptr ? generation->key() : 0;
   const bool is_new = key != mine.generation && generation != nullptr;

@@ -48,6 +48,8 @@ class PipelineInvariants : public Checker {
     std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.
     std::uint64_t job_generation = 0;     ///< Its generation when its job was issued.
     std::uint64_t made_in = 0;            ///< Generation of its newest run, in this incarnation.
+    std::uint64_t slices_of = 0;          ///< Key of its newest generation.
+    std::size_t slices = 0;               ///< That it gives to its peers, counted for each.
   };
 
   /// A peer and its incarnation.
@@ -61,6 +63,8 @@ class PipelineInvariants : public Checker {
   using Tested = std::map<std::tuple<std::uint32_t, std::uint32_t, std::size_t>, PeerNumber>;
 
   PeerRecord& record(PeerNumber peer);
+  void check_amounts(const Simulator& world, PeerNumber peer, const NodeEffects& effects);
+  void note_slices(const Simulator& world, PeerNumber peer);
   void check_test(const Simulator& world, PeerNumber peer, const Job& job,
                   const task::StagePass& pass);
   void check_sums(const Simulator& world, PeerNumber peer, const task::EndRun& run);
