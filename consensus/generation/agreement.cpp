@@ -228,10 +228,23 @@ Time Agreement::own_turn() const {
   return *still_since_ + waits * patience();
 }
 
+/// A peer that calls too many ballots may be silent in those of the others, and is not waited for
+/// longer than any peer needs.
 Duration Agreement::wait_for_answers() const {
-  const bool all_blamed = std::ranges::all_of(
-      asked_, [this](PeerId peer) { return answers_.contains(peer) || blamed_.contains(peer); });
-  return all_blamed ? patience() : patience_with_the_good * patience();
+  Duration wait{};
+  for (const PeerId peer : asked_) {
+    if (answers_.contains(peer)) continue;
+    Duration least = blamed_.contains(peer) ? patience() : patience_with_the_good * patience();
+    if (budget_.is_low(proposed_at_, peer)) least = std::min(least, patience());
+    wait = std::max(wait, least);
+  }
+  return wait;
+}
+
+/// The proposer for whose decision we have waited in vain pays for that.
+void Agreement::charge_for_wait(Time now) {
+  if (!answered_ || promised_.proposer == self_) return;
+  budget_.charge(now, promised_.proposer, now - *still_since_);
 }
 
 void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
@@ -268,6 +281,7 @@ Time Agreement::deadline() const {
 void Agreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
 
 void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
+  charge_for_wait(now);
   ++ballots_;
   newest_seen_ = std::max({newest_seen_, promised_.number, vouched(newest_seen_)}) + 1;
   promised_ = {newest_seen_, session_, self_};
@@ -411,6 +425,7 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   }
   if (!is_near(message.ballot) || !budget_.take(now, from)) return;
   interrupted_ = generation_.has_value();
+  charge_for_wait(now);
   stand_still(now);
   promised_ = message.ballot;
   newest_seen_ = was_lifted ? promised_.number : std::max(newest_seen_, promised_.number);

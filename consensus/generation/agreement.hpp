@@ -97,6 +97,8 @@ class Agreement {
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
   /// True if we know a proof that the peer has signed two decisions of one ballot.
   bool is_convicted(PeerId peer) const { return watch_.is_convicted(peer); }
+  /// The proofs, by convicted peer.
+  const std::map<PeerId, Equivocation>& proofs() const { return watch_.proofs(); }
   /// True if a generation of the running one's peers plus `peer` would leave out `peer`.
   bool is_left_out(PeerId peer) const;
   /// True if the running generation has to end because one of its peers is excluded.
@@ -143,6 +145,7 @@ class Agreement {
   bool is_near(const SettingsRevision& revision) const;
   bool is_refused(const Generation& start, const GenerationPlanner& planner) const;
   void give_up_on_proposer(Time now);
+  void charge_for_wait(Time now);
   void stand_still(Time now);
   void propose(Time now, const GenerationPlanner& planner, Effects& out);
   void decide(Time now, const GenerationPlanner& planner, Effects& out);

@@ -34,6 +34,13 @@ class BallotBudget {
     const auto found = full_at_.find(peer);
     if (found != full_at_.end()) found->second -= interval;
   }
+  /// Spends three times the time that we have `waited` for the end of a ballot that `peer` has
+  /// called. A peer that calls few ballots and ends none would else hold us up nearly always.
+  void charge(Time now, PeerId peer, Duration waited) {
+    if (waited <= Duration{}) return;
+    Time& full_at = full_at_.try_emplace(peer, now).first->second;
+    full_at = std::max(full_at, now) + 3 * waited;
+  }
   /// True if the peer has less than half of its budget left. We then do not wait for its ballots.
   bool is_low(Time now, PeerId peer) const {
     const auto found = full_at_.find(peer);

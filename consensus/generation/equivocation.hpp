@@ -58,6 +58,8 @@ class EquivocationWatch {
   Time deadline() const { return proofs_.empty() ? never : shows_at_; }
 
   const Signer& signer() const { return *signer_; }
+  /// By convicted peer.
+  const std::map<PeerId, Equivocation>& proofs() const { return proofs_; }
 
   friend class Fields;
   static constexpr std::size_t field_count = 5;

@@ -342,6 +342,23 @@ TEST_CASE("a hostile peer that preempts every ballot and ends every generation i
   CHECK(table.seconds_together - before > 0.8 * 60);
 }
 
+TEST_CASE("a hostile peer that ends no ballot leaves the others half of their time", "[unit]") {
+  const bool answers = GENERATE(true, false);
+  const Duration every = GENERATE(100ms, 1000ms, 2000ms, 3000ms);
+  Table table(3);
+  if (answers) table.answer = promise;
+  table.run_for(1s);
+  const double before = table.seconds_together;
+  const double end = seconds(table.now.time_since_epoch()) + 60;
+  std::uint64_t number = 100;
+  while (seconds(table.now.time_since_epoch()) < end) {
+    table.say(Propose{{.number = 10 * ++number, .proposer = hostile}});
+    table.run_for(every);
+  }
+  INFO("every " << seconds(every) << " s, answers " << answers);
+  CHECK(table.seconds_together - before > 0.5 * 60);
+}
+
 TEST_CASE("numbers of ballots rise only with what more than a third of all peers report",
           "[unit]") {
   const std::uint64_t far = std::uint64_t{1} << 40;
