@@ -458,7 +458,7 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
       states_.receive(now, from, block, out);
       return;
     case TransferKind::copy:
-      if (states_.receive(now, from, block, out)) return;
+      if (copies_from(from, block.id.stage) && states_.receive(now, from, block, out)) return;
       break;
     case TransferKind::piece:
     case TransferKind::pass:

@@ -151,6 +151,7 @@ class PipelineMode final : public Mode {
   void say_complete(std::uint64_t operation, PeerId to, bool again, Effects& out) const;
   void plan_copies(const ModelVersion& version);
   std::optional<PeerId> keeper_of(std::uint32_t part) const;
+  bool copies_from(PeerId peer, std::uint32_t part) const;
   void keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out);
   bool is_test_due() const;
   std::uint64_t sitting() const;

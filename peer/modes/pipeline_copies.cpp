@@ -46,13 +46,17 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   return std::nullopt;
 }
 
-/// Keeps our own state at a copying point, and sends it to the neighbour that keeps a copy.
+/// True if it is this peer that sends copies of the part. No other may take their place.
+bool PipelineMode::copies_from(PeerId peer, std::uint32_t part) const {
+  return part < run_.holders().size() && run_.order()[run_.holders()[part].front()] == peer;
+}
+
+/// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
 void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
   states_.keep(copy.part, version, copy.values);
   tell_holdings();
   const auto keeper = keeper_of(copy.part);
-  const PeerId first = run_.order()[run_.holders()[copy.part].front()];
-  if (!keeper || first != self_) return;
+  if (!keeper || !copies_from(self_, copy.part)) return;
   states_.send_copy(copy.part, version.step, copy.values, *keeper, out);
 }
 

@@ -538,7 +538,7 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   const std::optional<PassName> named = pass_named(block.id);
   if (!named) return false;
   const PassName& name = *named;
-  const bool known = name.stage < options_.stages.size() &&
+  const bool known = name.stage < options_.stages.size() && carries(name.stage) &&
                      name.micro_batch < options_.micro_batches + tests_of_run() &&
                      (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
   const std::uint64_t ahead = (name.operation - operation_) % operations_named;

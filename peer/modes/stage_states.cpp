@@ -2,6 +2,7 @@
 #include "peer/modes/stage_states.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -271,8 +272,11 @@ bool StageStates::receive_fetched(Time now, PeerId from, const Block& block, Eff
 bool StageStates::receive_copy(PeerId from, const Block& block) {
   const std::uint32_t stage = block.id.stage;
   if (block.id != copy_id(from, key_, stage, block.id.number)) return false;
-  // At most one copy of each stage is on its way for this copying point, and one for the next.
-  if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
+  // At most one copy of each part is on its way for this copying point and one for the next.
+  const auto first = copies_.lower_bound({stage, 0});
+  const auto others = std::distance(first, copies_.lower_bound({stage + 1, 0}));
+  const bool is_new = !copies_.contains({stage, block.id.number});
+  if (is_new && others > 1) return false;
   Copy& copy = copies_[{stage, block.id.number}];
   if (!copy.values) {
     copy = {from, blank(stage), Reassembly(sizeof(float) * sizes_[stage].state, sizeof(float))};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "peer/modes/pipeline_run.hpp"
 #include "peer/modes/stage_states.hpp"
 #include "tests/facts.hpp"
 
@@ -360,6 +361,50 @@ TEST_CASE("only peers that are to carry a stage without its state may ask others
   CHECK(answers(self, 0) == 0);
   CHECK(answers(PeerId{9}, 1) == 0);
   CHECK(answers(self, 1) == 1);
+}
+
+TEST_CASE("copies of one part that nobody expects take no room from those of others", "[unit]") {
+  PipelineOptions options;
+  options.stages = {{.state = 10}, {.state = 10}};
+  StageStates states(self, layout, options, Rng(1));
+  const Generation generation = from(first, 1);
+  states.enter(generation);
+  const VectorPool::Vector values = constant(1);
+  const auto bytes = std::as_bytes(std::span<const float>(*values));
+  const auto takes = [&](PeerId sender, std::uint32_t stage, std::uint64_t run, std::size_t size) {
+    Effects out;
+    const TransferId id = copy_id(sender, generation.key(), stage, run);
+    return states.receive(Time{}, sender, {id, 0, bytes.first(size)}, out);
+  };
+  for (std::uint64_t run = 1; run <= 20; ++run) CHECK(takes(first, 0, run, 4) == (run <= 2));
+  states.expect_copy(1, {.step = 8, .samples = 8, .lineage = 1}, second);
+  CHECK(takes(second, 1, 8, 40));
+  CHECK_FALSE(states.expects_copies());
+}
+
+TEST_CASE("a peer takes results only for stages that it carries", "[unit]") {
+  PipelineOptions options{.micro_batches = 4};
+  options.stages = {
+      {.forward = 8, .backward = 8}, {.forward = 8, .backward = 8}, {.forward = 8, .backward = 8}};
+  PipelineRun run(self, 1, options);
+  Generation generation{.id = {.number = 1, .proposer = first},
+                        .order = {first, second, self},
+                        .sources = {first, second, self},
+                        .shares = {1, 1, 1}};
+  for (std::uint32_t stage = 0; stage < 3; ++stage) {
+    const PeerId carrier = generation.order[stage];
+    generation.assignments.push_back({stage, carrier, carrier});
+  }
+  run.enter(generation);
+  const VectorPool::Vector values = constant(1);
+  const auto bytes = std::as_bytes(std::span<const float>(*values)).first(8 * sizeof(float));
+  const auto takes = [&](const PassName& name) {
+    Effects out;
+    return run.receive(first, {pass_id(first, generation.key(), name), 0, bytes}, out);
+  };
+  CHECK_FALSE(takes({.stage = 1}));
+  CHECK_FALSE(takes({.stage = 0, .backward = true}));
+  CHECK(takes({.stage = 2}));
 }
 
 }  // namespace gv
