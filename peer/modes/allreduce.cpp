@@ -315,6 +315,8 @@ void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membe
       disturb(now, {}, out);
       break;
     case Generations::Heard::handled:
+      // What we have answered must stay true, and while a switch is decided no tick follows.
+      if (generations_.current() == nullptr && generations_.is_in_one()) abandon();
       break;
   }
 }

@@ -111,6 +111,8 @@ std::string SwitchPlanner::problem(const Generation& generation) const {
   if (generation.algorithm > static_cast<std::uint8_t>(Outcome::refused)) {
     return "it installs an outcome that does not exist";
   }
+  // The mean of a switch is one step.
+  if (generation.version.step == 0) return "it switches before the first step";
   return generation.assignments.empty() ? "" : "it assigns stages where there are none";
 }
 

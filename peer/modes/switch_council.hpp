@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,8 +23,9 @@ namespace gv {
 inline constexpr std::uint64_t first_ballot_of_council = std::uint64_t{1} << 60;
 /// Ballots about the mean of a switch have this number or a larger one, below those of councils.
 inline constexpr std::uint64_t first_ballot_of_meeting = std::uint64_t{1} << 59;
-/// A swarm switches its mode at most this many times.
-inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 18) - 1;
+/// A swarm switches its mode at most this many times. In a run folder and in mode `mixing` the
+/// number stands above 16 bits more, and no agreement believes a first one above 2^32.
+inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 16) - 1;
 
 /// The first ballot of the mode to which a swarm has switched by `revision`. Each revision has a
 /// separate range of numbers, so that peers in different modes ignore each other's ballots.
@@ -119,6 +121,8 @@ class SwitchCouncil {
   bool is_deciding() const;
   /// A decision that has not been taken yet.
   std::optional<Decision> take_decision();
+  /// Proofs against peers that have signed two decisions of one ballot, by peer.
+  const std::map<PeerId, Equivocation>& proofs() const { return agreement_.proofs(); }
   /// The newest revision we have heard of.
   const SettingsRevision& heard() const { return agreement_.revision(); }
   /// Number of peers, including us, that took part in the newest decision and are still present.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "base/check.hpp"
@@ -195,18 +197,18 @@ void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vec
   if (meeting_) {
     meeting_->tick(now, members, out, jobs);
     if (!has_met()) return;
-    begin_mode(now, out);
+    begin_mode(now, members, out);
   }
   made_.mode->tick(now, members, out, jobs);
   if (!target_ || !made_.mode->has_wound_down() || !takes_part()) return;
   if (target_->is_late) {
-    begin_mode(now, out);
+    begin_mode(now, members, out);
     made_.mode->tick(now, members, out, jobs);
   } else {
     // The others add up what each has trained, and begin the new mode with the sum.
     members.set_progress(progress());
     members.announce(out);
-    begin_meeting(now);
+    begin_meeting(now, members, out);
     meeting_->tick(now, members, out, jobs);
   }
 }
@@ -290,7 +292,7 @@ void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effe
   out.tell(SwitchRefused{.why = refusal_});
 }
 
-void SwitchableMode::begin_meeting(Time now) {
+void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) {
   const SettingsRevision& revision = target_->revision;
   CourseOptions course = options_.course;
   // Peers that are to make equal steps need equal optimisers.
@@ -311,6 +313,25 @@ void SwitchableMode::begin_meeting(Time now) {
   meeting_ = std::make_unique<AllReduceMode>(self_, session_, course, mean, *signer_,
                                              draws_.fork("meeting").fork(revision.number));
   meeting_->start(now, target_->step - 1, false);
+  show_proofs(now, *meeting_, members, out);
+}
+
+/// Shows another mode, and the council, the proofs of equivocation that we have. A peer that one of
+/// them excludes for good must not come back by a switch.
+void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effects& out) {
+  std::map<PeerId, Equivocation> proofs = council_.proofs();
+  for (const Mode* from : {made_.mode.get(), meeting_.get()}) {
+    if (from == nullptr || from->generations() == nullptr) continue;
+    const auto& known = from->generations()->agreement().proofs();
+    proofs.insert(known.begin(), known.end());
+  }
+  Effects made;
+  for (const auto& [peer, proof] : proofs) {
+    council_.receive(now, self_, proof, standing(), members, made);
+    to.receive(now, self_, proof, members, made);
+  }
+  // That they are proved is no news.
+  std::ranges::move(made.messages, std::back_inserter(out.messages));
 }
 
 /// True if our model is the mean.
@@ -320,7 +341,7 @@ bool SwitchableMode::has_met() const {
 
 /// Makes the new mode. It begins at the common step with the mean or, if we were not in the mean,
 /// as a newcomer's.
-void SwitchableMode::begin_mode(Time now, Effects& out) {
+void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
   const SettingsRevision& revision = target_->revision;
   kept_ = {revision.number << algorithm_bits, revision.settings};
   NodeOptions next = options_after(kept_);
@@ -352,9 +373,11 @@ void SwitchableMode::begin_mode(Time now, Effects& out) {
   if (next.mode != ModeKind::allreduce) course.version.reset();  // Equal bits only there.
   const std::uint64_t session = hash_combine(session_, revision.number);
   kind_ = next.mode;
-  made_ = make_mode(self_, session, std::move(next), *signer_,
-                    draws_.fork("switch").fork(revision.number));
-  made_.mode->start(now, step, false);
+  MadeMode made = make_mode(self_, session, std::move(next), *signer_,
+                            draws_.fork("switch").fork(revision.number));
+  made.mode->start(now, step, false);
+  show_proofs(now, *made.mode, members, out);
+  made_ = std::move(made);
   meeting_.reset();
   is_meeting_void_ = false;
   present_ = revision;

@@ -87,8 +87,9 @@ class SwitchableMode final : public Mode {
   void refuse_switch(const SwitchCouncil::Decision& decision, Effects& out);
   void go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool has_met() const;
-  void begin_meeting(Time now);
-  void begin_mode(Time now, Effects& out);
+  void begin_meeting(Time now, Membership& members, Effects& out);
+  void begin_mode(Time now, Membership& members, Effects& out);
+  void show_proofs(Time now, Mode& to, Membership& members, Effects& out);
   NodeOptions options_after(const SettingsRevision& revision) const;
 
   PeerId self_;

@@ -268,7 +268,7 @@ Reason WholeReplica::problem_with(const task::LoadState& load, double norm) cons
 }
 
 /// Removes a state that cannot be right from the job, with everything that was to follow it.
-void WholeReplica::refuse_state(JobDone& done) const {
+void WholeReplica::refuse_state(JobDone& done) {
   std::vector<Job::Task>& tasks = done.job.tasks;
   for (auto at = tasks.begin(); at != tasks.end(); ++at) {
     const auto* load = std::get_if<task::LoadState>(&*at);
@@ -277,6 +277,9 @@ void WholeReplica::refuse_state(JobDone& done) const {
         norm_of(std::span<const float>(*load->values).first(learner_->layout().size()));
     const Reason why = problem_with(*load, norm);
     if (why == Reason::none) return;
+    // A rule is told once, and the next generation goes by it.
+    const auto* enter = first_of<task::EnterGeneration>(tasks);
+    if (enter != nullptr && enter->rule) mix_by(*enter->rule, enter->run_seed);
     tasks.erase(at, tasks.end());
     done.results.emplace_back(result::StateRefused{why, norm});
     return;

@@ -55,7 +55,7 @@ class WholeReplica final : public Replica {
  private:
   void adopt(const DownloadedModel& fetched);
   Reason problem_with(const task::LoadState& load, double norm) const;
-  void refuse_state(JobDone& done) const;
+  void refuse_state(JobDone& done);
   void load_state(const task::LoadState& state);
   void export_state(std::span<float> state) const;
   void update(const task::ApplyUpdate& update, JobDone& done);

@@ -294,7 +294,7 @@ DrawnWorld draw_world(std::uint64_t seed) {
   if (is_hostile) world = as_hostile(std::move(world));
   const bool has_tickets = Rng(seed).fork("tickets").chance(0.2);
   if (has_tickets) world = as_tickets(std::move(world));
-  const bool switches = !is_hostile && Rng(seed).fork("switching").chance(0.1);
+  const bool switches = Rng(seed).fork("switching").chance(0.1);
   return switches ? as_switching(std::move(world)) : world;
 }
 

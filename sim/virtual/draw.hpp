@@ -30,8 +30,8 @@ struct DrawnWorld {
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of the rest `mixing`. A quarter
 /// of the worlds with at least four peers have hostile peers. In mode `gossip`, pairs have memories
-/// in a quarter of the worlds, and in a fifth peers join by tickets. A tenth of the worlds without
-/// hostile peers switch to other modes.
+/// in a quarter of the worlds, and in a fifth peers join by tickets. A tenth of the worlds
+/// switch to other modes.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
@@ -52,7 +52,7 @@ DrawnWorld as_mixing(DrawnWorld world);
 DrawnWorld as_tickets(DrawnWorld world);
 
 /// Returns the world with at most three switches to other modes during the run. Pipelines and
-/// worlds with tickets or hostile peers are returned unchanged.
+/// worlds with tickets are returned unchanged.
 DrawnWorld as_switching(DrawnWorld world);
 
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each

@@ -46,8 +46,7 @@ double slowest_step(const Scenario& scenario) {
 DrawnWorld as_switching(DrawnWorld world) {
   Config& config = world.config;
   Scenario& scenario = world.scenario;
-  const bool is_hostile = !scenario.saboteurs.ranges.empty();
-  if (config.run.mode == ModeKind::pipeline || scenario.tickets || is_hostile) return world;
+  if (config.run.mode == ModeKind::pipeline || scenario.tickets) return world;
   Rng rng = Rng(world.seed).fork("mode switches");
   config.allreduce.local = {};
   const Config plain = settings_of_worlds();

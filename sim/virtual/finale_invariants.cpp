@@ -211,7 +211,10 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "factors are bounded", fmt::format("peer-{} has factor {}", peer, factor));
   }
   // Peers that agree on their version count by the version, which may fall.
-  if (work.is_agreed()) return;
+  if (work.is_agreed()) {
+    mine.counted = work.counted();
+    return;
+  }
   if (work.ledger() != nullptr) {
     check_ledger(world, peer, *work.ledger());
     check_idleness(world, peer, work);

@@ -72,12 +72,13 @@ bool is_long_gone(const Simulator& world, const VirtualPeer& peer) {
 /// True if some sound peer now waits for others at every step, so that one peer can always stop
 /// all. In mixing the settings of a revision decide about this, and hostile members can send
 /// revisions too. In gossip, and in rounds that wait for nobody, peers wait for each other only at
-/// the common end.
+/// the common end, and for the mean with which all begin another mode.
 bool is_in_step(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (world.is_hostile(number) || peer.state != PeerState::up) continue;
     if (peer.node->mode().phase() == Phase::finishing) return true;
+    if (peer.node->switchable().is_switching()) return true;
     if (peer.node->as<GossipMode>() != nullptr) continue;
     const MixingMode* mixing = peer.node->as<MixingMode>();
     if (mixing == nullptr || is_in_step(mixing->options().rule)) return true;

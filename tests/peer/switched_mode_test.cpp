@@ -177,8 +177,11 @@ TEST_CASE("what no sound peer would say in a council has a reason", "[unit]") {
   CHECK(planner().problem(first).empty());
   CHECK(planner().problem(SettingsRevision{1, "bad"}) == "it is bad");
   CHECK_FALSE(planner().problem(SettingsRevision{switches_max + 1, "x"}).empty());
-  Generation council;
+  Generation council{.version = {.step = 1}};
+  CHECK(planner().problem(council).empty());
   council.algorithm = 4;
+  CHECK_FALSE(planner().problem(council).empty());
+  council = {.version = {.step = 0}};
   CHECK_FALSE(planner().problem(council).empty());
 }
 

@@ -168,6 +168,28 @@ TEST_CASE("of two switches that are ordered at once, all follow the same one", "
   CHECK(all.by.rbegin()->second.size() == peers);
 }
 
+TEST_CASE("a hostile peer that counts switches up to the last leaves every mode usable",
+          "[sim][switch]") {
+  for (const ModeKind mode : {ModeKind::allreduce, ModeKind::mixing, ModeKind::gossip}) {
+    INFO(to_string(mode));
+    Simulator::Options options = simulator_options(world_of(ModeKind::gossip, {}));
+    options.node.revision = {.number = switches_max << algorithm_bits,
+                             .settings = settings_of(to_string(mode))};
+    // As a peer that goes on from its folder, each has a replica for the mode.
+    Simulator simulator(options, workloads(world_of(mode, {})));
+    Switches switches;
+    simulator.watch(switches);
+    simulator.run(Time(20s));
+    CHECK(switches.by.empty());
+    for (PeerNumber number = 0; number < peers; ++number) {
+      const Node& node = *simulator.peer(number).node;
+      CHECK(node.switchable().kind() == mode);
+      CHECK(node.mode().revision()->number == options.node.revision.number);
+      CHECK(node.mode().step() > 100);
+    }
+  }
+}
+
 TEST_CASE("a budget of all peers goes on through a switch and ends once", "[sim][switch]") {
   DrawnWorld world =
       world_of(ModeKind::gossip, {switched(4s, 1, "allreduce"), switched(8s, 2, "gossip")});

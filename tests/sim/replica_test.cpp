@@ -131,6 +131,21 @@ TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]")
   CHECK(std::ranges::equal(newcomer.parameters(), giver.parameters()));
 }
 
+TEST_CASE("a rule that is told together with a state is kept if the state is refused", "[unit]") {
+  WholeReplica replica(adam_learner(), 0);
+  const auto bad = std::make_shared<Floats>(replica.state_size());
+  bad->back() = -1;
+  const MixPlace alone{.rank = 0, .order = {PeerId{1}}, .key = 1, .step = 3};
+  const auto rule = std::make_shared<const MixRule>();
+  const JobDone refused =
+      replica.run({.tasks = {task::LoadState{.values = bad, .step = 3},
+                             task::EnterGeneration{alone, rule, 1}, task::TakeSteps{2}}});
+  REQUIRE(first_of<result::StateRefused>(refused.results) != nullptr);
+  // The next job is not told again.
+  replica.run({.tasks = {task::EnterGeneration{alone, nullptr, 1}}});
+  CHECK(replica.step() == 3);
+}
+
 TEST_CASE("a mean before another mode holds the optimisers' states as well", "[unit]") {
   WholeReplica replica(adam_learner(), 0);
   const std::size_t parameters = replica.learner().layout().size();
