@@ -13,8 +13,8 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more use the control link.
-constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
+constexpr std::size_t messages_max = 64;     ///< On one lane; more use the control link.
+constexpr std::size_t transfers_max = 4096;  ///< On one lane; more are dropped.
 /// Ended lanes that a peer may keep open, each with memory. With more of them it gets no new lane.
 constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);

@@ -44,7 +44,7 @@ struct BulkLanes::Impl {
     Clock::time_point progress;   ///< Time of the last byte either way, or of the invitation.
     Clock::time_point heard;      ///< Time of the last byte received, or of the opening.
     std::optional<PeerId> relay;  ///< The peer that relays it; empty: the lane is direct.
-    /// Since when a direct lane has seemed possible while this one is relayed.
+    /// The time from which on a direct lane seemed possible, if this lane is relayed.
     std::optional<Clock::time_point> gives_way;
 
     bool is_busy() const {
@@ -145,7 +145,7 @@ struct BulkLanes::Impl {
   EchoService echoing;
   std::map<PeerId, Detour> detours;
   std::map<PeerId, Move> moves;
-  std::map<PeerId, VainOffers> vain_offers;  ///< By relay.
+  std::map<PeerId, VainOffers> vain_offers;  ///< Keyed by relay.
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with each peer.
   DrainingConnections retired;

@@ -57,7 +57,7 @@ void write_cohort_secret(const CohortSecret& secret, SecretText& content) {
   content.text = "# grapevine cohort: anyone who has this file can be any of its peers\n" +
                  std::string(prefix);
   SecretText line;
-  line.text.resize(base64_length + 1);  // With the zero byte that libsodium adds.
+  line.text.resize(base64_length + 1);  // Room for the zero byte that libsodium adds.
   sodium_bin2base64(line.text.data(), line.text.size(), secret.data(), secret.size(),
                     base64_variant);
   content.text.append(line.text, 0, base64_length);

@@ -95,7 +95,7 @@ class ControlLinks {
   };
 
   struct Callbacks {
-    std::function<void(Envelope)> message;  ///< From an admitted peer.
+    std::function<void(Envelope)> message;  ///< A message from an admitted peer.
     std::function<void(PeerId, const LaneInvite&)> invite;
     std::function<void(PeerId)> contact;  ///< The peer is admitted, because both hellos agree.
     /// Contact with a restarted process: everything under way with the earlier one is lost. Called

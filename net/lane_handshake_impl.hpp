@@ -99,7 +99,7 @@ struct LaneHandshake::Impl {
   std::filesystem::path own_folder;  ///< Made because the given path was too long for a socket.
   std::uint64_t host = 0;
   std::map<std::uint64_t, Expected> expected;
-  std::map<std::uint64_t, DialPtr> dials;  ///< By lane.
+  std::map<std::uint64_t, DialPtr> dials;  ///< Keyed by lane.
   std::uint64_t dials_failed = 0;
   /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
   std::shared_ptr<int> alive = std::make_shared<int>(0);

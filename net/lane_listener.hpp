@@ -75,7 +75,7 @@ class LaneListener {
   std::map<ProvingPlaces::Id, ConnectionPtr> strangers_;
   asio::steady_timer pause_;
   std::uint64_t refused_ = 0;
-  /// Handlers hold this weakly.
+  /// Handlers hold a weak pointer to this, which tells them whether the listener still exists.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -16,7 +16,7 @@ std::vector<float> mean_of(std::span<const std::span<const float>> models);
 /// The consensus distance sqrt((1/n) sum ||x_i - mean||^2).
 double spread_of(std::span<const std::span<const float>> models, std::span<const float> mean);
 
-/// A model with only some places: `values` are those of `ranges`.
+/// The held part of a model: `values` are the elements in `ranges`.
 struct HeldModel {
   std::span<const Range> ranges;
   std::span<const float> values;

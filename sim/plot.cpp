@@ -66,7 +66,7 @@ Axis logarithmic_axis(double least, double most) {
 
 /// Ranges of a panel's contents.
 struct Extent {
-  double end = 1e-9;  ///< The last time.
+  double end = 1e-9;  ///< The end of the time axis.
   double least = std::numeric_limits<double>::infinity();
   double most = -std::numeric_limits<double>::infinity();
 

@@ -23,7 +23,7 @@ struct LivePeer {
 struct Asked {
   ExamAnswer answer;
   std::uint64_t wall_us = 0;  ///< Our clock halfway between question and answer.
-  Duration round_trip{};      ///< From question to answer.
+  Duration round_trip{};      ///< Time from question to answer.
 };
 
 /// Asks over a separate connection, without a hello, so others do not take us for a member. Nullopt

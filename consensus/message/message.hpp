@@ -423,7 +423,7 @@ struct Generation {
   /// The all-reduce algorithm, as a number that only the mode understands.
   std::uint8_t algorithm = 0;
   PeerId slowest_from{};                     ///< The peer at which the slowest used link begins.
-  LinkReport slowest;                        ///< That link; 0 bytes a second if none was measured.
+  LinkReport slowest;                        ///< The slowest link; 0 bytes a second: none.
   std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
   std::vector<std::uint64_t> hosts;          ///< The host key of each rank, from its answer.
   SettingsRevision revision;                 ///< The settings that all peers use.

@@ -42,7 +42,7 @@ class SketchServer {
   };
 
   std::uint64_t layout_hash_;
-  std::map<std::pair<PeerId, std::uint32_t>, Asked> asked_;  ///< By peer and stage.
+  std::map<std::pair<PeerId, std::uint32_t>, Asked> asked_;  ///< Keyed by peer and stage.
 };
 
 }  // namespace gv

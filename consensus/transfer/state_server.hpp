@@ -76,7 +76,7 @@ class StateServer {
   void send(PeerId to, Served& served, const State& state, Effects& out) const;
 
   Options options_;
-  std::map<std::pair<PeerId, std::uint32_t>, Served> served_;  ///< By peer and stage.
+  std::map<std::pair<PeerId, std::uint32_t>, Served> served_;  ///< Keyed by peer and stage.
 };
 
 }  // namespace gv

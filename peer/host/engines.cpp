@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t shown_bytes = 80;  ///< Of a variable's value in messages.
+constexpr std::size_t shown_bytes = 80;  ///< Bytes of a variable that messages show.
 constexpr std::string_view by_hand = "pass --rank R --ranks N";
 
 std::optional<std::size_t> number_in(std::string_view text) {

@@ -69,7 +69,7 @@ class Host {
     Rendezvous rendezvous;
     Time next_look{};
     Time next_waiting_line{};
-    RateLimit dials;  ///< Of addresses from the rendezvous.
+    RateLimit dials;  ///< Dials to addresses from the rendezvous.
   };
 
   Time now() const {

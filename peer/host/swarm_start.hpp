@@ -32,7 +32,7 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
 Problems prepare_to_join(const SwarmArguments& arguments, const std::string& ticket,
                          HostOptions& options, const ReadConfig& read = read_config);
 
-/// Returns the places in a foreign config that name files which this machine must not read for it.
+/// Returns the keys of another peer's config whose files this machine must not read for that peer.
 Problems problems_of_places(const Config& config, const std::filesystem::path& own_folder,
                             const std::string& data);
 

@@ -370,7 +370,7 @@ void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Eff
       }
       return;
     default:
-      return;  // Of another mode.
+      return;  // Belongs to another mode.
   }
 }
 

@@ -141,11 +141,11 @@ class MixingMode final : public Mode {
   std::optional<MixPlace> place_;  ///< Our place, which the next job passes on to the mixer.
   bool told_ = false;      ///< True if a job has passed on our place in the newest generation.
   bool switches_ = false;  ///< True if the next job passes a new rule on to the mixer.
-  std::uint64_t ruled_since_ = 0;  ///< Step from which the newest settings revision applies.
-  bool gives_state_ = false;       ///< True if peers of this generation download our state.
-  VectorPool::Vector state_;  ///< That state, once copied; kept for the rest of the generation.
-  std::uint64_t round_ = 0;   ///< The next round, or the one under way.
-  bool sent_ = false;         ///< True if the messages of `round_` have been sent.
+  std::uint64_t ruled_since_ = 0;      ///< Step from which the newest settings revision applies.
+  bool gives_state_ = false;           ///< True if peers of this generation download our state.
+  VectorPool::Vector state_;           ///< The copied state; kept until the generation ends.
+  std::uint64_t round_ = 0;            ///< The next round, or the one under way.
+  bool sent_ = false;                  ///< True if the messages of `round_` have been sent.
   std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty: none.
   std::vector<MixMessage> arrived_;    ///< Messages that the next job mixes.
   /// Unmixed messages of the last generation, for the next job.

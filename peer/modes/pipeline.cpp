@@ -466,7 +466,7 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
       if (run_.receive(from, block, out)) return;
       break;
     default:
-      return;  // Of another mode.
+      return;  // Belongs to another mode.
   }
   // The sender may have learned before us that the generation begins.
   const std::uint64_t next = key_of(generations_.agreement().promised());

@@ -7,7 +7,7 @@ namespace gv {
 namespace {
 
 constexpr Duration retransmission_first = std::chrono::milliseconds(200);
-constexpr std::uint32_t losses_max = 8;  ///< Of one segment, which then takes 51 s.
+constexpr std::uint32_t losses_max = 8;  ///< Losses of one segment: 51 s in all.
 constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 
 }  // namespace

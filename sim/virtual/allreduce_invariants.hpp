@@ -71,7 +71,7 @@ class AllReduceInvariants : public Checker {
   std::map<std::uint64_t, Generation> generations_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, ModelVersion>
       results_;                                    ///< Results by generation and step.
-  std::map<std::uint64_t, Parent> parents_;        ///< By lineage.
+  std::map<std::uint64_t, Parent> parents_;        ///< Keyed by lineage.
   std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by lineage.
   std::uint64_t sums_ = 0;
 };

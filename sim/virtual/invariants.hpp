@@ -105,7 +105,7 @@ class Invariants : public Checker {
   bool ticked_ = false;       ///< True if the present input is a tick.
   bool transferred_ = false;  ///< True if the present input led to a transfer.
   std::vector<PeerRecord> records_;
-  std::map<std::uint64_t, SettingsRevision> revisions_;  ///< By the key of the generation.
+  std::map<std::uint64_t, SettingsRevision> revisions_;  ///< Keyed by the key of the generation.
   /// What the first peer of each generation knows of it, by the key of the generation.
   std::map<std::uint64_t, Generation> generations_;
   std::map<PeerNumber, Time> equivocated_;  ///< When two peers first had different generations of

@@ -338,7 +338,7 @@ class IdleStageLearner final : public StageLearner {
   Layout whole_;
   Stages now_;
   Stages before_run_;  ///< The state to restore when a run is given up.
-  std::map<std::pair<std::size_t, std::uint32_t>, Passed> passed_;  ///< By stage and number.
+  std::map<std::pair<std::size_t, std::uint32_t>, Passed> passed_;  ///< Keyed by stage and number.
   bool are_tests_sound_ = true;
   std::uint64_t step_ = 0;
 };

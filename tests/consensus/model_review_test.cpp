@@ -89,7 +89,7 @@ TEST_CASE("a model near those of two witnesses is sound after one round trip", "
 
 TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
   const Model honest = trained();
-  Judged judged(Model(elements, 0.18F));  // Of about the same norm.
+  Judged judged(Model(elements, 0.18F));  // Has about the same norm.
   judged.answer(near, moved(honest, 0.5, 2), 0.7F);
   judged.answer(other, moved(honest, 0.5, 3), 0.7F);
   CHECK(judged.problem() == Reason::doubtful);
@@ -261,7 +261,7 @@ TEST_CASE("a witness that cannot answer is not waited for, and strangers are non
   judged.answer(source, Model(elements), 1e9F);
   judged.review.receive(near, Refuse{judged.id, Reason::not_ready});
   CHECK_FALSE(judged.problem());
-  judged.review.receive(other, SketchReply{state_id(PeerId{9}, 5, 2), 1, 1, {}});  // Of another.
+  judged.review.receive(other, SketchReply{state_id(PeerId{9}, 5, 2), 1, 1, {}});  // Another state.
   CHECK_FALSE(judged.problem());
   judged.answer(other, model, 1);
   CHECK(judged.problem() == Reason::none);
@@ -269,7 +269,7 @@ TEST_CASE("a witness that cannot answer is not waited for, and strangers are non
 
 TEST_CASE("a single witness that has only just begun is asked again until it has a model",
           "[unit]") {
-  Judged judged(Model(elements, 0.18F), {near});  // Of about the same norm.
+  Judged judged(Model(elements, 0.18F), {near});  // Has about the same norm.
   judged.review.receive(near, Refuse{judged.id, Reason::not_ready});
   CHECK_FALSE(judged.problem());
   judged.out = {};

@@ -90,7 +90,7 @@ TEST_CASE("holdings of slices that follow each other are named as one", "[unit]"
   for (const StageHolding& holding : holdings) {
     CHECK(std::ranges::find(unpacked, holding) != unpacked.end());
   }
-  // Runs of stages, or beyond the last part, are not named.
+  // Invalid: a part beyond the last one, and runs that hold stages or reach beyond the last part.
   for (const std::uint32_t bad : {11U, (1U << 16) + 0, (9U << 16) + 3, (0xFFFFU << 16) + 10}) {
     CHECK_FALSE(parts.names(carries(bad, 7)));
     CHECK(parts.unpacked({carries(bad, 7)}).empty());

@@ -262,7 +262,7 @@ TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") 
   const std::vector<std::string> damaged = {"",  // Nothing there: both keys are missing.
                                             good.substr(0, at),               // No secret.
                                             secret_line,                      // No public key.
-                                            public_line + secret_line,        // Of two pairs.
+                                            public_line + secret_line,        // Two key pairs.
                                             good + secret_line,               // Twice.
                                             good + "more\n",                  // Something else.
                                             good.substr(0, at) + secret,      // Without keyword.

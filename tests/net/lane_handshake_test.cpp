@@ -197,7 +197,7 @@ TEST_CASE("lanes open while any number of strangers hold connections that say li
 }
 
 TEST_CASE("a port accepts few connections while it expects no partner and one that it expects") {
-  const std::string nonsense = "\x17";  // For which a connection is closed at once.
+  const std::string nonsense = "\x17";  // Closes a connection at once.
   Beset port;
   const auto began = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - began < std::chrono::milliseconds(300)) {

@@ -42,7 +42,7 @@ class LinkedPeers {
     std::vector<PeerId> relays;
     std::set<PeerId> dialled_directly;  ///< Peers that asked for a relay and were dialled.
     std::set<PeerId> can_be_dialled;
-    std::vector<std::pair<PeerId, RelayStep>> steps;  ///< That arrived here.
+    std::vector<std::pair<PeerId, RelayStep>> steps;  ///< Steps that arrived here.
     KeyPair keys = generate_key_pair();
   };
 

@@ -84,7 +84,7 @@ TEST_CASE("what a handler of messages throws counts against their sender and end
       io.run_one_for(5ms);
       is_so = holds();
     }
-    return is_so;  // Asked once: the question may open a connection.
+    return is_so;  // Not asked twice: asking may open a connection.
   };
   zmq::context_t context;
   Raw raw(context, mallory, server.public_key, links.listening(), "mallory");
@@ -154,7 +154,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
       io.run_one_for(5ms);
       is_so = holds();
     }
-    return is_so;  // Asked once: the question may open a connection.
+    return is_so;  // Not asked twice: asking may open a connection.
   };
   zmq::context_t context;
   Raw first(context, alice, server.public_key, links.listening(), "alice");
@@ -218,7 +218,7 @@ struct Served {
       io.run_one_for(5ms);
       is_so = holds();
     }
-    return is_so;  // Asked once: the question may open a connection.
+    return is_so;  // Not asked twice: asking may open a connection.
   }
 
   asio::io_context io;

@@ -134,7 +134,7 @@ TEST_CASE("how little is enough is a quantile") {
   CHECK(little_is_enough_z(100, 45) == Approx(1.231377).margin(1e-6));
   CHECK(little_is_enough_z(100, 1) == 0);  // One needs half of the others.
   CHECK(little_is_enough_z(3, 1) == 0);
-  CHECK(little_is_enough_z(10, 7) == Approx(0.967422).margin(1e-6));  // 2.5 of 3.
+  CHECK(little_is_enough_z(10, 7) == Approx(0.967422).margin(1e-6));  // Quantile of 2.5 / 3.
   CHECK(little_is_enough_z(10, 4) < little_is_enough_z(10, 5));
 }
 

@@ -67,7 +67,7 @@ class Seen : public Watcher {
 
   std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reporter and accused.
   std::set<PeerNumber> adopted;                       ///< Peers that adopted a state afterwards.
-  std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By step.
+  std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< Keyed by step.
 };
 
 /// All-reduce of `peers` peers, those in `harmed` with bad memory: 20 collectives a second for 20

@@ -391,7 +391,7 @@ TEST_CASE("who sends before its steps pays for the longer of computing and commu
   const MixRule sends_first{.order = MixOrder::combine_then_adapt};
   CHECK(seconds_of_rounds(steps_first) == Approx(50 * 0.180).epsilon(0.02));
   CHECK(seconds_of_rounds(sends_first) == Approx(50 * 0.100).epsilon(0.02));
-  // At twice the pace the links take longer.
+  // At twice the pace, communicating takes longer than computing.
   CHECK(seconds_of_rounds(steps_first, 2) == Approx(50 * 0.130).epsilon(0.02));
   CHECK(seconds_of_rounds(sends_first, 2) == Approx(50 * 0.080).epsilon(0.02));
 }

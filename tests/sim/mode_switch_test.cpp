@@ -63,7 +63,7 @@ class Switches : public Watcher {
       if (apart < 0) check_mean(model);
     }
   }
-  std::map<std::uint64_t, std::set<std::uint64_t>> steps;  ///< By revision.
+  std::map<std::uint64_t, std::set<std::uint64_t>> steps;  ///< Keyed by revision.
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::map<std::uint64_t, std::set<std::uint64_t>> models;
   std::set<std::string> refused;

@@ -26,7 +26,7 @@ class GroupRecord : public Watcher {
     sizes[pass->what.stage] = std::max(sizes[pass->what.stage], members);
   }
 
-  std::map<std::size_t, std::size_t> sizes;  ///< By stage.
+  std::map<std::size_t, std::size_t> sizes;  ///< Keyed by stage.
 };
 
 /// Trains, and checks that all carriers of a part have the same bits. Returns the parts.

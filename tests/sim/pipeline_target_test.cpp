@@ -47,7 +47,7 @@ class Verdicts : public Watcher {
   std::map<std::uint64_t, std::vector<double>> values;  ///< Measured accuracies, by step.
   std::map<std::uint64_t, double> wanted;  ///< Accuracy of the whole model at each of these steps.
   std::map<PeerNumber, std::uint64_t> steps;
-  std::map<std::uint32_t, std::set<std::uint64_t>> parts;  ///< By part; stages come first.
+  std::map<std::uint32_t, std::set<std::uint64_t>> parts;  ///< Keyed by part; stages come first.
 
  private:
   /// The accuracy of the stages that the peers carry now.

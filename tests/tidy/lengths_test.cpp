@@ -28,7 +28,7 @@ std::string trimmed(const std::string& line) {
 std::vector<std::string> code_lines(const SourceFile& file) {
   static const std::regex begin(R"re(R"(\w*)\()re");
   std::vector<std::string> lines;
-  std::string end;  // Of the raw string that the line is in; empty outside of one.
+  std::string end;  // The end of the raw string around the line; empty outside.
   for (const std::string& line : file.lines) {
     if (!end.empty()) {
       const std::size_t at = line.find(end);

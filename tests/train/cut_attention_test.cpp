@@ -37,7 +37,7 @@ struct AttentionProblem {
 
 struct AttentionResult {
   std::vector<double> y, dx, gradient;
-  std::vector<std::vector<double>> summands;  ///< Of the outputs.
+  std::vector<std::vector<double>> summands;  ///< Summands of the outputs.
 };
 
 AttentionResult run_heads(const AttentionProblem& p, const std::vector<Range>& cut) {

@@ -84,7 +84,7 @@ struct DenseProblem {
 template <class T>
 struct Result {
   std::vector<T> y, dx, dw, db;
-  std::vector<std::vector<T>> summands;  ///< Of the pass that ends with a sum.
+  std::vector<std::vector<T>> summands;  ///< Summands of the pass that ends with a sum.
 
   friend bool operator==(const Result& a, const Result& b) {
     return a.y == b.y && a.dx == b.dx && a.dw == b.dw && a.db == b.db;

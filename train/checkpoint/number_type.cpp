@@ -28,7 +28,7 @@ static_assert(are_in_order(), "facts_of() finds a type by its number");
 /// True if converting to float32 and back gives the same whole number.
 template <class Whole>
 bool is_exact(Whole number) {
-  constexpr int digits = 24;  // Of a float32's mantissa.
+  constexpr int digits = 24;  // Bits of a float32's mantissa.
   std::uint64_t magnitude = static_cast<std::uint64_t>(number);
   if constexpr (std::is_signed_v<Whole>) {
     if (number < 0) magnitude = 0 - magnitude;

@@ -75,8 +75,8 @@ class Sampler {
   std::size_t newest_ = 0;
   std::optional<std::uint64_t> epoch_;
   std::vector<std::uint32_t> order_;
-  std::optional<KeyedPermutation> shared_order_;  ///< Of `epoch_`, if data are leased in memory.
-  std::optional<BlockOrder> file_order_;          ///< Of `epoch_`, if data are in files.
+  std::optional<KeyedPermutation> shared_order_;  ///< The order of `epoch_`: leased, in memory.
+  std::optional<BlockOrder> file_order_;          ///< The order of `epoch_`: data in files.
   std::optional<BlockReader> reader_;             ///< Set if data are in files.
 };
 

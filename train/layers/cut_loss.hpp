@@ -16,7 +16,7 @@ template <class T>
 struct LossPart {
   T largest = 0;
   std::size_t best = 0;  ///< The first class with the largest logit.
-  T sum = 0;             ///< Of exp(logit - largest).
+  T sum = 0;             ///< Sum of exp(logit - largest).
   T label = 0;           ///< The label's logit, if it is among the member's classes; else 0.
 };
 

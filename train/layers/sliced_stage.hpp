@@ -23,7 +23,7 @@ struct HeldRun {
 /// have fewer rows or columns.
 struct HeldParameters {
   Range slices;
-  std::vector<Range> ranges;  ///< Of the stage's vector, ascending; no two are adjacent.
+  std::vector<Range> ranges;  ///< Ranges of the stage's vector, ascending, not adjacent.
   Layout layout;  ///< Tensors in their held form. A tensor without held parameters is left out.
   std::vector<HeldRun> common;
   std::vector<std::vector<HeldRun>> own;  ///< Runs by slice, from the first held one.
