@@ -311,8 +311,8 @@ class Trainer final : public Learner, public Tunable {
   Model model_;
   Sampler sampler_;
   Optimizer optimizer_;
-  /// The optimiser after the last local_steps(), until end_local_steps(). So is the sampler
-  /// position below.
+  /// The optimiser, and below the sampler's position, after the last local_steps(). Kept until
+  /// end_local_steps().
   Optimizer optimizer_after_;
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;

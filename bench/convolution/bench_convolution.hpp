@@ -17,8 +17,8 @@ struct ConvolutionShape {
   LayerSpec layer;
 };
 
-/// Writes "64x28x28:64k3p1": channels x height x width of the input, channels of the output,
-/// kernel, and unless they are 1 and 0 s and the stride, p and the padding.
+/// Writes "64x28x28:64k3p1": channels x height x width of the input, channels of the output, and
+/// kernel; then s with a stride other than 1, and p with a padding other than 0.
 std::string to_string(const ConvolutionShape& shape);
 /// Reads such a text. Returns nullopt if the text is malformed or does not describe a layer.
 std::optional<ConvolutionShape> convolution_from_text(const std::string& text);

@@ -84,7 +84,8 @@ bool changes_grow(TopologyKind kind, std::size_t peers, double pull) {
   return std::abs(x[0][0]) > 0.5;
 }
 
-/// As many slices as peers, each one number, of (sum - 1)^2 / 2.
+/// True if peers diverge that each train one number by the loss (sum - 1)^2 / 2, while the other
+/// numbers are frozen.
 bool slices_grow(std::size_t slices, double rate, std::uint64_t steps) {
   MixingLab lab({.topology = {.kind = TopologyKind::complete},
                  .fragments = slices,

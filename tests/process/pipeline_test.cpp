@@ -181,7 +181,7 @@ TEST_CASE("a stage too large for a peer trains in a group that is large enough",
     const std::string hidden = "hidden = [64, 48, 32]";
     return text.replace(text.find(hidden), hidden.size(), "hidden = [512, 512]");
   };
-  // The refusal of too little says how much a member of three needs.
+  // If the memory is too small, the message says how much each of three members needs.
   TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "small.toml";
   std::ofstream(file) << config("0.001");

@@ -500,7 +500,8 @@ TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "
     INFO("without clipping " << plain.distance);
     if (plain.quarantined == 0) CHECK(plain.distance > 3 * clipped.distance);
   }
-  // A model a million times too large is refused unseen, and its sender is too.
+  // A model that is a million times too large is refused without a look at it, and its sender is
+  // refused too.
   const Poisoned huge = poisoned(
       [](std::vector<float>& x) {
         for (float& v : x) v *= 1e6F;
