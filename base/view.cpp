@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// What a member adds to the hash of a set.
+/// The contribution of a member to the hash of a set.
 std::uint64_t share_of(PeerId peer) { return hash_combine(1, static_cast<std::uint64_t>(peer)); }
 
 }  // namespace

@@ -27,7 +27,7 @@ Config config_of(const NamedAlgorithm& algorithm) {
       .config;
 }
 
-/// What a round costs a peer, averaged over all peers and a few rounds.
+/// The cost of a round for a peer, averaged over all peers and a few rounds.
 std::string costs(const MixingConfig& rounds, std::size_t peers, double parameters) {
   const RoundPlan plan(rounds.rule, peers, 1);
   constexpr std::uint64_t sampled = 8;

@@ -1,4 +1,4 @@
-// What is too little, and what mends it.
+// Which measured values are too small, and how to mend each.
 #include "cli/doctor/judgement.hpp"
 
 #include <fmt/chrono.h>

@@ -29,7 +29,7 @@ class GatheredCompressor : public GradientCompressor {
   std::size_t elements() const { return elements_; }
   /// True if the plan sends whole gradients.
   static bool is_whole(const CompressionPlan& plan) { return plan.parts.empty(); }
-  /// Where our own code is written.
+  /// The place at which our own code is written.
   static float* own_part(const CompressionPlan& plan, std::span<float> out) {
     return out.subspan(plan.parts[plan.sum.rank].begin).data();
   }

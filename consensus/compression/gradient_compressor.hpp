@@ -25,7 +25,7 @@ struct GradientSum {
   std::size_t rank = 0;               ///< Our own rank.
 };
 
-/// What is sent in a sum. The default is a whole gradient of unknown size.
+/// The values that are sent in a sum. The default is a whole gradient of unknown size.
 struct CompressionPlan {
   GradientSum sum;
   std::size_t elements = 0;  ///< Number of values that are sent.
@@ -62,7 +62,7 @@ class GradientCompressor {
   virtual std::size_t longest() const = 0;
   /// True if an encoded gradient is useless in the next generation.
   virtual bool depends_on_generation() const { return false; }
-  /// What is sent in the given sum.
+  /// The values that are sent in the given sum.
   virtual CompressionPlan plan(const GradientSum& sum) const = 0;
 
   /// Encodes a gradient, or the changes of local steps. If the plan is in place, the result

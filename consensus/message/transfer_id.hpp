@@ -88,7 +88,7 @@ TransferId pass_id(PeerId sender, std::uint64_t generation, const PassName& pass
 TransferId mixing_id(PeerId sender, std::uint64_t generation, std::uint64_t round,
                      std::uint32_t stage = 0);
 
-/// What an id names; nullopt if it is of another kind.
+/// The name in an id; nullopt if the id is of another kind.
 std::optional<PieceName> piece_named(const TransferId& id);
 std::optional<PassName> pass_named(const TransferId& id);
 

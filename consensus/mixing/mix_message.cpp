@@ -85,7 +85,7 @@ std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_
 
 std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round) {
-  // Where each peer chooses its own piece, every piece has the length of the longest.
+  // If each peer chooses its own piece, every piece has the length of the longest.
   if (rule.fragment_order != FragmentOrder::in_turn) return chosen_piece(rule, elements, 0);
   const auto piece = static_cast<std::size_t>(round % rule.fragments);
   const std::size_t begin = elements * piece / rule.fragments;

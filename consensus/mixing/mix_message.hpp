@@ -23,7 +23,7 @@ struct MixMessage {
   std::vector<std::size_t> to = {};  ///< Ranks of the receivers. This field is not sent.
 };
 
-/// What a message contains.
+/// The content of a message.
 enum class MixForm : std::uint16_t {
   coded,  ///< The rule's vectors, written by the rule's codec.
   whole,  ///< The sender's whole reference, for neighbours without a correct copy of it.

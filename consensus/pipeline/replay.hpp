@@ -8,7 +8,7 @@
 
 namespace gv {
 
-/// What one micro-batch costs in one stage, in seconds on a worker of speed 1.
+/// The cost of one micro-batch in one stage, in seconds on a worker of speed 1.
 struct StageCost {
   double forward = 0;
   double backward_input = 0;

@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// What one layer costs for one micro-batch on a peer of speed 1.
+/// The cost of one layer for one micro-batch on a peer of speed 1.
 struct LayerCost {
   double forward_s = 0;
   double backward_s = 0;

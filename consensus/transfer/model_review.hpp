@@ -71,7 +71,7 @@ class ModelReview {
   void begin(Time now, const TransferId& id, std::span<const float> model,
              std::span<const float> own, std::uint64_t seed, Time meets_until);
   /// Adds these peers as witnesses if they are new to the review. None of them may be the source.
-  /// Their order is random.
+  /// Orders them at random.
   void meet(const std::vector<PeerId>& witnesses, Effects& out);
   /// Drops the review because the model is no longer wanted.
   void stop() { review_.reset(); }

@@ -213,7 +213,7 @@ void check_topology(ConfigReading& reading) {
   }
 }
 
-/// What the peers of a population may differ in depends on other settings.
+/// Checks what the peers of a population may differ in, which depends on other settings.
 void check_varied(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const PopulationConfig& population = config.population;

@@ -211,7 +211,7 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
           .revision = peer.revision};
 }
 
-/// What a switch needs of a model and a peer.
+/// A reader of switched settings, with the facts of the model and the peer that it needs.
 std::function<SwitchedMode(std::string_view)> switch_reader(const Config& config,
                                                             const ModelFacts& model,
                                                             const PeerFacts& peer) {

@@ -40,7 +40,7 @@ using Variables = std::function<std::optional<std::string>(std::string_view name
 /// The variables of this process.
 Variables own_variables();
 
-/// What one engine's variables say.
+/// The values that one engine's variables give.
 struct EngineReading {
   std::string engine;
   std::vector<std::pair<std::string, std::string>> variables;  ///< The engine's variables that are

@@ -235,7 +235,7 @@ TEST_CASE("linear codes of generators in one state sum to the code of the sum") 
       REQUIRE((code_both[i] == 0) == (code_x[i] == 0));
     }
   }
-  // They are identity, random_k, and top_k with all values kept.
+  // The linear codecs are identity, random_k, and top_k with all values kept.
   CHECK(those(&CodecTraits::linear, d).size() == 5);
 }
 

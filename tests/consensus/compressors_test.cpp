@@ -451,7 +451,7 @@ TEST_CASE("ternary values are right in the mean but for what is clipped", "[unit
   CHECK(mean[2] == 0);
   // Six deviations of the mean of 4000 values of 0 or 0.673.
   for (std::size_t i = 3; i < 512; ++i) REQUIRE(mean[i] == Approx(0.25).margin(0.031));
-  // Where all values are alike nothing is drawn.
+  // If all values are alike, nothing is drawn.
   for (std::size_t i = 512; i < size; ++i) REQUIRE(mean[i] == Approx(0.25).epsilon(1e-5));
 }
 

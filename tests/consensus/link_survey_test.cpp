@@ -148,7 +148,7 @@ TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(3s), id_of(1), ProbeAck{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
-  // It does not wait longer than a collective takes, either.
+  // The survey does not wait longer than a collective takes, either.
   survey.operation_began(Time(4s), 2, 10ms, out);
   CHECK(survey.quiet_until() == Time(4s) + 10ms);
 }

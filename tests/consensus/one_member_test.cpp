@@ -183,7 +183,7 @@ TEST_CASE("nothing in a peer's name is believed without its signature", "[member
   const std::vector<Member> before = lone.membership.members();
   for (const Member& forged : {claim, address, life, other_key, layout, ourselves}) {
     lone.out = {};
-    // What follows a forgery in the same message is not believed either.
+    // The rest of the message after a forgery is not believed either.
     lone.receive(1, PushPull{.members = {forged, member_of(3, MemberState::alive, 4)}});
     CHECK(lone.membership.members() == before);
     REQUIRE(lone.out.facts.size() == 1);

@@ -109,7 +109,7 @@ TEST_CASE("a revocation is believed for its chain alone and a peer without one i
   hear(holder, {revoked_by(3, 4, {2}), revoked_by(999, 5)});
   CHECK(holder.trust->is_revoked(key_of(4)));
   CHECK(holder.trust->is_revoked(key_of(5)));
-  // What an inviter hands over is checked in the same way.
+  // Certificates from an inviter are checked in the same way.
   Revocation bare = revoked_by(3, 6);
   bare.chain.clear();
   bare.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(bare));

@@ -66,7 +66,7 @@ TEST_CASE("a peer whose certificate has expired is out and invites no one") {
   CHECK(swarm.accepts(0, 0));
   CHECK_FALSE(swarm.accepts(0, 1));
   CHECK_FALSE(swarm.holders[1].trust->may_invite(swarm.now));
-  // Its key may be stolen by now.
+  // The peer's key may be stolen by now.
   const std::uint64_t later = swarm.holders[0].trust->wall(swarm.now) + 1000;
   hear(swarm.holders[0], {signed_by(2, key_of(77), later), signed_by(2, key_of(2), later)},
        swarm.now);

@@ -313,7 +313,7 @@ TEST_CASE("a key that floods its link is quarantined and its frames are left unr
   Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
   raw.send(Hello{.name = "mallory", .session = 2});
   REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
-  // Its connection ends each time, and it dials again.
+  // The peer's connection ends each time, and it dials again.
   CHECK(served.until([&] {
     raw.send(Hello{.name = "mallory", .session = 2});
     for (std::uint64_t i = 0; i < 100; ++i) raw.send(Message(Ping{.sequence = i}));

@@ -28,7 +28,7 @@ TEST_CASE("a ticket is read as it was written") {
   CHECK(read.ticket.secret == ticket.secret);
   CHECK(read.ticket.expires_s == ticket.expires_s);
   CHECK(to_text(read.ticket) == text);
-  // It fits into one message, and a shell takes it as one word.
+  // A ticket fits into one message, and a shell takes it as one word.
   CHECK(text.size() < 200);
   CHECK(
       text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==

@@ -109,7 +109,7 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
     CHECK(log.counts().of<OfferRefused>() == 1021);
     is_over = true;
   }
-  // What was left out at the end is also counted.
+  // Facts that were left out at the end are also counted.
   CHECK(folder.lines().back().value("left_out", 0) == 10);
 }
 

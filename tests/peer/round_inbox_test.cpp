@@ -52,7 +52,7 @@ TEST_CASE("a peer that sends rounds without end costs a bounded number of messag
     inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // and knows generations to come.
   }
   CHECK(inbox.box.held() <= 3 * RoundInbox::messages_max);
-  // What was taken makes room.
+  // Taken messages make room for others.
   CHECK(inbox.taken(20000).size() > 0);
   CHECK(inbox.whole(20001));
 }

@@ -25,7 +25,7 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   CHECK(swarm.exchanges_go_on(1));
   CHECK(swarm.exchanges_go_on(2));
 
-  // It may ask any of the others, and each of them has its own pace.
+  // The peer may ask any of the others, and each of them has its own pace.
   const std::uint64_t others = std::min(swarm.step(1), swarm.step(2));
   swarm.start(0);
   REQUIRE(eventually(

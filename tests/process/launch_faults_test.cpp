@@ -373,7 +373,7 @@ TEST_CASE("nobody is left behind standing still when the launcher itself is kill
         },
         20s));
   }
-  // They ended as if told to leave, and wrote their models.
+  // The peers ended as if told to leave, and wrote their models.
   CHECK(std::filesystem::exists(run.peer(0) / "result.json"));
   CHECK(std::filesystem::exists(run.peer(1) / "result.json"));
 }

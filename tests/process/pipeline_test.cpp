@@ -239,7 +239,7 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
     }
   }
   none_refused(swarm, others);
-  // It returns like any newcomer, and takes a stage from a peer that has two.
+  // The peer returns like any newcomer, and takes a stage from a peer that has two.
   swarm.start(victim);
   REQUIRE(swarm.go_on({0, 1, 2}));
   CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));

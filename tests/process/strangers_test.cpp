@@ -322,7 +322,7 @@ TEST_CASE("connections that say nothing or little are hung up on and keep nobody
   CHECK(eventually(meanwhile([&] { return idlers.hung_up > 400; }), 20s));
   swarm.start(2);
   CHECK(eventually(meanwhile([&] { return swarm.state_of(0, 2) == "alive"; }), 10s));
-  // Its model arrives over a lane whose port is under attack.
+  // The newcomer's model arrives over a lane whose port is under attack.
   CHECK(eventually(meanwhile([&] { return !swarm.events(2, "model_fetched").empty(); }), 20s));
   const std::uint64_t before = committed(swarm, 0);
   CHECK(eventually(meanwhile([&] { return committed(swarm, 0) > before + 5; }), 30s));

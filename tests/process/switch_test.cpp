@@ -86,7 +86,7 @@ TEST_CASE("a swarm that was stopped as a whole goes on by what it switched to", 
   for (const std::size_t number : {0, 1}) swarm.start(number, {.extra = {"--resume"}});
   CHECK(eventually([&] { return revision(swarm, 0) == 1 && revision(swarm, 1) == 1; }, 20s));
   REQUIRE(swarm.go_on({0, 1}));
-  // It uses the revision from its first step on, so it does not switch again.
+  // The peer uses the revision from its first step on, so it does not switch again.
   CHECK(swarm.events(0, "algorithm_switched").size() == 1);
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the peers of a pipeline end with, and when.
+/// The result of a pipeline's peers, and the time of their end.
 class StageEndings : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {

@@ -147,7 +147,7 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
   Simulator thin(by_ring(run.with_factors()), run.workloads());
   thin.watch(few);
   thin.run(Time(10min));
-  // Of 400 samples, each with a deviation of 0.3.
+  // The accuracies are over 400 samples, each with a deviation of 0.3.
   CHECK(run.accuracy(thin) > run.accuracy(whole) - 0.04);
   // The mean of two turns, each with four numbers of checksum.
   const double part = static_cast<double>(run.shape.size(0) + run.shape.size(1)) / 2 + 4;

@@ -1,4 +1,4 @@
-// What pairs learn where codecs leave something out of each exchange.
+// How well pairs learn if their codecs leave something out of each exchange.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>

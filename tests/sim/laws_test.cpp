@@ -184,7 +184,7 @@ Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double spe
   options.node.gossip.pairing = pairing;
   options.scenario.links = {every_link({.latency = 1ms})};
   options.scenario.speeds = {{.peers = just(0), .factor = speed}};
-  // It must not catch up, but stay as slow as it is.
+  // The slow peer must not catch up, but stay slow.
   options.node.gossip.catch_up_periods = 1000000;
   class Count : public Watcher {
    public:

@@ -464,7 +464,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
       for (std::size_t k = 0; k < optimum.size(); ++k) {
         squares += std::pow(work->parameters()[k] - optimum[k], 2);
       }
-      // They begin at a distance of 4.
+      // The peers begin at a distance of 4.
       CHECK(std::sqrt(squares) < 1.6);
     }
   }

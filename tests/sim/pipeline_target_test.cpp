@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What peers measure, and what they end with.
+/// The measurements of peers, and the state in which they end.
 class Verdicts : public Watcher {
  public:
   explicit Verdicts(const PipelineTask& task) : task_(task) {}

@@ -236,7 +236,7 @@ TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model f
 TEST_CASE("who comes back from a checkpoint has the hyper-parameters it had", "[sim]") {
   Simulator::Options options = population_world(2);
   options.node.course.save_every_steps = 10;
-  // It is down too briefly to have to download a model.
+  // The peer is down too briefly to have to download a model.
   options.scenario.faults = {fault(FaultKind::kill, 20s, just(1), 200ms)};
   std::size_t made = 0;
   Simulator world(options, [&](std::size_t peer) {

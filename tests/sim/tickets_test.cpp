@@ -108,7 +108,7 @@ TEST_CASE("a revoked virtual peer is in no view and leaves") {
   Simulator world(options, idle_peers(options));
   world.run(Time(20s));
   REQUIRE(world.revoke_by(1, id_of(4)));
-  // Its revoker has no link with it any more.
+  // The revoker no longer has a link with the revoked peer.
   CHECK_FALSE(world.peer(1).node->membership().view().contains(id_of(4)));
   world.run(Time(25s));
   for (const PeerNumber number : {0U, 1U, 2U, 3U, 5U}) {

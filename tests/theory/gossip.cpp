@@ -21,8 +21,8 @@
 namespace gv::theory {
 namespace {
 
-/// What fraction of the scatter a round leaves, and how far the mean moves, over random models and
-/// rounds.
+/// The fraction of the scatter that a round leaves, and the distance by which the mean moves, over
+/// random models and rounds.
 struct OneRound {
   Sample left;
   Sample drift;

@@ -340,7 +340,7 @@ TEST_CASE("batches of any sizes follow each other through an epoch's order", "[u
     const std::size_t wanted = 1 + rng.below(10);
     const std::uint64_t next = sampler.after(position, wanted);
     const std::uint64_t begin = next - wanted;
-    // It begins where the last one ended or, if it would not fit, at the next epoch.
+    // The batch begins where the last one ended or, if it would not fit, at the next epoch.
     if (position / size == begin / size) {
       CHECK(begin == position);
     } else {

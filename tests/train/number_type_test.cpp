@@ -106,7 +106,7 @@ TEST_CASE("a float that a two-byte type would make infinite is reported", "[unit
   CHECK(fits);
   (void)written(NumberType::bf16, {std::nextafter(largest, INFINITY)}, fits);
   CHECK_FALSE(fits);
-  // What is infinite already is not too large for the type.
+  // A value that is already infinite is not too large for the type.
   (void)written(NumberType::f16, {INFINITY, NAN}, fits);
   CHECK(fits);
 }

@@ -382,7 +382,7 @@ TEST_CASE("a block that cannot be read fails the step that needs it and no other
   CHECK_THROWS_WITH(learner->run_steps(20), Contains(files.images) && Contains("it ends at byte"));
   const std::uint64_t step = learner->step();
   CHECK(step < 21);
-  // What was lost is all zeros now, but the samples can be read.
+  // The lost bytes are zeros now, but the samples can be read.
   std::filesystem::resize_file(files.images, size);
   learner->run_steps(5);
   CHECK(learner->step() == step + 5);

@@ -51,7 +51,7 @@ class InputLines {
   /// at the start of the file is left out, because it would make a first sample look like headings.
   /// nullopt after the last line, or if there is a problem.
   std::optional<std::string_view> next();
-  /// Where the line of the last next() begins in the file.
+  /// The offset in the file at which the line of the last next() begins.
   std::uint64_t offset() const { return offset_; }
   /// Set if reading failed or if a line is too long.
   const std::optional<Problem>& problem() const { return problem_; }

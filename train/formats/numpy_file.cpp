@@ -35,7 +35,7 @@ constexpr std::array type_codes = {
     TypeCode{"<u2", NumberType::u16}, TypeCode{"<u4", NumberType::u32},
     TypeCode{"<u8", NumberType::u64}, TypeCode{"|b1", NumberType::boolean}};
 
-/// What the header of an array says.
+/// The content of an array's header.
 struct Header {
   std::string code;
   bool is_column_major = false;

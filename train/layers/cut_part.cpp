@@ -30,7 +30,7 @@ DenseCut cut_of(const LayerPlan& dense) {
   return inputs_of(dense) > dense.spec.units ? DenseCut::inputs : DenseCut::outputs;
 }
 
-/// Where columns [part.begin, part.end) of a dense layer's weights lie.
+/// The places of columns [part.begin, part.end) of a dense layer's weights.
 void append_columns(const LayerPlan& dense, const Range& part, std::vector<Range>& ranges) {
   for (std::size_t row = 0; row < dense.spec.units; ++row) {
     const std::size_t begin = dense.weight + row * inputs_of(dense);
@@ -38,7 +38,7 @@ void append_columns(const LayerPlan& dense, const Range& part, std::vector<Range
   }
 }
 
-/// Where rows of a dense layer's weights and their biases lie.
+/// The places of rows of a dense layer's weights and their biases.
 void append_rows(const LayerPlan& dense, const Range& part, std::vector<Range>& ranges) {
   const std::size_t inputs = inputs_of(dense);
   ranges.push_back({dense.weight + part.begin * inputs, dense.weight + part.end * inputs});
