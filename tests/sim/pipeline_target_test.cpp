@@ -148,7 +148,7 @@ TEST_CASE("a pipeline with the target ends at one step with every stage, in ever
 TEST_CASE("the peer with the last stage measures the accuracy of the whole model", "[sim]") {
   const std::size_t group = GENERATE(1, 3);
   PipelineTask task{.peers = 2 * group, .stages = 2, .steps = 12, .group = group};
-  task.target = 2;  // Never.
+  task.target = 2;  // Never reached.
   // As many places as samples.
   task.micro_batches = 4;
   Simulator::Options options = task.options();

@@ -66,7 +66,8 @@ TEST_CASE("the sharpness of a logistic loss is the largest eigenvalue of its Hes
   const std::vector<float> w{0.5F, -0.25F};
   const auto found = sharpness(gradient, w, Rng(1), {.tolerance = 1e-3});
   REQUIRE(found);
-  // Truncation goes with the square of the width of 0.005, and rounding with 1e-7 over it.
+  // The truncation error grows with the square of the width (0.005), the rounding error is 1e-7
+  // divided by it.
   CHECK(found->eigenvalue == Approx(0.8349245986).epsilon(1e-3));
 }
 
