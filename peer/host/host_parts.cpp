@@ -93,7 +93,8 @@ std::vector<PeerId> Host::relays_to(PeerId to) const {
   }
   if (relays.empty()) return relays;
   const std::uint64_t pair = static_cast<std::uint64_t>(self_) ^ static_cast<std::uint64_t>(to);
-  std::ranges::rotate(relays, relays.begin() + static_cast<std::ptrdiff_t>(pair % relays.size()));
+  const auto first = relays.begin() + static_cast<std::ptrdiff_t>(pair % relays.size());
+  std::rotate(relays.begin(), first, relays.end());
   return relays;
 }
 
