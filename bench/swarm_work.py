@@ -9,9 +9,13 @@ steps, the default. Ends with 1 if a demand is not met.
 The last rows are the bytes that reports about the swarm's work take for each second and peer, with leased data and peers that
 only cost time.
 
+With --tried it prints instead what other optimisers, models, numbers of peers and links make of unequal paces: rows of the
+accuracy and the time, over the ideal, beside those of equal paces. Some take fewer samples, so that each run takes a minute or so.
+
 Examples:
   bench/swarm_work.py
   bench/swarm_work.py --only-traffic --traffic 10,100,1000
+  bench/swarm_work.py --tried "adam;text" --seeds 1
   bench/swarm_work.py --seeds 1 --binary build/release/grapevine
 """
 import argparse
@@ -50,6 +54,74 @@ latency_s = 0.01
 """
 
 
+# ---- What was tried beside the demands ----
+
+SLOW = "[[scenario.speed]]\npeers = 3\nfactor = 0.1\n"
+OF_SLOW = 4 / 3.1
+
+
+def one_slow(*changes):
+    """configs/one-slow.toml with replacements, without the slow peer."""
+    return changed((ROOT / "configs/one-slow.toml").read_text(), (SLOW, ""), *changes)
+
+
+def changed(text, *changes):
+    for old, new in changes:
+        assert old in text, f"there is no {old!r} any more"
+        text = text.replace(old, new)
+    return text
+
+
+def optimizer(name, more=""):
+    return one_slow(('optimizer = "nesterov"\nlearning_rate = 0.03', f'optimizer = "{name}"\nlearning_rate = 0.001\n{more}'))
+
+
+def in_sums(more=""):
+    return one_slow(('budget = "swarm"', 'budget = "swarm"\nmode = "allreduce"'), ("learning_rate = 0.03", "learning_rate = 0.12"),
+                    ("[gossip]\nperiod_steps = 4", f"[allreduce]\n{more}"))
+
+
+def text_task():
+    """The text of configs/text.toml with steps for four peers, all on alike data."""
+    folder = ROOT / "configs/text"
+    return changed((ROOT / "configs/text.toml").read_text(), ("peers = 2", 'peers = 4\nbudget = "swarm"'), ("steps = 240", "steps = 60"),
+                   ('folder = "text"', f'folder = "{folder}"')) + "[scenario]\nstep_s = 0.1\n"
+
+
+def from_one_to_a_tenth(peers):
+    return "".join(f"[[scenario.speed]]\npeers = {k}\nfactor = {1 - 0.9 * k / (peers - 1):.3f}\n" for k in range(peers))
+
+
+# Name, config, its partition, the entries of slower peers, and the ideal: their pace together is so much less.
+TRIED = [("nesterov", one_slow, THREE_LABELS, SLOW, OF_SLOW),
+         ("adam", lambda: optimizer("adam"), THREE_LABELS, SLOW, OF_SLOW),
+         ("adamw", lambda: optimizer("adamw", "weight_decay = 0.1"), THREE_LABELS, SLOW, OF_SLOW),
+         ("lenet, half the samples", lambda: one_slow(('kind = "mlp"\nhidden = [48]', 'kind = "lenet"'), ("epochs = 4", "epochs = 2")),
+          THREE_LABELS, SLOW, OF_SLOW),
+         ("text", text_task, 'partition = "iid"', SLOW, OF_SLOW),
+         ("16 peers, from 1 to 0.1", lambda: one_slow(("[scenario]", "[scenario]\npeers = 16")), THREE_LABELS,
+          from_one_to_a_tenth(16), 1 / 0.55),
+         ("links of 50 ms", lambda: one_slow() + "[[scenario.link]]\nlatency_s = 0.05\n", THREE_LABELS, SLOW, OF_SLOW),
+         ("links of 200 ms", lambda: one_slow() + "[[scenario.link]]\nlatency_s = 0.2\n", THREE_LABELS, SLOW, OF_SLOW),
+         ("allreduce", in_sums, THREE_LABELS, SLOW, OF_SLOW),
+         ("allreduce, equal shares", lambda: in_sums('shares = "equal"'), THREE_LABELS, SLOW, OF_SLOW)]
+
+
+def tried_rows(arguments):
+    print(f"{'':<26}{'data':<12}{'equal paces: %':<24}{'s':<8}{'unequal paces: %':<24}{'s':<8}over the ideal")
+    for name, config, own, slower, ideal in TRIED:
+        if arguments.tried != "all" and name not in arguments.tried.split(";"):
+            continue
+        for partition in (own, DATA["leased"]):
+            text = changed(config(), (own, partition))
+            equal, unequal = ([simulated(arguments, text + paces, seed) for seed in arguments.seeds] for paces in ("", slower))
+            percent = ["  ".join(f"{100 * one['mean_accuracy']:.2f}" for one in runs) for runs in (equal, unequal)]
+            seconds = [mean([one["virtual_s"] for one in runs]) for runs in (equal, unequal)]
+            data = partition.split('"')[1]
+            print(f"{name:<26}{data:<12}{percent[0]:<24}{seconds[0]:<8.1f}{percent[1]:<24}{seconds[1]:<8.1f}"
+                  f"{seconds[1] / seconds[0] / ideal:.2f}", flush=True)
+
+
 def config_of(data, pace, swarm):
     text = (ROOT / "configs/one-slow.toml").read_text()
     text = text.replace(THREE_LABELS, DATA[data]).replace("factor = 0.1", f"factor = {pace}")
@@ -62,6 +134,11 @@ def run(arguments, data, pace, swarm, seed, steps=None):
     text = config_of(data, pace, swarm)
     if steps:
         text = text.replace("epochs = 4", f"steps = {steps}")
+    return simulated(arguments, text, seed)
+
+
+def simulated(arguments, text, seed):
+    """summary.json of the virtual run of a config."""
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "run.toml"
         config.write_text(text)
@@ -128,7 +205,12 @@ def main():
     parser.add_argument("--traffic", type=lambda text: [int(peers) for peers in text.split(",")], default=[10, 100],
                         help="numbers of peers for the last rows, of 10, 100 and 1000, which takes long")
     parser.add_argument("--only-traffic", action="store_true", help="only the last rows")
-    rows = Rows(parser.parse_args())
+    parser.add_argument("--tried", default="", help="only these rows of what was tried, as \"adam;text\", or \"all\"")
+    arguments = parser.parse_args()
+    if arguments.tried:
+        tried_rows(arguments)
+        return 0
+    rows = Rows(arguments)
     if rows.arguments.only_traffic:
         traffic_rows(rows)
         return 1 if rows.failed else 0
