@@ -73,14 +73,23 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
 /// "bounded": no call asks for more than a few things per peer, and for more than one transfer and
 /// one message for each slice and carrier of the generation. Slices travel one by one. A peer asks
 /// once for each that it is to carry and has not got, sends one of its own to the peer that keeps
-/// its copy, and one to each other carrier that has not got it.
+/// its copy, and one to each other carrier that has not got it. In sums it sends each segment of
+/// its parameters at most once to each other peer.
 void PipelineInvariants::check_amounts(const Simulator& world, PeerNumber peer,
                                        const NodeEffects& effects) {
   const std::size_t amount = std::max(effects.messages.size(), effects.transfers.size());
   const std::size_t few = 4 * world.size() + 64;
   if (amount <= few) return;
   note_slices(world, peer);
-  if (amount <= few + record(peer).slices) return;
+  std::size_t segments = 0;
+  for (const PartSize& part : world.options().node.pipeline.part_sizes()) {
+    segments += part.parameters / world.options().node.pipeline.segment_elements;
+  }
+  const auto pieces = static_cast<std::size_t>(
+      std::ranges::count(effects.transfers, TransferKind::piece,
+                         [](const Transfer& transfer) { return transfer.id.kind; }));
+  const std::size_t of_sums = std::min(pieces, segments * (world.size() - 1));
+  if (amount <= few + record(peer).slices + of_sums) return;
   fail(world, "bounded",
        fmt::format("peer-{} wants {} messages and {} transfers at once, and its generation has {} "
                    "slices",
