@@ -175,7 +175,8 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::st
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) break;
       if (got == 0) {
-        answer = std::move(text);
+        // A peer that is about to end hangs up without an answer.
+        if (!text.empty()) answer = std::move(text);
         break;
       }
       text.append(buffer, static_cast<std::size_t>(got));
@@ -216,7 +217,7 @@ void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::st
   asio::async_read(question->socket, asio::dynamic_buffer(question->text, document_bytes_max),
                    [question, then = std::move(then)](asio::error_code end, std::size_t) {
                      question->timer.cancel();
-                     const bool whole = end == asio::error::eof;
+                     const bool whole = end == asio::error::eof && !question->text.empty();
                      then(whole ? std::optional(std::move(question->text)) : std::nullopt);
                    });
 }

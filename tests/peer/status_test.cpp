@@ -63,6 +63,23 @@ TEST_CASE("signals while a peer is asked do not end the question") {
   CHECK(answer == "here");
 }
 
+TEST_CASE("a peer that hangs up without a word has not answered", "[unit]") {
+  const TemporaryFolder folder;
+  asio::io_context io;
+  const PeerSocket socket(io, folder.path(),
+                          {.document = [] { return std::string(); },
+                           .command = [](const std::string&) { return std::string(); }});
+  std::atomic<bool> is_over = false;
+  std::optional<std::string> answer = "none yet";
+  std::thread asking([&] {
+    answer = ask_peer(folder.path(), {}, 10'000);
+    is_over = true;
+  });
+  while (!is_over) io.run_one_for(std::chrono::milliseconds(5));
+  asking.join();
+  CHECK_FALSE(answer);
+}
+
 TEST_CASE("control characters in a status document do not reach the terminal", "[unit]") {
   const std::string hostile = "a\033[2J\nb";
   const nlohmann::json document = {

@@ -18,7 +18,7 @@ const std::string clusters =
     "[run]\nsteps = 100\nlinger_s = 1\n[data]\n" + data +
     "[model]\nkind = \"layers\"\nloss = \"reconstruction\"\n[[model.layers]]\nkind = \"clusters\"\n"
     "units = 3\n[train]\nbatch = 50\noptimizer = \"sgd\"\nlearning_rate = 0.5\nschedule = "
-    "\"cosine\"\n";
+    "\"cosine\"\n[gossip]\nweigh = \"none\"\n";
 
 const std::string machines =
     "[run]\nsteps = 600\nbudget = \"peer\"\nlinger_s = 1\n[data]\npartition = \"clusters\"\n"
