@@ -161,6 +161,7 @@ void SwitchableMode::gradient_ready(Time now, std::uint64_t job, std::size_t beg
 }
 
 void SwitchableMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
+  replica_at_ = done.step;
   active().complete(now, std::move(done), members, out);
 }
 
@@ -348,7 +349,8 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
   CourseOptions& course = next.course;
   course.wait_for_peers = 1;
   course.wait_max = {};
-  std::uint64_t step = made_.mode->step();
+  // A round that was given up may have left the replica a step ahead of the mode.
+  std::uint64_t step = replica_at_.value_or(made_.mode->step());
   if (const SwarmWork* work = swarm_work()) {
     course.work.resumed = work->note();
     course.work.own = work->own().samples;

@@ -101,6 +101,7 @@ class SwitchableMode final : public Mode {
                               ///< mode.
   SettingsRevision kept_;     ///< The same revision with the number that a run folder keeps.
   std::uint64_t since_ = 0;   ///< The step at which the present mode began.
+  std::optional<std::uint64_t> replica_at_;  ///< The replica's step after its newest job.
   MadeMode made_;
   ModeKind kind_;
   SwitchCouncil council_;
