@@ -10,12 +10,9 @@
 
 namespace gv {
 
-// Without the sign bit, floats and their bits have the same order; infinity and NaN come last.
 GV_WIDE float largest_magnitude(std::span<const float> values) {
   std::uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
-  }
+  for (const float value : values) largest = std::max(largest, magnitude_bits(value));
   return std::bit_cast<float>(largest);
 }
 

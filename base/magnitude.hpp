@@ -1,6 +1,8 @@
 // Tells whether a vector's values are finite, and computes the largest magnitude and the norm.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <span>
 
 namespace gv {
@@ -12,6 +14,12 @@ inline constexpr float largest_gradient = 0x1p40F;
 /// The largest value in arrays that programs average, before and after multiplication by its
 /// weight. Any quantity fits, and the sum over all peers of a swarm is finite.
 inline constexpr float largest_in_array = 1e35F;
+
+/// The bits of a value's magnitude. They have the order of the magnitudes; those of infinity and
+/// NaN come last. Loops compare them faster than floats.
+inline std::uint32_t magnitude_bits(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
+}
 
 /// True if no value is NaN or infinite.
 bool is_finite(std::span<const float> values);

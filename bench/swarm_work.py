@@ -9,8 +9,9 @@ steps, the default. Ends with 1 if a demand is not met.
 The last rows are the bytes that reports about the swarm's work take for each second and peer, with leased data and peers that
 only cost time.
 
-With --tried it prints instead what other optimisers, models, numbers of peers and links make of unequal paces: rows of the
-accuracy and the time, over the ideal, beside those of equal paces. Some take fewer samples, so that each run takes a minute or so.
+With --tried it prints other rows: how other optimisers, models, numbers of peers and links do with unequal paces, beside
+equal paces. A row has the accuracy, and the time divided by the ideal time. Some rows train on fewer samples, so that a
+run takes about a minute.
 
 Examples:
   bench/swarm_work.py
@@ -54,7 +55,7 @@ latency_s = 0.01
 """
 
 
-# ---- What was tried beside the demands ----
+# ---- Other optimisers, models, numbers of peers and links ----
 
 SLOW = "[[scenario.speed]]\npeers = 3\nfactor = 0.1\n"
 OF_SLOW = 4 / 3.1

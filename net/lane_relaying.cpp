@@ -53,9 +53,8 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   const auto found = detours.find(peer);
   if (found == detours.end()) return;
   const std::size_t relays = callbacks.relays ? callbacks.relays(peer).size() : 0;
-  if (relays == 0 || found->second.asked % relays == 0)
-    return;  // All relays were asked in this
-             // turn.
+  const bool all_were_asked = relays == 0 || found->second.asked % relays == 0;
+  if (all_were_asked) return;
   found->second.next_ask = Clock::now();
   ask_relay(peer);
 }

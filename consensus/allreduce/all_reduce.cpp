@@ -21,11 +21,6 @@
 namespace gv {
 namespace {
 
-/// Without the sign bit, floats and their bits have the same order; infinity and NaN come last.
-std::uint32_t magnitude_bits(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
-}
-
 // The functions below return the largest magnitude of what they write, because a pass of its own
 // over the result makes a sum of 1 MiB between two peers of one host a quarter slower.
 

@@ -418,9 +418,8 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
     return;
   }
   if (message.ballot == promised_) {
-    if (answered_)
-      confirm(out);  // Our answer was lost, so send it again. A generation that has
-                     // ended stays ended.
+    // Our answer was lost, so send it again. A generation that has ended stays ended.
+    if (answered_) confirm(out);
     return;
   }
   if (!is_near(message.ballot) || !budget_.take(now, from)) return;

@@ -58,7 +58,7 @@ class EquivocationWatch {
   Time deadline() const { return proofs_.empty() ? never : shows_at_; }
 
   const Signer& signer() const { return *signer_; }
-  /// By convicted peer.
+  /// The proofs, by convicted peer.
   const std::map<PeerId, Equivocation>& proofs() const { return proofs_; }
 
   friend class Fields;

@@ -44,7 +44,7 @@ constexpr std::array<Column, 9> ledger_columns = {{{"samples/s", "samples_per_se
                                                    {"leases", "leases", whole_text},
                                                    {"freed", "chunks_freed", whole_text}}};
 
-/// The members' fields of which the ledger makes use, beside their work.
+/// The members' fields that the ledger uses, besides their work.
 constexpr std::array<const char*, 5> member_keys = {"name", "id", "self", "state", "phase"};
 
 /// The document's members with their figures of the common work. A member without any is left out.
@@ -189,7 +189,7 @@ Problems ledger_problems(const PeerDocument& document) {
   const Json json = parse_peer_json<Json>(document.text);
   if (!is_sound_document(json)) {
     return {
-        {"ledger", "what the peer says of itself is not what peers write",
+        {"ledger", "the peer's document is not one that peers write",
          "use one version of grapevine everywhere; after the peer's end look at its result.json"}};
   }
   if (json.contains("work")) return {};

@@ -46,12 +46,12 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   return std::nullopt;
 }
 
-/// True if it is this peer that sends copies of the part. No other may take their place.
+/// True if `peer` is the one that sends copies of the part. Copies from other peers are not taken.
 bool PipelineMode::copies_from(PeerId peer, std::uint32_t part) const {
   return part < run_.holders().size() && run_.order()[run_.holders()[part].front()] == peer;
 }
 
-/// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
+/// Keeps our own state at a copying point, and sends it to the neighbour that keeps a copy.
 void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
   states_.keep(copy.part, version, copy.values);
   tell_holdings();

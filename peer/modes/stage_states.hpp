@@ -78,8 +78,8 @@ class StageStates {
   void expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from);
   bool expects_copies() const { return !expected_.empty(); }
 
-  /// Takes a block of a state that we have asked for, or of a copy for us to keep, which must be of
-  /// a part that there is and from its first carrier. False if it is of no use now.
+  /// Takes a block of a requested state, or of a copy for us to keep. A copy must be of an existing
+  /// part and come from the part's first carrier. Returns false if the block is not useful now.
   bool receive(Time now, PeerId from, const Block& block, Effects& out);
   /// Repeats requests where needed. Returns a source that has stopped sending, or whose copy is not
   /// finite.

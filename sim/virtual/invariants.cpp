@@ -253,9 +253,10 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   const double moved = std::abs(force.scale) * std::sqrt(squares);
   if (!std::isfinite(moved)) fail(world, "finite", name() + " adds what is not a number");
   // "clip bound": with a fixed radius no peer can move us further than alpha times the radius.
-  // A switch may have named an algorithm, and then its radius is not that of the config.
+  // A switch may have named an algorithm, whose radius is not that of the config.
   const PairExchange::Options& options = world.options().node.gossip.exchange;
-  if (options.clip_radius > 0 && !has_switches(world.options().scenario)) {
+  const bool has_own_mode = world.peer(peer).node->switchable().present().number == 0;
+  if (options.clip_radius > 0 && has_own_mode) {
     const double most = world.options().node.gossip.alpha * options.clip_radius;
     if (moved > most * (1 + 1e-5)) {
       fail(world, "clip bound",

@@ -157,7 +157,7 @@ class TorchAloneTest(TorchAlone):
     def test_a_loss_is_read_without_its_gradient(self):
         class Loss(torch.Tensor):
             def __float__(self):
-                # PyTorch 2.11 warns of it.
+                # PyTorch 2.11 warns if a tensor that requires a gradient becomes a number.
                 assert not self.requires_grad
                 return super().__float__()
 
