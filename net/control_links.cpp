@@ -313,9 +313,9 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   Dealer* dealer = dealer_of(peer, &watch);
   if (dealer != nullptr) {
     dealer->heard = Clock::now();
-    dealer->checking = false;
+    dealer->asked.reset();
   }
-  if (dealer == nullptr) return;
+  if (dealer == nullptr || std::holds_alternative<LinkCheck>(*decoded.frame)) return;
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
   if (greeting == nullptr) {
     if (dealer->up) deliver(peer, link->second, *std::move(decoded.frame), bytes);
@@ -462,13 +462,14 @@ void ControlLinks::Impl::housekeeping() {
     Dealer& dealer = *link.dealer;
     if (now - dealer.used > options.idle_close && !link.refused) {
       link.dealer.reset();
-    } else if (dealer.checking && now - dealer.said_hello > check_patience) {
+    } else if (dealer.asked && now - *dealer.asked > check_patience) {
       dial_again(peer, link.peer.key, dealer);
-    } else if (dealer.up && !dealer.checking && dealer.used > dealer.heard &&
+    } else if (dealer.up && !dealer.asked && dealer.used > dealer.heard &&
                now - dealer.heard > silence_max) {
       // The other side may send over a connection of its own, so silence proves nothing yet.
-      say_hello(dealer);
-      dealer.checking = true;
+      // A hello, which tells all common settings, would take a hundred times the bytes.
+      put(*dealer.watch, encode(LinkCheck{}));
+      dealer.asked = now;
     } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_again_after) {
       dial_again(peer, link.peer.key, dealer);
     } else if (!dealer.up && !link.refused && now - dealer.said_hello > hello_again) {

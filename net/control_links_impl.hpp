@@ -50,7 +50,8 @@ struct ControlLinks::Impl {
     Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
     Clock::time_point heard;  ///< Time of the last frame received.
-    bool checking = false;    ///< True if the last hello checks whether the link still works.
+    /// When we asked whether the link still works; none: not asked, or answered.
+    std::optional<Clock::time_point> asked;
     Clock::time_point used;
     std::deque<std::vector<std::byte>> pending;
   };

@@ -241,7 +241,9 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
   if (greeting == nullptr) {
     const bool known = link.route.size() == route.size() &&
                        std::memcmp(link.route.data(), route.data(), route.size()) == 0;
-    if (known && !link.refused) {
+    if (known && !link.refused && std::holds_alternative<LinkCheck>(*decoded.frame)) {
+      put_routed(link, encode(LinkCheck{}));
+    } else if (known && !link.refused) {
       deliver(peer, link, *std::move(decoded.frame), bytes);
     } else if (!link.refused && link.hellos.take(steady_time())) {
       // The sender knew an earlier process of ours: ask it to introduce itself.

@@ -58,7 +58,7 @@ void serialize(A& ar, TransferId& id) {
 /// Every other struct is its fields in order. Throws if the struct breaks one of its own bounds.
 template <BoundedArchive A, PlainStruct T>
 void serialize(A& ar, T& value) {
-  std::apply([&ar](auto&... fields) { ar(fields...); }, fields_of(value));
+  std::apply([&ar](auto&... fields) { (ar(fields), ...); }, fields_of(value));
   if constexpr (requires { value.problem(); }) {
     if (const std::string problem = value.problem(); !problem.empty()) throw ArchiveError(problem);
   }
@@ -67,7 +67,7 @@ void serialize(A& ar, T& value) {
 namespace {
 
 // Kinds: hello 1, invite 2, request of a guest 3, its answer 4, step to a relayed lane 5, request
-// of doctor 6, its answer 7, messages from 16 on in the order of the variant.
+// of doctor 6, its answer 7, check of a link 8, messages from 16 on in the order of the variant.
 constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t request_kind = 3;
@@ -75,6 +75,7 @@ constexpr std::uint8_t answer_kind = 4;
 constexpr std::uint8_t relay_kind = 5;
 constexpr std::uint8_t exam_kind = 6;
 constexpr std::uint8_t exam_answer_kind = 7;
+constexpr std::uint8_t check_kind = 8;
 constexpr std::uint8_t first_message_kind = 16;
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.
@@ -96,6 +97,7 @@ std::optional<Frame> blank_frame(std::uint8_t kind) {
   if (kind == relay_kind) return RelayStep{};
   if (kind == exam_kind) return ExamRequest{};
   if (kind == exam_answer_kind) return ExamAnswer{};
+  if (kind == check_kind) return LinkCheck{};
   if (kind < first_message_kind) return std::nullopt;
   if (auto message = blank_message(std::size_t{kind} - first_message_kind)) return *message;
   return std::nullopt;
@@ -132,6 +134,7 @@ std::vector<std::byte> encode(const Frame& frame) {
   if (std::holds_alternative<RelayStep>(frame)) kind = relay_kind;
   if (std::holds_alternative<ExamRequest>(frame)) kind = exam_kind;
   if (std::holds_alternative<ExamAnswer>(frame)) kind = exam_answer_kind;
+  if (std::holds_alternative<LinkCheck>(frame)) kind = check_kind;
   if (const auto* message = std::get_if<Message>(&frame)) {
     kind = static_cast<std::uint8_t>(first_message_kind + message->index());
   }

@@ -33,11 +33,16 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
+/// Asks whether a link still works. The receiver sends it back over the same connection.
+struct LinkCheck {
+  friend bool operator==(const LinkCheck&, const LinkCheck&) = default;
+};
+
 /// Everything that travels on a control link: a version byte, a kind byte, and the fields. A
 /// JoinRequest and its answer travel between a guest and the peer that invites it, an ExamRequest
 /// and its answer between doctor and a live peer.
 using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep,
-                           ExamRequest, ExamAnswer>;
+                           ExamRequest, ExamAnswer, LinkCheck>;
 
 /// Throws ArchiveError (a std::runtime_error) for content that no peer would accept: more than
 /// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not

@@ -41,11 +41,13 @@ class Raw {
       const Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
       if (!decoded.frame) continue;
       if (std::holds_alternative<Hello>(*decoded.frame)) ++hellos;
+      if (std::holds_alternative<LinkCheck>(*decoded.frame)) ++checks;
       if (const auto* message = std::get_if<Message>(&*decoded.frame)) messages.push_back(*message);
     }
   }
 
   int hellos = 0;
+  int checks = 0;
   std::vector<Message> messages;
 
  private:
@@ -335,6 +337,47 @@ TEST_CASE("hellos beyond a few in a second have no effect") {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   CHECK(served.contacts > 0);
   CHECK(served.contacts <= 101 + 50 * took);
+}
+
+TEST_CASE("a silent link is checked by a few bytes and not by another hello") {
+  Served served;
+  ControlLinks other(served.io,
+                     {.identity = served.mallory,
+                      .name = "mallory",
+                      .authorized = {{.name = "server", .key = served.server.public_key}},
+                      .session = 2},
+                     {.message = [](const Envelope&) {},
+                      .invite = [](PeerId, const LaneInvite&) {},
+                      .contact = [](PeerId) {},
+                      .restarted = [](PeerId) {},
+                      .fact = [](const Fact&) {}});
+  other.join(served.links.listening());
+  const PeerId server = peer_id(served.server.public_key);
+  REQUIRE(served.until([&] { return other.send(server, Message(Ping{})); }));
+  // The message is not answered, so the link is checked.
+  const ControlLinks::Counters before = other.counters();
+  REQUIRE(
+      served.until([&] { return other.counters().messages_received > before.messages_received; }));
+  const ControlLinks::Counters after = other.counters();
+  CHECK(after.messages_sent - before.messages_sent == 1);
+  CHECK(after.bytes_sent - before.bytes_sent == encode(LinkCheck{}).size());
+  CHECK(after.bytes_received - before.bytes_received == encode(LinkCheck{}).size());
+  CHECK(served.messages == 1);
+  CHECK(served.why.empty());
+}
+
+TEST_CASE("a check over a connection without a hello is answered by a hello") {
+  Served served;
+  zmq::context_t context;
+  Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
+  raw.send(LinkCheck{});
+  REQUIRE(served.until([&] { return raw.take(), raw.hellos == 1; }));
+  CHECK(raw.checks == 0);
+  raw.send(Hello{.name = "mallory", .session = 2});
+  REQUIRE(served.until([&] { return raw.take(), raw.hellos == 2; }));
+  raw.send(LinkCheck{});
+  REQUIRE(served.until([&] { return raw.take(), raw.checks == 1; }));
+  CHECK(raw.hellos == 2);
 }
 
 }  // namespace gv
