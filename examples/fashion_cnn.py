@@ -29,7 +29,7 @@ def load(part):
 
 
 def network():
-    torch.manual_seed(1)  # All peers begin with one model.
+    torch.manual_seed(1)  # All peers begin with the same model.
     return nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(8, 16, 3, padding=1), nn.GroupNorm(2, 16), nn.ReLU(), nn.MaxPool2d(2),

@@ -1,4 +1,4 @@
-"""A small GPT in PyTorch on the text that ships: it learns to continue a text byte by byte.
+"""A small GPT in PyTorch that learns to continue a text byte by byte, on the text in configs/text.
 
     grapevine launch -n 4 examples/run.toml -- python3 examples/text_gpt.py [ALGORITHM]
 
@@ -91,7 +91,7 @@ def main():
     own = known.chunk(parts)[part]  # Each peer reads a chapter of its own.
     loader = torch.utils.data.DataLoader(windows(own), batch_size=BATCH, shuffle=True)
 
-    torch.manual_seed(1)  # All peers begin with one model.
+    torch.manual_seed(1)  # All peers begin with the same model.
     model = GPT()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99))
     vine = grapevine.join(None, model, optimizer, algorithm=algorithm)

@@ -29,7 +29,7 @@ extern "C" {
 
 typedef struct gv_peer gv_peer;
 
-/* Values are never used again for something else. */
+/* A value never gets another meaning. */
 typedef int32_t gv_result;
 enum {
   GV_OK = 0,
@@ -93,7 +93,7 @@ typedef struct gv_options {
   const char* settings;   /* Further TOML, which replaces what the file says. */
   const char* key;        /* File with the secret key; NULL: "key". */
   const char* authorized; /* The allow-list; NULL: "authorized_peers". */
-  const char* name;       /* NULL: by the allow-list. */
+  const char* name;       /* NULL: as the allow-list says. */
   const char* folder;     /* The peer's run folder; NULL: run.folder of the config, and the name. */
   const char* listen;     /* "HOST:PORT", port 0 for any; NULL: dial out only. */
   const char* advertise;  /* "HOST:PORT" that others dial; NULL: the address listened on. */
@@ -155,17 +155,17 @@ GV_API gv_result gv_join(const gv_options* options, const gv_tensor* tensors, si
  * the next may begin. In mode `gossip` it waits for no other peer. `info` may be NULL. */
 GV_API gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* info);
 
-/* Gives the gradient of the mean loss at the present model, as many tensors of the same shapes and in
- * the same order as the GV_MEAN and GV_BUFFER tensors. Where peers sum gradients, waits for the sum
- * and replaces the gradient by the mean; elsewhere it does nothing. The gradient must stay there
- * until the call is over, also while it is pending. */
+/* Gives the gradient of the mean loss at the present model: a tensor for each GV_MEAN and GV_BUFFER
+ * tensor, of the same shape and in the same order. Where peers sum gradients, waits for the sum and
+ * replaces the gradient by the mean; elsewhere it does nothing. The gradient must stay there until
+ * the call is over, even while it is pending. */
 GV_API gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count,
                            uint64_t samples, double loss, gv_info* info);
 
 /* Hands over a part of the gradient, and does not wait: some tensors with the names of those given
- * to gv_join(). Where peers sum gradients, a part is summed while the program computes the others, as
- * soon as all tensors that came after it in gv_join() have been given, too. Peers need not agree
- * about parts and their order. The tensors must stay there, and nothing may change them, until
+ * to gv_join(). Where peers sum gradients, a part is summed while the program computes the others,
+ * as soon as all tensors that came after it in gv_join() have been given, too. Peers need not agree
+ * on the parts and their order. The tensors must stay there, and nothing may change them, until
  * gv_reduce_end() is over; they cannot be taken back. */
 GV_API gv_result gv_reduce_begin(gv_peer* peer, const gv_tensor* part, size_t count);
 
@@ -179,26 +179,27 @@ GV_API gv_result gv_reduce_end(gv_peer* peer, uint64_t samples, double loss, gv_
 GV_API gv_result gv_join_collective(const gv_options* options, gv_peer** peer);
 
 /* Replaces `array` by the mean over all peers, each with its weight, and waits for that. The n-th
- * call of each peer meets the n-th of the others, and a newcomer's first their next. All peers end
- * with equal bits, or none has a mean; a peer that dies is left out. Arrays are float tensors, whose
- * name, shape and role do not matter, and travel as 32-bit floats. Their length may differ from call
- * to call, but must be the same at all peers: otherwise all leave, and the result is GV_REFUSED.
- * Values must be finite and below 1e35, also times the weight, which is 0 or from 1e-9 to 1e9. */
+ * call of each peer is made with the n-th of the others, and a newcomer's first with their next.
+ * All peers end with identical bits, or none has a mean; a peer that dies is left out. Arrays are
+ * float tensors, whose name, shape and role do not matter, and travel as 32-bit floats. Their
+ * length may differ from call to call, but must be the same at all peers: otherwise all leave, and
+ * the result is GV_REFUSED. Values must be finite and below 1e35, also times the weight, which is 0
+ * or from 1e-9 to 1e9. */
 GV_API gv_result gv_mean(gv_peer* peer, const gv_tensor* array, double weight, gv_info* info);
 
-/* Begins the same and does not wait. `array` must stay there, and may not be used, until the call
- * has ended. Several calls may be under way. */
+/* Begins a mean as gv_mean() does, and does not wait. `array` must stay there, and may not be used,
+ * until the call has ended. Several calls may be under way. */
 GV_API gv_result gv_mean_begin(gv_peer* peer, const gv_tensor* array, double weight,
                                uint64_t* call);
 
-/* Waits for that call for `patience_s` at most (negative: as long as the options say), and ends it
- * unless the result is GV_PENDING. Every call must be ended, once. */
+/* Waits for a call that gv_mean_begin() began, for `patience_s` at most (negative: as long as the
+ * options say), and ends it unless the result is GV_PENDING. Every call must be ended once. */
 GV_API gv_result gv_mean_end(gv_peer* peer, uint64_t call, double patience_s, gv_info* info);
 
 /* Goes on waiting for the call that has returned GV_PENDING, and returns what it would have. */
 GV_API gv_result gv_wait(gv_peer* peer, gv_info* info);
 
-/* Tells the learning rate of the next step, which some rules of mode `mixing` need. */
+/* Tells the peer the learning rate of the next step, which some rules of mode `mixing` need. */
 GV_API gv_result gv_set_learning_rate(gv_peer* peer, double learning_rate);
 
 /* Writes the indices of `count` samples from `position` on, in a data set of `samples` of which each
@@ -222,10 +223,10 @@ GV_API gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_
  * becomes what is needed; with too little room the result is GV_WRONG_ARGUMENT. */
 GV_API gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes);
 
-/* Leaves the swarm: saves, tells the others, and waits until that is done. May be called at any time,
- * also while another call is pending, and again. Until it has returned GV_OK the tensors are still
- * in use. A program that ends by itself or by a signal calls it first; without it the peer is for the
- * others one that died. */
+/* Leaves the swarm: saves, tells the others, and waits until that is done. May be called at any
+ * time, even while another call is pending, and again. Until it has returned GV_OK the tensors are
+ * still in use. A program should call it before it ends, also on a signal: otherwise the other
+ * peers take this one for dead. */
 GV_API gv_result gv_leave(gv_peer* peer);
 
 /* Leaves if the peer has not left, and frees the handle. NULL is ignored. */

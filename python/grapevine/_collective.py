@@ -9,7 +9,7 @@ from . import _library as c
 from ._memory import TensorList, memory_of
 from ._peer import Peer
 
-# Waits as long as the options say, but not longer.
+# A patience: as long as the options of joining say.
 _AS_JOINED = -1.0
 
 
@@ -26,14 +26,14 @@ class Mean:
         self._problem: Optional[Exception] = None
 
     def done(self) -> bool:
-        """True if `wait` will not wait."""
+        """True if `wait` would return at once."""
         return self._poll(0.0)
 
     def wait(self) -> Any:
         """Waits until the array is the mean, and returns it.
 
-        Raises Missed if the others have made the call without this peer, and another Problem if
-        the peer has ended; then the array is as it was.
+        Raises Missed if the others have made the call without this peer, and another Problem if the
+        peer has ended. The array is then unchanged.
         """
         while not self._poll(_AS_JOINED):
             pass
@@ -43,7 +43,7 @@ class Mean:
 
     @property
     def call(self) -> int:
-        """The number of this mean, from 1, as all peers count them, once it is done."""
+        """Once it is done, the number of this mean, counted from 1 and equal on all peers."""
         return int(self._info.steps)
 
     @property
@@ -79,8 +79,8 @@ class Mean:
 class Collective(Peer):
     """One peer without a model. Made by `join(mode="collective")`; used by one thread at a time.
 
-    The n-th mean of each peer meets the n-th of the others, and a newcomer's first meets their
-    next. Also a context manager, which leaves at the end of its block.
+    The n-th mean of each peer is made with the n-th of the others, and a newcomer's first with
+    their next. Also a context manager, which leaves at the end of its block.
     """
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
@@ -91,15 +91,15 @@ class Collective(Peer):
     def mean(self, array: Any, weight: float = 1.0) -> Any:
         """Replaces the array by its weighted mean over all peers, and returns it.
 
-        `array` is a NumPy array, a PyTorch tensor on the CPU, or anything with the buffer
-        protocol, of 16, 32 or 64-bit floats, which travel as 32-bit ones. At all peers it must be
-        equally long; otherwise all of them leave, and Refused names the peer that differs. All
-        peers get equal bits; one that dies meanwhile is left out.
+        `array` is a NumPy array, a PyTorch tensor on the CPU, or anything with the buffer protocol,
+        of 16, 32 or 64-bit floats, which travel as 32-bit ones. It must have the same length on all
+        peers; otherwise all of them leave, and Refused names the peer that differs. All peers get
+        identical bits; a peer that dies meanwhile is left out.
         """
         return self.mean_async(array, weight).wait()
 
     def mean_async(self, array: Any, weight: float = 1.0) -> Mean:
-        """Begins such a mean and returns at once. Several may be under way."""
+        """Begins a mean like that of `mean`, and returns at once. Several may be under way."""
         if self._has_left:
             raise ValueError("this peer has left; join again")
         tensors = TensorList([memory_of("array", array)])
@@ -112,7 +112,7 @@ class Collective(Peer):
 
     @property
     def calls(self) -> int:
-        """Means that all peers have made until this peer's last one, or until it joined."""
+        """Number of means that the swarm had made by this peer's last one, or when it joined."""
         return int(self._info.steps)
 
     def _ended(self, mean: Mean) -> None:

@@ -111,8 +111,8 @@ def _names() -> list[str]:
         return [given]
     here = Path(__file__).resolve()
     file = "libgrapevine.so.0"
-    # Beside the package, in the build of the checkout that the package is a part of, or in the folder
-    # of libraries below which both are installed.
+    # Beside the package, in the build of the checkout that the package is a part of, or in the library folder that both
+    # are installed in.
     above = here.parent.parent.parent
     places = [here.parent / file, above / "build" / "release" / file, above.parent / file]
     found = [str(place) for place in places if place.exists()]

@@ -1,4 +1,4 @@
-"""Where arrays and tensors have their numbers, for the C interface.
+"""Finds the memory of arrays and tensors for the C interface.
 
 Nothing is copied: the peer reads and writes the memory itself. So every array must be dense, in
 row-major order, and writable.
@@ -46,7 +46,7 @@ def is_torch(value: Any) -> bool:
 
 
 def number_of(value: Any) -> float:
-    """The value of a number, or of a tensor, from which no gradient is wanted."""
+    """The value of a number or of a tensor, of which no gradient will be needed."""
     return float(value.detach() if is_torch(value) else value)
 
 

@@ -34,7 +34,8 @@ class Buckets:
         self._futures = []
 
     def take_over(self) -> None:
-        """Writes the means of parameters that only others used, which the module leaves out."""
+        """Writes the means of parameters that only other peers used: the module leaves these
+        out."""
         for (parameter, mean), version in zip(self._means, self._versions):
             if parameter.grad is None:
                 if bool(mean.any()):
@@ -50,7 +51,7 @@ class Buckets:
         self._versions = []
 
 
-# DistributedDataParallel compares annotations, and refuses texts.
+# DistributedDataParallel checks annotations, and refuses ones that are strings.
 def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
     """Sums the gradients of a DistributedDataParallel while backward computes others.
 
@@ -102,12 +103,12 @@ class Overlap:
         # How often backward has added to each gradient in this step, and the most in any step before.
         self._count: dict[str, int] = {}
         self._most: dict[str, int] = {}
-        # Each gradient and its version after the last time.
+        # Each gradient and its version after backward last added to it.
         self._seen: dict[str, tuple[torch.Tensor, int]] = {}
         self._given: set[str] = set()
         self._next: dict[str, torch.Tensor] = {}
         self._bytes = 0
-        # A parameter does not keep the node of the graph that adds to its gradient.
+        # A parameter does not keep alive the graph's node that adds to its gradient.
         self._nodes: list[Any] = []
         self._hooks: list[Any] = []
         for parameter, name in vine._model.names.items():
@@ -127,7 +128,7 @@ class Overlap:
         self._nodes = []
 
     def before_step(self) -> None:
-        """Backward is over. Raises if a gradient has changed after it was handed over."""
+        """Called after backward. Raises if a gradient has changed after it was handed over."""
         changed = [name for name in self._seen if not self._is_as_seen(name)]
         for name in changed:
             self._refuse_change(name)
@@ -139,7 +140,7 @@ class Overlap:
         self._next, self._bytes = {}, 0
 
     def _added(self, name: str) -> None:
-        """Backward has added to a gradient."""
+        """Called when backward has added to a gradient."""
         self._refuse_change(name)
         gradient = self._parameters[name].grad
         if gradient is None or not self._vine.needs_gradient:

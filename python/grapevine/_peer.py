@@ -41,8 +41,8 @@ class Peer:
     def invite(self, uses: int = 1, valid_s: float = 3600.0, may_invite: bool = True) -> str:
         """Makes a ticket with which `uses` other programs or machines may join within `valid_s`.
 
-        This peer has begun a swarm by `create` or joined by a ticket, and listens. With
-        `may_invite` those that join by the ticket may invite others.
+        This peer must have begun its swarm by `create` or joined it by a ticket, and must listen.
+        With `may_invite`, those that join by the ticket may invite others.
         """
         if self._has_left:
             raise ValueError("this peer has left; another one can invite")
@@ -73,7 +73,7 @@ class Peer:
     def is_over(self) -> bool:
         """True once training is over, or this peer has left.
 
-        At the end of a budget of the swarm the model is then the common final one.
+        If the budget is the swarm's, the model is then the common final one.
         """
         return self._is_over
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 class Sampler:
     """Batches of indices: this peer's part of a data set, in an order of its own in each epoch.
 
-    Made by `Vine.sampler`. Iterating over it gives the batches from the present position to the
-    end of the epoch, as lists of indices: it is the `batch_sampler` of a torch DataLoader, also of
+    Made by `Vine.sampler`. Iterating over it gives the batches from the present position to the end
+    of the epoch, as lists of indices: it can be the `batch_sampler` of a torch DataLoader, even of
     one with workers. The position after each step goes into checkpoints.
 
     With leased data (`data.partition = "leased"`) the swarm deals the batches: each goes to one
-    peer, as fast as that peer trains. Iterating then ends only with the training, and each batch
-    must be asked for after the step before it, so a loader has no workers.
+    peer, as fast as that peer trains. Iterating then ends only when training does, and each batch
+    must be asked for after the step before it, so the loader must have no workers.
     """
 
     def __init__(self, vine: Vine, samples: int, batch: int) -> None:

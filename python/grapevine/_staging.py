@@ -1,7 +1,7 @@
 """Tensors on GPUs, which the peer reads and writes as copies in pinned memory of the host.
 
-Small tensors are gathered on the GPU into buckets, so that a copy is worth its start; a large one is
-a bucket of its own. Copies are made on a stream beside that of the loop.
+Small tensors are gathered on the GPU into buckets, because every copy has a fixed cost; a large one is a bucket of its
+own. Copies are made on a separate stream, beside the loop's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CudaDevice:
         self._loop.wait_stream(self._beside)
 
     def copy(self, to: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-        """Begins a copy of each."""
+        """Begins to copy each source to its place in `to`."""
         # PyTorch 1.13 has no function for many at once.
         many: Optional[Callable[..., None]] = getattr(torch, "_foreach_copy_", None)
         if many is not None and len(to) > 1:
@@ -82,7 +82,7 @@ def is_staged(tensor: torch.Tensor) -> bool:
 
 
 def device_of(tensor: torch.Tensor) -> Any:
-    """The copies to and from the tensor's device."""
+    """The object that copies to and from the tensor's device."""
     if tensor.device not in _used:
         _used[tensor.device] = DEVICES[tensor.device.type](tensor.device)
     return _used[tensor.device]
@@ -121,7 +121,8 @@ class _Bucket:
         return len(tensors) == 1 and tensors[0] is not None and tensors[0].is_contiguous()
 
     def copy(self, tensors: Tensors, room: Optional[torch.Tensor], is_out: bool) -> None:
-        """Begins a copy to the host or from it. `room` is on the GPU, None for a direct one."""
+        """Begins a copy to the host or from it. `room` is memory on the GPU to gather in; None for
+        a direct copy."""
         if room is None:
             to, source = self._pinned, _flat(tensors[0])  # type: ignore[arg-type]
             self.device.copy(*(([to], [source]) if is_out else ([source], [to])))
@@ -138,7 +139,7 @@ class _Bucket:
 
 
 class Stage:
-    """Copies in pinned memory of tensors that are on GPUs."""
+    """Holds copies, in the host's pinned memory, of tensors that are on GPUs."""
 
     def __init__(self, like: Sequence[torch.Tensor]) -> None:
         self._buckets = [_Bucket(places, like) for places in _grouped(like)]

@@ -94,17 +94,17 @@ class _ArrayModel:
         return self.gradient(given)
 
     def rest(self, given: Collection[str]) -> Sequence[Memory]:
-        """Nothing, because the loop gives the gradients of all arrays."""
+        """Returns nothing, because the loop gives the gradients of all arrays."""
         return []
 
     def give(self) -> None:
-        """Nothing is copied before a call,"""
+        """Does nothing: the peer uses the arrays themselves."""
 
     def take(self) -> None:
-        """nor after it."""
+        """Does nothing, for the same reason."""
 
     def took(self, is_over: bool, again: bool) -> None:
-        """The mean is in the gradient's own arrays."""
+        """Does nothing: the mean is already in the gradient's own arrays."""
 
     def loss(self, loss: Any) -> float:
         return number_of(loss)
@@ -127,7 +127,7 @@ def _model_of(tensors: Any, optimizer: Any, state: Any) -> Any:
 
 
 class _Copies:
-    """Copies a model's tensors that are on GPUs for the peer, whose thread calls it."""
+    """Copies a model's tensors between GPUs and the host. The peer's thread calls it."""
 
     def __init__(self, model: Any) -> None:
         #: The exception of a copy that has failed.
@@ -136,7 +136,7 @@ class _Copies:
         def copy(_: Any, role: int, direction: int) -> int:
             try:
                 model.copy(role, direction)
-            except BaseException as problem:  # None may go into the library.
+            except BaseException as problem:  # No exception may reach the library.
                 self.problem = problem
                 return 1
             return 0
@@ -163,8 +163,8 @@ class Vine(Peer):
         self._copies = copies
         self._is_pending = True
         self._gradient: Optional[TensorList] = None
-        # Parts of the step's gradient that were handed over, and the names in them. The memory is in
-        # use until their sum is there.
+        # Parts of the step's gradient that were handed over, and the names in them. The peer uses the memory until
+        # their sum is ready.
         self._parts: list[TensorList] = []
         self._handed_over: set[str] = set()
         # The result of a sum that ended during backward, until `reduce` returns it.
@@ -182,7 +182,7 @@ class Vine(Peer):
         """Reports that an optimiser step is over. Returns False once training is over.
 
         `loss` is the step's mean loss, a number or a tensor with one. A loss on a GPU is reported
-        one step late, so that nothing waits for the GPU. In gossip no other peer is waited for.
+        one step late, so that nothing waits for the GPU. In gossip it waits for no other peer.
         """
         self._finish()
         if self._is_over:
@@ -216,13 +216,13 @@ class Vine(Peer):
     def reduce(self, gradient: Any = None, samples: int = 1, loss: Any = 0.0) -> Reduced:
         """Replaces the gradient by the mean of all peers', where peers sum gradients.
 
-        Called after `loss.backward()` and before `optimizer.step()`. For a module the gradients
-        are those of its parameters; for arrays give `gradient` as many arrays as the model has. In
-        gossip, and between sums, it does nothing. Where training is over meanwhile, a module has
-        no gradients any more, so that the optimiser's step changes nothing; a loop with arrays
-        looks at `is_over` and makes no step.
+        Called after `loss.backward()` and before `optimizer.step()`. For a module the gradients are
+        those of its parameters; for arrays, `gradient` has one array for each of the model's. In
+        gossip, and between sums, it does nothing. If training ends during the call, a module's
+        gradients are removed, so that the optimiser's step changes nothing; a loop with arrays must
+        check `is_over` and make no step.
 
-        Where the gradient was handed over in parts during backward, it waits for their sum.
+        If the gradient was handed over in parts during backward, it waits for their sum.
         """
         self._finish()
         if self._summed is not None:
@@ -232,7 +232,7 @@ class Vine(Peer):
             return self.reduce_end(samples, loss)
         if not self.needs_gradient:
             return Reduced(0, False)
-        # It must stay until the call is over, also if Ctrl-C interrupts the wait.
+        # It must stay alive until the call is over, even if Ctrl-C interrupts the wait.
         given = self._gradient = TensorList(self._model.gradient(gradient))
         self._is_pending = True
         result = c.library().gv_reduce(
@@ -243,10 +243,10 @@ class Vine(Peer):
     def reduce_begin(self, part: Any) -> None:
         """Hands over a part of the gradient, which is summed while you compute the rest.
 
-        `part` maps names to arrays: some of the model's, or of a module's parameters, each with its
-        gradient. Nothing may change the arrays until `reduce_end`, and they cannot be taken back.
-        The sum begins at the model's last array and goes on to the first, so give them in about this
-        order; peers need not agree about it. In gossip it does nothing.
+        `part` maps names to arrays: some of the model's, or of a module's parameters, each with its gradient. Nothing
+        may change the arrays until `reduce_end`, and they cannot be taken back. The sum begins at the model's last
+        array and goes on to the first, so give them in about this order; peers need not agree on it. In gossip it does
+        nothing.
         """
         self._finish()
         if not self.needs_gradient:
@@ -305,12 +305,13 @@ class Vine(Peer):
         return found
 
     def sampler(self, dataset: Any, batch: int) -> Sampler:
-        """Batches of indices of this peer's part of a data set, or of its number of samples.
+        """Batches of indices of the samples in this peer's part of a data set.
 
-        All peers have the same data set, and each its part by `data.partition`: iid, shared or
-        leased. The order depends on `run.seed` and the shard alone. After a restart with
-        `resume=True` it goes on where the checkpoint was made: with `until_over(loader)` each step
-        uses up the batches that the loop has been given, and otherwise one.
+        `dataset` may also be its number of samples. All peers have the same data set, of which
+        `data.partition` (iid, shared or leased) gives each its part. The order depends on
+        `run.seed` and the shard alone. After a restart with `resume=True` it goes on where the
+        checkpoint was made: with `until_over(loader)` each step uses up the batches that the loop
+        has been given, and otherwise one.
         """
         if self._sampler is not None:
             raise ValueError("a peer has one sampler, because it has one position in its data")
@@ -319,9 +320,9 @@ class Vine(Peer):
         return self._sampler
 
     def set_learning_rate(self, rate: float) -> None:
-        """Tells the rate of the next step, which some rules of mixing need.
+        """Tells the peer the learning rate of the next step, which some mixing rules need.
 
-        With a module and its optimiser `step` does that.
+        With a module and its optimiser, `step` does this.
         """
         c.checked(c.library().gv_set_learning_rate(self._handle, rate))
 
@@ -359,7 +360,8 @@ class Vine(Peer):
     def factor(self) -> float:
         """What the next change of the parameters should be multiplied by; usually 1.
 
-        It differs from 1 in gossip where this peer's data would count too little or too much.
+        It differs from 1 in gossip where this peer's data would otherwise count too little or too
+        much.
         """
         return float(self._info.factor)
 
@@ -434,19 +436,18 @@ def join(
 ) -> Union[Vine, Collective]:
     """Joins a swarm with a model, and returns when the first step may be made.
 
-    `config` is the run's TOML file, or None for what the launcher gave or the built-in one. Or it is
-    a ticket, which brings the config, a certificate and addresses from the peer that has made it;
-    `folder` keeps them, so that the same call goes on as the same peer. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or one. With a
-    module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in
-    lockstep, to newcomers; of arrays `state` names further ones. `algorithm` is a name from
-    `grapevine algorithms`. The other arguments are those of `grapevine peer`, and settings are
-    written `section__key=value`, for example `gossip__period_steps=8`. `samples` is the size of
-    this peer's data and `all_samples` that of all peers', which a budget in epochs needs. With
-    `cohort`, the file of a cohort's secret, `rank` and `ranks` are as torchrun, Slurm, MPI or
-    Kubernetes say where they are not given.
+    `config` is the run's TOML file, or None for what the launcher gave or the built-in one. Or it is a ticket, which
+    brings the config, a certificate and addresses from the peer that has made it. `folder` keeps them, so that the same
+    call continues as the same peer. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or
+    one. With a module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in lockstep, to
+    newcomers. `state` has further arrays that go there. `algorithm` is a name from `grapevine algorithms`. The other
+    arguments are those of `grapevine peer`, and settings are written `section__key=value`, for example
+    `gossip__period_steps=8`. `samples` is the size of this peer's data and `all_samples` that of all peers', which a
+    budget in epochs needs. With `cohort` (the file with a cohort's secret), `rank` and `ranks` are by default what
+    torchrun, Slurm, MPI or Kubernetes says.
 
-    With `mode="collective"` there is no model and nothing but means of arrays: returns a
-    Collective once this peer works together with the others.
+    With `mode="collective"` there is no model, only means of arrays. Returns a Collective once this
+    peer works together with the others.
 
     Raises Refused, Unreachable or Failed, whose texts say what to do.
     """
@@ -500,10 +501,9 @@ def create(
 ) -> Union[Vine, Collective]:
     """Begins a swarm that others join by tickets, and is its first peer.
 
-    `listen` is the "HOST:PORT" that the others dial, or ":PORT". As soon as the peer listens, which
-    is before the others have come, `show` gets a ticket; the other arguments of tickets are those of
-    `invite`, and all others those of `join`. Called again with the same `folder`, it goes on with
-    its swarm.
+    `listen` is the "HOST:PORT" that the others dial, or ":PORT". As soon as the peer listens, which is before the
+    others have come, it passes a ticket to `show`. `uses`, `valid_s` and `may_invite` are as for `invite`, and all
+    other arguments as for `join`. Called again with the same `folder`, it continues with its swarm.
     """
 
     def begun(peer: Peer) -> None:

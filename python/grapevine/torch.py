@@ -72,7 +72,7 @@ def _state_of(optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]
 
 
 def _named_alike(named: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, Any]]:
-    """Names in the module before torch.compile(), so that each peer may compile it or not."""
+    """Names as they were before torch.compile(), so that each peer may compile or not."""
     return [(name.replace("_orig_mod.", ""), tensor) for name, tensor in named]
 
 
@@ -263,7 +263,7 @@ def scheduler(
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """A schedule by the swarm's progress: the rate is the first one times `factor(progress)`.
 
-    Call its `step()` after each optimiser step, as that of any other scheduler.
+    Call its `step()` after each optimiser step, as with any other scheduler.
     """
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: factor(vine.progress))
 
@@ -274,8 +274,8 @@ def attached(
 ) -> Iterator[Vine]:
     """Makes every `optimizer.step()` a step of the peer, so that the loop needs no other call.
 
-    Where the model was replaced while gradients were summed, that step of the optimiser is left
-    out. The loop should end once `vine.is_over`.
+    If the model is replaced while gradients are summed, that step of the optimiser is left out. The
+    loop should end once `vine.is_over`.
 
     With `overlap`, gradients are summed while backward computes others, from the second step on,
     unless the step before has changed them after backward, as clipping does. A loop that does so
