@@ -296,7 +296,7 @@ TEST_CASE("what travels fits the longest sum and is cut alike at all peers", "[u
 
 TEST_CASE("what all step by and what is kept add up to all gradients", "[unit]") {
   for (const CompressorKind& kind : compressor_kinds()) {
-    if (kind.name == "ternary") continue;  // It keeps nothing, and is right only in the mean.
+    if (kind.name == "ternary") continue;  // It keeps nothing, and is right only on average.
     INFO(kind.name);
     Peers all(kind);
     for (std::uint64_t number = 0; number < 20; ++number) all.step(number);

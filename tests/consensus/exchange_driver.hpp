@@ -56,7 +56,7 @@ class ExchangeNetwork {
   std::size_t size() const { return endpoints_.size(); }
   Time now() const { return now_; }
 
-  /// Gives a peer its model and makes it offer that with coefficient `alpha`.
+  /// Gives a peer its model and makes it offer this model with coefficient `alpha`.
   void load(std::size_t index, std::vector<float> model, float alpha = 0.5f) {
     at(index).model = std::move(model);
     snap(index, alpha);

@@ -1,4 +1,4 @@
-// Plans of pipelines whose stages are carried by groups, against all that there are.
+// Plans of pipelines whose stages are carried by groups, compared with all possible plans.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -46,7 +46,7 @@ struct StageTime {
   std::size_t members = 1;
 };
 
-/// Written out for the layers of the network alone.
+/// The costs are written out for this network's layers alone.
 StageTime stage_time(const SplitQuestion& question, std::size_t first, std::size_t last,
                      const std::vector<std::size_t>& peers, std::size_t m, std::size_t most) {
   const std::size_t size = last > 2 ? most : 1;

@@ -473,7 +473,7 @@ TEST_CASE("a peer that is probed for another one answers with a statement that i
   // One new statement is enough for all askers. A version that we have not reached changes nothing.
   CHECK(stated(before.version) == later);
   CHECK(stated(before.version + 1000) == later);
-  // A helper passes on what the asker knows.
+  // A helper passes on the number of the version that the asker knows.
   lone.receive(1, PingRequest{.sequence = 8, .target = peer_of(2), .rumors = {}, .newer_than = 41});
   CHECK(std::get<Ping>(lone.out.messages.back().message).newer_than == 41);
 }

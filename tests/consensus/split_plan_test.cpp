@@ -251,7 +251,7 @@ std::vector<SplitLayer> alexnet() {
 enum class Cut { all, dense, dense_and_rows };
 
 /// All words of a step on `peers` peers in groups of `ways`, in ms: collectives of logarithmic
-/// latency, 2 us and 6 GB/s. Gradients of the inputs are summed behind all layers but the first.
+/// latency, 2 us and 6 GB/s. Gradients of the inputs are summed for all layers but the first.
 double words_ms(double batch, std::size_t peers, std::size_t ways, Cut cut) {
   const SplitGroup group{.peers = std::vector<std::size_t>(peers),
                          .speeds = std::vector<double>(peers, 1.0),

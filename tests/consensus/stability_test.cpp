@@ -1,4 +1,4 @@
-// The bounds of asynchronous rules against the recursions that they are about.
+// The bounds of asynchronous rules, compared with the recursions that they bound.
 #include "consensus/mixing/stability.hpp"
 
 #include <catch2/catch.hpp>

@@ -12,8 +12,8 @@
 namespace gv {
 namespace {
 
-/// The parameters of: something else, a dense layer of 7 x 53 and its biases, one of 1 x 3 whose
-/// factors are never shorter, and one of 20 x 400 with two rows in a sample.
+/// The parameters are those of something else, of a dense layer of 7 x 53 and its biases, of one of
+/// 1 x 3 whose factors are never shorter, and of one of 20 x 400 with two rows in a sample.
 constexpr std::size_t first = 11;
 constexpr std::size_t second = first + 7 * 53 + 7;
 constexpr std::size_t third = second + 1 * 3 + 1;

@@ -62,7 +62,8 @@ inline std::vector<SplitLayer> network() {
 inline std::vector<std::vector<std::vector<std::size_t>>> stages_of_peers(std::size_t peers,
                                                                           std::size_t stages) {
   std::vector<std::vector<std::vector<std::size_t>>> all;
-  std::vector<std::size_t> stage_of(peers, 0);  // The number behind the last stage: left out.
+  std::vector<std::size_t> stage_of(peers, 0);  // The number after the last stage means that the
+                                                // peer is left out.
   for (bool more = true; more;) {
     std::vector<std::vector<std::size_t>> own(stages);
     for (std::size_t i = 0; i < peers; ++i) {

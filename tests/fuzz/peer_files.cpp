@@ -1,5 +1,5 @@
-// The targets `member_cache`, `settings_revision`, `rendezvous` and `ledger`: files in folders of
-// peers, and what peers tell of the common work.
+// The targets `member_cache`, `settings_revision`, `rendezvous` and `ledger`: files in peers'
+// folders, and peers' reports on the common work.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-"""A cohort of Python programs that torchrun starts: one secret, and ranks by its variables."""
+"""A cohort of Python programs as torchrun starts them: one secret, and ranks from its variables."""
 
 import array
 import base64
@@ -27,7 +27,7 @@ folder = "{folder}"
 
 
 def variables(rank, ranks):
-    """What torchrun sets; other engines that may run this test must not count."""
+    """The variables that torchrun sets, without those of an engine that may run this test."""
     given = {**environment(), "RANK": str(rank), "WORLD_SIZE": str(ranks)}
     given.pop("GRAPEVINE_PEER", None)
     return given

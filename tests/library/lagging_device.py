@@ -7,9 +7,9 @@ from grapevine import _staging
 
 
 class LaggingDevice:
-    """Copies nothing before it is waited for, and then everything in the order of the calls."""
+    """Copies nothing until it is waited for, and then everything, in the order of the calls."""
 
-    #: Copies that were made.
+    #: The number of copies made.
     made = 0
 
     def __init__(self, device):
@@ -20,7 +20,7 @@ class LaggingDevice:
         pass
 
     def pinned(self, elements, dtype):
-        # What is read before it was copied is not a number.
+        # Memory that is read before anything is copied to it is not a number.
         nothing = float("nan") if dtype.is_floating_point else -1
         return torch.full((elements,), nothing, dtype=dtype)
 
@@ -47,7 +47,7 @@ class LaggingDevice:
 
 
 def install():
-    """All modules that join from now on are staged."""
+    """Makes all modules that join from now on staged."""
     _staging.DEVICES["cpu"] = LaggingDevice
 
 

@@ -1,4 +1,4 @@
-"""The C interface and the Python package over it, without NumPy and PyTorch."""
+"""The C interface and the Python package on top of it, without NumPy and PyTorch."""
 
 import array
 import ctypes
@@ -36,7 +36,7 @@ wait_for_peers = {peers}
 {more}
 """ + WATCHFUL
 
-# Ways to work together, and how near to the optimum the common model is.
+# Ways to work together, and how near the common model must come to the optimum.
 WAYS = {
     "gossip": ("steps = 6000", "[gossip]\nperiod_steps = 4\nalpha = 0.5\n", 0.1),
     "lockstep": ('mode = "allreduce"\nsteps = 200', "", 1e-3),
@@ -204,7 +204,7 @@ class AloneTest(FolderTest):
     def test_two_peers_in_one_process_and_the_same_key_again(self):
         first = self.join(array.array("f", [0.0] * 4))
         second = self.join(array.array("f", [0.0] * 4), 1, run__steps=1000000)
-        # A folder has one peer.
+        # Only one peer may run in a folder.
         with self.assertRaisesRegex(grapevine.Refused, "another peer runs in this folder"):
             self.join(array.array("f", [0.0] * 4))
         first.leave()
@@ -348,7 +348,7 @@ class SwarmTest(FolderTest):
                 swarm.start_all("--step-s", "0.01")
                 self.assertTrue(eventually(lambda: swarm.step(1) > 10))
                 swarm.kill(0)
-                # What the dead one saw is learned no more.
+                # The dead peer alone saw its part of the data, so the others no longer learn it.
                 models = [swarm.model(number) for number in (1, 2, 3)]
                 self.assertEqual(models[1:], models[:1] * 2)
 
@@ -356,7 +356,7 @@ class SwarmTest(FolderTest):
         for way in ("gossip", "lockstep"):
             with self.subTest(way):
                 self.setUp()
-                # Enough steps that they are not over when the third peer has started on a busy machine.
+                # Enough steps that the run is still on when the third peer has started, even on a busy machine.
                 swarm = self.swarm(way, steps=1000)
                 path = self.folder / "run.toml"
                 path.write_text(path.read_text().replace("peers = 3", "peers = 2"))

@@ -221,14 +221,14 @@ class MeanSwarmTest(FolderTest):
         common = {one["call"]: one for one in first["results"]}
         together = [one for one in still["results"] if one["call"] in common]
         self.assertGreater(len(together), 20)
-        # It may have had the mean of the call in which it stopped, which the others then made without it.
+        # The stopped peer may already have had the mean of a call that the others then made without it.
         for one in together:
             if one["call"] != self.stopped_in(still):
                 self.assertEqual(one, common[one["call"]])
 
     @staticmethod
     def stopped_in(printed):
-        """The last call before those that a peer missed."""
+        """The last call before the ones that a peer missed."""
         calls = [one["call"] for one in printed["results"]]
         return next(call for call, after in zip(calls, calls[1:]) if after > call + 1)
 

@@ -49,7 +49,7 @@ class FilesTest(FolderTest):
         return done.stdout
 
     def refused(self, *words):
-        """What the program says of a file that it refuses, which is one line."""
+        """The message, of one line, with which the program refuses a file."""
         done = run(BINARY, *map(str, words))
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
@@ -98,7 +98,7 @@ class NumPyFilesTest(FilesTest):
 
     def test_floats_are_rounded_to_halves_as_numpy_rounds_them(self):
         halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
-        middles = (halves[1:] + halves[:-1]) / 2  # Ties, which go to the even one.
+        middles = (halves[1:] + halves[:-1]) / 2  # Ties are rounded to even.
         near = [np.nextafter(middles, np.float32(0)), np.nextafter(middles, np.float32(1e9))]
         values = np.concatenate([halves, middles, *near])
         np.savez(self.folder / "model.npz", values=np.concatenate([values, -values]))
@@ -149,12 +149,12 @@ class NumPyFilesTest(FilesTest):
         names = ["dense1.weight", "dense1.bias", "dense2.weight", "dense2.bias"]
         self.assert_equal(tensors, dict(zip(names, arrays.values())))
         self.assertIn("accuracy", self.command("eval", out))
-        # In half the bytes it is still a model.
+        # A file of half the size still holds a model.
         half = self.folder / "half.safetensors"
         self.command("export", out, "--to", half, "--type", "bf16")
         self.assertLess(half.stat().st_size, out.stat().st_size)
         self.assertIn("accuracy", self.command("eval", half))
-        # Weights that lie the other way round are not those of the model.
+        # Transposed weights do not fit the model.
         arrays["fc1.weight"] = arrays["fc1.weight"].T
         np.savez(self.folder / "model.npz", **arrays)
         said = self.refused("import", self.folder / "model.npz", "--config", config, "--out", out)
@@ -162,7 +162,7 @@ class NumPyFilesTest(FilesTest):
         self.assertIn("--prefix", said)
 
     def test_peers_begin_with_an_imported_model(self):
-        # A step so small that the model stays where it began.
+        # The steps are so small that the model stays where it began.
         steps = "[train]\noptimizer = \"sgd\"\nlearning_rate = 1e-9\nbatch = 4\n"
         for mode in ("gossip", "allreduce", "mixing"):
             with self.subTest(mode):

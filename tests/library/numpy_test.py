@@ -27,8 +27,8 @@ class NumPyTest(FolderTest):
 
     def test_peers_with_data_of_their_own_find_the_same_weights(self):
         usual = (EXAMPLES / "run.toml").read_text()
-        # By gossip no peer waits for another. In the usual run one of them may have made most of all
-        # steps within a few milliseconds, before others have had a processor for theirs.
+        # In gossip no peer waits for another. In a short run one peer may make most of the steps within a few
+        # milliseconds, before the others have had a processor.
         longer = usual.replace("steps = 300", "steps = 3000")
         self.assertNotEqual(usual, longer)
         for algorithm in ("elastic", "all_reduce", "local_sgd", "choco"):

@@ -81,7 +81,7 @@ class PackageTest(FolderTest):
         for algorithm in ("elastic", "all_reduce"):
             with self.subTest(algorithm):
                 for text in self.said(program, algorithm):
-                    # A guess is right in a third.
+                    # A guess is right a third of the time.
                     self.assertGreater(float(re.search(r"accuracy ([\d.]+)", text)[1]), 80)
 
     def test_a_refusal_is_printed_and_ends_the_examples(self):

@@ -2,12 +2,11 @@
 
     python3 parts_peer.py [--kill-at STEP] [--leave-at STEP] [--until VALUE]
 
-Peer p pulls every number of its arrays towards 2^p - 1, so the mean of peers 0 to 2 is that of no
-others. Each peer gives the arrays in another order, which differs from step to step. Prints its model
-as JSON at the end.
+Peer p pulls every number of its arrays towards 2^p - 1, so that no other set of peers has the mean of peers 0 to 2.
+Each peer gives its arrays in an order of its own, which changes from step to step. Prints its model as JSON at the end.
 
-With --until a model that has that value stays as it is: its peer makes the file `arrived`, and goes on
-until there is a file `over` beside the folders of all peers.
+With --until, a model that has reached that value stays as it is. Its peer makes the file `arrived`, and goes on until
+there is a file `over` beside the peers' folders.
 """
 
 import argparse

@@ -9,7 +9,7 @@ import grapevine
 
 PEER = str(HERE / "parts_peer.py")
 
-# Sums of 64 numbers, which are not parts of one array.
+# Sums of 64 numbers, so their pieces do not match the arrays.
 TOGETHER = """
 [run]
 mode = "{mode}"
@@ -90,7 +90,8 @@ class PartsSwarmTest(FolderTest):
     def test_it_is_the_mean_whatever_the_order_of_the_parts(self):
         swarm = self.swarm(3, 40)
         swarm.start_all()
-        # From 0 towards the mean of 0, 1 and 3 by a quarter of the way each step.
+        # Each step goes a quarter of the way from the model, which begins at 0, to the mean of 0, 1
+        # and 3.
         self.check_models(swarm, range(3), 4 / 3 * (1 - 0.75**40))
 
     def test_a_peer_killed_or_gone_in_the_middle_of_its_gradient_is_done_without(self):
@@ -98,8 +99,8 @@ class PartsSwarmTest(FolderTest):
             with self.subTest(how):
                 self.setUp()
                 swarm = self.swarm(4, 1000000)
-                # The mean of 0, 1 and 3. On a busy machine one of these may be left out for a while,
-                # too, so they go on until all three have found it.
+                # The mean of 0, 1 and 3. A busy machine may leave one of the three out for a while, so they go on until
+                # all have reached it.
                 wanted = 4 / 3
                 for number in range(3):
                     swarm.start(number, "--until", str(wanted))

@@ -6,8 +6,8 @@ at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
     python3 quadratic.py CONFIG [--start VALUE] [--step-s SECONDS] [--fail-at STEP] [--cohort FILE]
                          [--ticket NUMBER] [--create FOLDER]
 
-With --ticket CONFIG is a ticket and the peer the one of that number, of two. With --create it begins a
-swarm as peer 0 and prints a ticket first.
+With --ticket, CONFIG is a ticket, and the program is peer NUMBER of two. With --create it begins a swarm as peer 0, and
+prints a ticket first.
 """
 
 import argparse

@@ -68,7 +68,7 @@ class SamplerTest(FolderTest):
                 vine.step()
                 if len(wanted) == 11:
                     break
-        # Each epoch has every sample, and an order of its own.
+        # Each epoch has every sample once, in an order of its own.
         epochs = [sum(wanted[at : at + 3], []) for at in (0, 3, 6)]
         for epoch in epochs:
             self.assertEqual(sorted(epoch), list(range(20)))

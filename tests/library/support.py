@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "python"
 BINARY = os.environ["GRAPEVINE_BINARY"]
 LIMIT_S = 90
-# The end of a config of peers that notice within two seconds that another is gone.
+# The end of a config with which peers notice within two seconds that another is gone.
 WATCHFUL = """
 [membership]
 probe_period_s = 0.2
@@ -49,7 +49,7 @@ def eventually(holds, limit_s=LIMIT_S):
 
 
 class FolderTest(unittest.TestCase):
-    """A test with a folder of its own, in which nothing is left behind."""
+    """A test with a folder of its own, which is removed at its end."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp())
@@ -60,7 +60,7 @@ class FolderTest(unittest.TestCase):
         return str(self.folder / name)
 
     def make_keys(self, peers):
-        """Makes a key for each peer, and one list of all."""
+        """Makes a key for each peer, and one allow-list of all keys."""
         lines = []
         for number in range(peers):
             name = f"peer-{number}"

@@ -59,7 +59,7 @@ class TicketTest(FolderTest):
 
     def test_two_programs_train_together_with_one_ticket(self):
         config = self.write("run.toml", CONFIG.format(waits=2))
-        # The first one waits for the second, and has a ticket before that.
+        # The first peer waits for the second, and prints its ticket before it waits.
         first = self.quadratic(config, "--create", "first")
         ticket = first.stdout.readline().strip()
         self.assertTrue(ticket.startswith("gv1_"), ticket)

@@ -1,4 +1,5 @@
-"""The snippets of docs/coming-from.md that are ours are whole programs, and they learn."""
+"""The snippets of docs/coming-from.md that use Grapevine work in whole programs, and these
+learn."""
 
 import json
 import re
@@ -25,7 +26,7 @@ wait_max_s = 60.0
 batch = 32
 """
 
-# What the page says is the reader's: a model, a loss, data, and for arrays a slope.
+# What the page leaves to the reader: a model, a loss, data, and for arrays a gradient.
 BEFORE = """
 import json, os
 os.chdir(os.path.dirname(os.path.abspath(__file__)))

@@ -22,7 +22,7 @@ def floats(tensors):
 
 
 class Net(nn.Module):
-    """Layers of several kinds, with buffers of floats and of whole numbers."""
+    """Layers of several kinds, with buffers of floats and of integers."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ class TorchFilesTest(FilesTest):
 
     def test_a_state_dict_comes_back_bit_for_bit(self):
         model = Net()
-        model(torch.rand(5, 1, 4, 4))  # Changes the statistics and the counter of batches.
+        model(torch.rand(5, 1, 4, 4))  # This pass changes the statistics and the counter of batches.
         expected = {name: values.clone() for name, values in model.state_dict().items()}
         self.assert_equal(self.imported(self.saved(model.state_dict())), floats(expected))
         imported = self.folder / "imported.safetensors"
@@ -191,7 +191,7 @@ class TorchFilesTest(FilesTest):
         said = self.command("eval", out)
         with torch.no_grad():
             left = ((model(x) - y) ** 2).sum() / ((y - y.mean(0)) ** 2).sum()
-        # Four digits are shown.
+        # The program shows four digits.
         self.assertAlmostEqual(float(re.search(r"R2 (\S+)", said)[1]), 1 - float(left), delta=1e-4)
 
     def test_the_model_of_a_run_is_exported(self):

@@ -38,7 +38,7 @@ class GpuAloneTest(TorchAlone):
                 with self.join(model, make_optimizer("sgd", model), run__steps=8) as vine:
                     for _ in vine.until_over([1]):
                         vine.step()
-                # It is unchanged, except that the common end rounds doubles to floats.
+                # The model is unchanged, except that the end of the run rounds doubles to floats.
                 tolerance = 1e-6 if dtype == torch.float64 else 0
                 for ours, old in zip(model.parameters(), before):
                     torch.testing.assert_close(ours, old, rtol=tolerance, atol=0)
@@ -74,7 +74,7 @@ class GpuAloneTest(TorchAlone):
             with self.subTest(mode):
                 model = make_model("mlp").cuda()
                 optimizer = make_optimizer("adam", model)
-                # The first scale overflows, so first steps are left out.
+                # The first scale overflows, so the scaler skips the first steps.
                 scaler = torch.amp.GradScaler("cuda", init_scale=2.0**40)
                 with self.join(model, optimizer, run__steps=60, run__mode=mode) as vine:
                     for x, y in vine.until_over(batches()):
@@ -124,7 +124,7 @@ class GpuAloneTest(TorchAlone):
                 vine.step()
             vine.leave()
         torch.cuda.synchronize()
-        # The end writes the model back as the peer has seen it.
+        # The end of the run writes the model back as the peer last saw it.
         self.assertTrue(torch.equal(model.weight, torch.full_like(model.weight, 20.0)))
 
 

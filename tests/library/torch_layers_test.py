@@ -1,4 +1,5 @@
-"""Layers of lists, and GPT-2, compared with PyTorch: the same outputs, and the same parameters after a step."""
+"""Models written as lists of layers, and GPT-2, compared with PyTorch: the same outputs, and the same parameters after
+a step."""
 
 import math
 import struct
@@ -97,7 +98,7 @@ class Recurrent(nn.Module):
         for number, layer in enumerate((self.first, self.second), 1):
             tensors[f"lstm{number}.input_gates"] = layer.weight_ih_l0
             tensors[f"lstm{number}.state_gates"] = layer.weight_hh_l0
-            # Ours has one bias in place of two, whose gradient is that of either.
+            # Our LSTM has one bias in place of two. Its gradient is that of either.
             tensors[f"lstm{number}.gate_biases"] = layer.bias_ih_l0
         return {**tensors, "dense1.weight": self.last.weight, "dense1.bias": self.last.bias}
 
@@ -166,7 +167,7 @@ class Convolutions(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """GPT-2 by the names of Hugging Face's transformers, with activation_function = "gelu"."""
+    """GPT-2 with the names of Hugging Face's transformers, and activation_function = "gelu"."""
 
     def __init__(self, positions, blocks=2, width=8, heads=2):
         super().__init__()
@@ -263,7 +264,8 @@ class TorchLayersTest(FilesTest):
         model.eval()
         found = self.outputs(config, model.ours())
         expected = model(inputs).detach().numpy().reshape(found.shape)
-        # Sums of at most a hundred floats in another order, and exponentials with an error of 2e-7.
+        # Allows for sums of up to a hundred floats in another order, and for exponentials with an
+        # error of 2e-7.
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
         before = {name: values.detach().clone() for name, values in model.ours().items()}
         model.train()
@@ -306,7 +308,7 @@ class TorchLayersTest(FilesTest):
         for name, batch in (("mean", values), ("square", values**2)):
             expected = 0.9 * before[f"norm1.{name}"] + 0.1 * batch.mean((0, 2, 3))
             np.testing.assert_allclose(after[f"norm1.{name}"], expected.numpy(), rtol=1e-4, atol=1e-5)
-        # PyTorch divides squares by one less than the number of values, 288.
+        # PyTorch divides the sum of squares by the number of values, 288, less one.
         mean = model.norms[0].running_mean
         variance = 0.9 * (before["norm1.square"] - before["norm1.mean"] ** 2)
         variance += 0.1 * values.var((0, 2, 3), unbiased=True)

@@ -17,8 +17,8 @@ except ImportError as error:
 PEER = str(HERE / "torch_mixed_peer.py")
 FEATURES = 4
 
-# Two peers of each kind. The rate is a power of two: a product with it rounds nothing, and so it is
-# no matter that PyTorch multiplies and adds in one rounding and the built-in optimiser in two.
+# Two peers of each kind. The rate is a power of two, so a product with it is exact. It then does
+# not matter that PyTorch multiplies and adds with one rounding and the built-in optimiser with two.
 TOGETHER = """
 [run]
 mode = "{mode}"
@@ -112,7 +112,8 @@ class MixedTest(FolderTest):
                     {"dense1.weight": [8, FEATURES], "dense1.bias": [8], "dense2.weight": [3, 8],
                      "dense2.bias": [3]},
                 )  # fmt: skip
-                # The common model tells the corners apart in PyTorch and where it is built in.
+                # The common model tells the corners apart, both in PyTorch and in the built-in
+                # network.
                 result = json.loads((swarm.folder(0) / "result.json").read_text())
                 self.assertGreater(min(*right, result["accuracy"]), 0.9)
                 for number in range(4):

@@ -39,7 +39,7 @@ class Branches(nn.Module):
 
 
 def forward(model, x, which):
-    """The outputs of any model; with branches, of that branch."""
+    """The outputs of any model. A model with branches uses branch `which`."""
     inner = getattr(model, "module", model)
     return model(x, which) if isinstance(inner, Branches) else model(x)
 
@@ -92,7 +92,7 @@ def make_optimizer(name, model):
 
 
 def batches(part=0, parts=1, dtype=torch.float32):
-    """The batches of one of `parts` peers: together they are those of one process."""
+    """The batches of one of `parts` peers. The peers' batches together are those of one process."""
     random = torch.Generator().manual_seed(7)
     found = []
     for _ in range(16):

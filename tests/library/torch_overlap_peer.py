@@ -20,10 +20,10 @@ from torch_models import CRITERION, batches, forward, make_model, make_optimizer
 
 
 def distributed(module):
-    """The module as a DistributedDataParallel of this process alone."""
+    """The module in a DistributedDataParallel whose group is this process alone."""
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    # Buckets of few parameters, also the first one.
+    # All buckets have few parameters, including the first one.
     torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 256
     return torch.nn.parallel.DistributedDataParallel(
         module, bucket_cap_mb=0.00025, find_unused_parameters=True
@@ -44,7 +44,7 @@ def main():
     optimizer = make_optimizer(arguments.optimizer, model)
     vine = grapevine.join(None, model, optimizer)
     trained = distributed(model) if arguments.how == "ddp" else model
-    # A part for each parameter.
+    # Each parameter is a part of its own.
     grapevine._overlap._PART_BYTES = 1
     given = 0
     own_begin = vine.reduce_begin

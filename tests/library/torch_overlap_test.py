@@ -98,7 +98,8 @@ class OverlapAloneTest(FolderTest):
                             self.backward(ddp)
                         self.backward(ddp)
                         self.assertFalse(vine.reduce().again)
-                        # The mean of one peer is its own gradient, and no gradient is none.
+                        # With a single peer the mean is its own gradient, and a missing gradient
+                        # stays missing.
                         for parameter, gradient in zip(self.model.parameters(), wanted):
                             self.assertEqual(parameter.grad is None, gradient is None)
                             if gradient is not None:
@@ -162,12 +163,12 @@ class OverlapTest(FolderTest):
         plain = make_model(words[0])
         train_alone(plain, make_optimizer(words[1], plain), steps)
         for name, value in plain.state_dict().items():
-            # Sums in another order: some units of the last place a step.
+            # Sums in another order differ by some units in the last place for each step.
             torch.testing.assert_close(torch.tensor(ended[0][0][name]), value, rtol=1e-4, atol=1e-5)
         self.assertGreater(min(given for _, given in ended), steps)
 
     def test_lockstep_equals_one_process_with_all_batches(self):
-        # With branches, a parameter that only another peer has used gets that one's gradient.
+        # With branches, a parameter that only another peer has used gets that peer's gradient.
         for words in (
             ("branches", "momentum", "ddp", "--passes", "2"),
             ("tied", "adamw", "attached", "--passes", "2"),
@@ -183,7 +184,7 @@ class OverlapTest(FolderTest):
         swarm.start(2, "--kill-at", "10")
         models = [self.ended(swarm, number)[0] for number in (0, 1)]
         for model in models:
-            # Forward passes count, too, even if their gradients were given up.
+            # The module also counts forward passes whose gradients were discarded.
             model.pop("1.num_batches_tracked")
         self.assertEqual(models[0], models[1])
 

@@ -3,9 +3,8 @@
     python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS]
                           [--settings JSON] [--device DEVICE] [--pause-until FILE]
 
-With --pause-until it makes 20 steps and waits for the file, though not for ever. On the device `lagging`
-the CPU's tensors are staged as if they were on a GPU. Prints the final model as JSON, and the number of
-its steps.
+With --pause-until it makes 20 steps and then waits for the file, but not for ever. On the device `lagging`, tensors on
+the CPU are staged as if they were on a GPU. Prints the final model as JSON, and the number of its steps.
 """
 
 import argparse

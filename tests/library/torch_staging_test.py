@@ -25,7 +25,7 @@ class StageTest(unittest.TestCase):
         self.addCleanup(remove)
 
     def tensors(self):
-        """Of several types, small ones that fill more than a bucket, large ones, and one not dense."""
+        """Tensors of several types: small ones that fill more than a bucket, large ones, and one that is not dense."""
         random = torch.Generator().manual_seed(1)
         shapes = [(3, 5), (), (700, 300), (600, 300), (513, 700), (7,), (900, 250), (800, 250)]
         tensors = [torch.randn(shape, generator=random) for shape in shapes]

@@ -45,7 +45,7 @@ def train_alone(model, optimizer, steps, parts=1, dtype=torch.float32):
 
 
 class TorchAlone(FolderTest):
-    """What tests of a single peer share, also those of tensors on other devices."""
+    """What tests of a single peer share, including those of tensors on other devices."""
 
     def setUp(self):
         super().setUp()
@@ -145,8 +145,8 @@ class TorchAloneTest(TorchAlone):
                         loss.backward()
                         optimizer.step()
                         vine.step(loss)
-                # The common end rounds doubles to floats. Two runs of a scripted module differ by
-                # themselves in the last place.
+                # The end of the run rounds doubles to floats. Even two equal runs of a scripted
+                # module differ in the last place.
                 tolerance = 0 if name == "bf16" else 1e-6
                 for ours, theirs in zip(model.parameters(), plain.parameters()):
                     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
@@ -232,7 +232,7 @@ class Swarms(FolderTest):
         is_there.touch()
         models = [swarm.model(number) for number in range(3)]
         for model in models:
-            # Forward passes count, too, even if their gradients were given up.
+            # The module also counts forward passes whose gradients were discarded.
             self.assertGreater(model.pop("1.num_batches_tracked"), 100)
         self.assertEqual(models[1:], models[:1] * 2)
 
@@ -251,7 +251,8 @@ class SwarmTest(Swarms):
                     train_alone(plain, make_optimizer(optimizer, plain), 32, 3)
                     for name, value in plain.state_dict().items():
                         ours = torch.tensor(models[0][name])
-                        # Sums of 24 samples in another order: some units of the last place a step.
+                        # Sums of 24 samples in another order differ by some units in the last place
+                        # for each step.
                         torch.testing.assert_close(ours, value, rtol=1e-4, atol=1e-5)
 
     def test_a_gradient_that_overflows_is_left_out_without_harm(self):
@@ -276,7 +277,8 @@ class SwarmTest(Swarms):
                 model = make_model("batch_norm")
                 for key in ("1.running_mean", "1.running_var"):
                     self.assertEqual(models[0][key], models[1][key])
-                # The statistics of the layer's inputs, which are drawn from one distribution.
+                # The buffers have the statistics of the layer's inputs, which are drawn from one
+                # distribution.
                 model[0].weight.data = torch.tensor(models[0]["0.weight"])
                 model[0].bias.data = torch.tensor(models[0]["0.bias"])
                 inputs = model[0](data).detach()
@@ -380,7 +382,8 @@ class ExampleTest(FolderTest):
                 self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
                 self.assertIn("one model    2 of 2 peers", ended.stdout)
                 log = (self.folder / algorithm / "peer-0" / "output.log").read_text()
-                # A guess takes 8 bits, and the frequencies of the bytes alone leave over 4.
+                # A guess takes 8 bits for each byte; a model that knows only the bytes' frequencies
+                # takes over 4.
                 self.assertLess(float(re.search(r"([\d.]+) bits a byte", log)[1]), 5, log)
 
     def test_the_network_learns_by_gossip_in_lockstep_and_by_diloco(self):

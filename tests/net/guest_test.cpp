@@ -104,7 +104,7 @@ TEST_CASE("many machines join at once by one ticket") {
 TEST_CASE("signals while a guest waits do not end its join") {
   struct sigaction heard {};
   struct sigaction before {};
-  heard.sa_handler = [](int) {};  // Without SA_RESTART calls of the system return early.
+  heard.sa_handler = [](int) {};  // Without SA_RESTART, system calls return early.
   REQUIRE(::sigaction(SIGUSR1, &heard, &before) == 0);
   Inviter inviter;
   std::atomic<bool> is_over = false;

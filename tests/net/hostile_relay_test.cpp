@@ -1,4 +1,5 @@
-// Relays that read, change, mix up or repeat, and peers that ask them without end.
+// Relays that read, change, mix up or repeat what passes, and peers that never stop asking for
+// relays.
 #include <sys/socket.h>
 
 #include <algorithm>

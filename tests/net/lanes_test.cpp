@@ -153,7 +153,7 @@ TEST_CASE("models cross whole both ways at once, with words between the blocks")
       GENERATE(std::pair(Security::automatic, "unix"), std::pair(Security::unix_socket, "unix"),
                std::pair(Security::plain, "plain"), std::pair(Security::tls, "tls"));
   Swarm swarm(2, security);
-  // Longer than a ring and no multiple of a block; the second as short as can be.
+  // The first is longer than a ring and no multiple of a block; the second is as short as can be.
   const auto there = pattern((3 << 20) + 17, 1);
   const auto more = pattern(1, 2);
   const auto back = pattern((5 << 20) + 4, 3);
@@ -301,7 +301,7 @@ TEST_CASE("what is lent over a lane that was given up stays until the partner ha
   swarm[1].on_block = [&](const Block&) {
     if (kept) return;
     swarm[0].lanes->forget(peer(1));
-    kept = lent.use_count() > 1;  // More blocks may have been announced than read.
+    kept = lent.use_count() > 1;  // More blocks may be announced than have been read.
   };
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));

@@ -64,7 +64,7 @@ TEST_CASE("beside programs that compute it is slept, for longer each time that t
     CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
-  // No program was found for long enough, so they count as gone, and detection starts afresh.
+  // No program was found for so long that programs count as gone, and detection starts afresh.
   now += 3200ms + 3201ms;
   for (int count = 0; count < 10; ++count) {
     CHECK(spin_wait.is_awake(now));

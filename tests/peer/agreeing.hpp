@@ -1,5 +1,5 @@
-// A network with random faults whose peers agree on generations: messages are late, doubled and
-// lost, and peers die, stop and are cut off.
+// A network with random faults whose peers agree on generations: messages are late, repeated or
+// lost, and peers die, stop or are cut off.
 #pragma once
 
 #include <algorithm>

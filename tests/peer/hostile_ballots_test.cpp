@@ -457,7 +457,7 @@ TEST_CASE("a peer that one refuses stays and one that two of four refuse is out 
   CHECK(table.together(1).empty());
   const std::size_t begun = table.begun.size();
   table.run_for(20s);
-  CHECK(table.begun.size() == begun);  // It rests, and nobody ends the generation for it.
+  CHECK(table.begun.size() == begun);  // It rests, and no peer ends the generation for its sake.
   table.refuse(3, hostile);
   table.run_for(2s);
   for (const std::uint64_t id : {1, 2, 3}) CHECK(table.together(id) == peers({1, 2, 3}));

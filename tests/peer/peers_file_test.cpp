@@ -86,7 +86,7 @@ TEST_CASE("a convolutional network is shared in pieces of a layer and what follo
   REQUIRE(pieces.size() == 4);
   CHECK(pieces[0].end == 2);
   CHECK(pieces[1].costs.name == "conv2d 64");
-  // With its pool; strips are cut where the pool's windows end.
+  // The convolution comes with its pool; strips are cut where the pool's windows end.
   CHECK(pieces[1].end == 5);
   CHECK(pieces[1].costs.rows == 14);
   CHECK(pieces[1].costs.halo == 32 * 28);
@@ -110,7 +110,7 @@ TEST_CASE("halos follow kernel and stride and padding") {
   };
   CHECK(halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 5, .padding = 2}).halo == 2 * 21);
   CHECK(halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 1}).halo_messages == 0);
-  // Reads one row above and none below its own pairs of rows.
+  // The layer reads one row above its own pairs of rows, and none below.
   CHECK(
       halo({.kind = LayerKind::conv2d, .units = 2, .kernel = 3, .stride = 2, .padding = 1}).halo ==
       21);

@@ -47,9 +47,9 @@ using Rounds = std::vector<std::uint64_t>;
 TEST_CASE("a peer that sends rounds without end costs a bounded number of messages", "[unit]") {
   Inbox inbox;
   for (std::uint64_t round = 0; round < 10000; ++round) {
-    inbox.block(round, round % 2 == 0 ? 0 : 3, 4);          // It never ends this one,
-    inbox.block(5000 + round, 0, inbox.size);               // nor waits after that one,
-    inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // and knows generations to come.
+    inbox.block(round, round % 2 == 0 ? 0 : 3, 4);          // This message is never complete.
+    inbox.block(5000 + round, 0, inbox.size);               // This one is whole.
+    inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // This one is for a later generation.
   }
   CHECK(inbox.box.held() <= 3 * RoundInbox::messages_max);
   // Taken messages make room for others.
@@ -66,7 +66,8 @@ TEST_CASE("of a peer that is far ahead of one that never waits the newest messag
   for (std::uint64_t round = 1; round < most + 10; ++round) CHECK(inbox.whole(round));
   CHECK(inbox.box.dropped() == 10);
   CHECK(inbox.box.held() == most);
-  // What was dropped does not come back, and something older than all that waits is not kept.
+  // A message that was dropped does not come back, and one that is older than all that wait is not
+  // kept.
   CHECK_FALSE(inbox.block(0, 4, 6));
   CHECK_FALSE(inbox.whole(9));
   CHECK(inbox.box.dropped() == 10);

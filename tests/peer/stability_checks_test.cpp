@@ -14,7 +14,7 @@ std::string named(const std::string& algorithm, const std::string& more) {
 
 }  // namespace
 
-// With seven workers, changes are 13 late, and 2 sin(pi / 54) is 0.116.
+// With seven workers, a change comes 13 changes late, and 2 sin(pi / 54) is 0.116.
 TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bound", "[unit]") {
   const Problem problem = only_problem(named("async_downpour", "[train]\nlearning_rate = 0.25\n"));
   CHECK(problem.place == "a.toml:5: train.learning_rate");

@@ -84,8 +84,8 @@ StateAnswer answer_of(PeerId source, const Generation& generation, const StateRe
   return answer_in(out);
 }
 
-/// Peer `of`, whose state consists of equal values, says how a state that we have downloaded looks
-/// to it, if it is asked.
+/// Peer `of`, whose state consists of equal values, is a witness for a state that we have
+/// downloaded, if it is asked.
 bool confirm(StateTransfer& states, const Generation& generation, PeerId of, float value,
              const Effects& asked, Effects& out) {
   for (const Outgoing& outgoing : asked.messages) {

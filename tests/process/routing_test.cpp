@@ -1,4 +1,5 @@
-// Two runs of real peers, clusters and then a machine for each, and the routing between these.
+// Real peers find clusters in one run and train a machine for each in another; then samples are
+// routed to the machines.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -30,7 +31,7 @@ const std::string machines =
     "[train]\noptimizer = \"sgd\"\nlearning_rate = 1.0\nschedule = \"cosine\"\n[gossip]\nalpha = "
     "0.0\n";
 
-/// The percentage behind the word "accuracy"; 0 if there is none.
+/// The percentage after the word "accuracy"; 0 if there is none.
 double accuracy_in(const std::string& said) {
   const std::size_t at = said.find("accuracy ");
   return at == std::string::npos ? 0 : std::strtod(said.c_str() + at + 9, nullptr);

@@ -1,4 +1,5 @@
-// Pipelines whose time is over end at one step, whatever happens to some peers just then.
+// When a pipeline's time is over, all its peers end at one step, whatever happens to some of them
+// just then.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -39,7 +40,7 @@ class StageEndings : public Watcher {
   std::map<std::uint32_t, std::set<std::uint64_t>> stages;  ///< Fingerprints of each stage.
 };
 
-/// Peers of a pipeline with ten seconds.
+/// Peers of a pipeline that may train for ten seconds.
 Simulator::Options ten_seconds(const PipelineTask& task) {
   Simulator::Options options = task.options();
   options.node.course.linger = 20s;
@@ -80,7 +81,7 @@ TEST_CASE("a pipeline whose time is over ends at one step with every stage", "[s
     const StageEndings endings = ended(task, options, {0, 1, 2, 3});
     CHECK(endings.steps.at(0) > 20);
     CHECK(endings.steps.at(0) < 10'000);
-    // A resumed peer goes on from there.
+    // A peer that is resumed continues from this training time.
     CHECK(endings.ran.at(0) > 9s);
   }
   SECTION("also with one that has come late") {

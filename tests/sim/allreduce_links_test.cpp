@@ -1,4 +1,5 @@
-// All-reduce over unequal links: a few blocks measure them, and the ring avoids the slow ones.
+// All-reduce over unequal links: peers measure the links with a few blocks, and the ring avoids
+// slow ones.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>

@@ -1,4 +1,4 @@
-// The rows of the catalogue of faults on the all-reduce, on virtual peers with every invariant.
+// The all-reduce's rows in the catalogue of faults, on virtual peers with every invariant checked.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -106,7 +106,8 @@ std::string fault(const std::string& text) { return "[[scenario.fault]]\n" + tex
 }  // namespace
 
 TEST_CASE("F1 a death at any moment of an operation leaves all others with one result", "[sim]") {
-  // Every 6 ms for half a second: gradients, all hops of a ring and of a tree, agreement.
+  // A death every 6 ms for half a second hits gradients, every hop of a ring and of a tree, and the
+  // agreement.
   for (int moment = 0; moment < 80; ++moment) {
     const std::string at = std::to_string(6 + 0.006 * moment);
     DrawnWorld world = world_of(4,

@@ -1,4 +1,5 @@
-// The catalogue of faults in docs/faults.md, row by row, on virtual peers with every invariant.
+// The catalogue of faults in docs/faults.md, row by row, on virtual peers with every invariant
+// checked.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
@@ -495,7 +496,7 @@ TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "
               << ", " << clipped.attacks << " attacks a period");
     CHECK(clipped.attacks + clipped.quarantined > 0.1);
     CHECK(clipped.distance <= most + clean);
-    // Without a bound, averaging goes much further astray, so the bound is what helps.
+    // Without a bound, averaging goes much further astray, so it is the bound that helps.
     const Poisoned plain = poisoned(lie, 0);
     INFO("without clipping " << plain.distance);
     if (plain.quarantined == 0) CHECK(plain.distance > 3 * clipped.distance);

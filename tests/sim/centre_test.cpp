@@ -1,4 +1,4 @@
-// Peers around a centre and on hosts go at their own pace, through the death of a centre, too.
+// Peers around a centre, and peers on hosts, go at their own pace, even when a centre dies.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -137,7 +137,8 @@ TEST_CASE("peers of a host have one model and hosts have their own", "[sim][mixi
   world.run(Time(1min));
   CHECK(steps_of(world) == std::vector<std::uint64_t>(5, budget));
   const auto all = models(world);
-  // The last round, number 299, is inside, after one between. Sums of floats of size 1 remain.
+  // The last round, number 299, mixes within hosts, after one that mixes between them. What differs
+  // is the rounding of sums of floats of size 1.
   CHECK(distance(all[0], all[2]) < 1e-5);
   CHECK(distance(all[0], all[4]) < 1e-5);
   CHECK(distance(all[1], all[3]) < 1e-5);

@@ -1,5 +1,5 @@
-// Every remedy that a message about a codec of gossip, of an all-reduce or of a pipeline's stages
-// names is accepted, and trains. Those of mixing are in tests/consensus/codec_bounds_test.
+// Messages about a codec of gossip, of an all-reduce or of a pipeline's stages name remedies: each
+// is accepted, and trains. Those of mixing are in tests/consensus/codec_bounds_test.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -43,7 +43,7 @@ std::vector<Advice> of_gossip() {
   return all;
 }
 
-/// Advice on two ways to compress gradients that exclude each other.
+/// Advice where two ways to compress gradients exclude each other.
 Advice clash(const std::string& first, const std::string& second, std::string_view remedy) {
   const std::string sums = "[run]\nmode = \"allreduce\"\n[allreduce]\n";
   return {sums + first + second, remedy, {sums + first, sums + second}};

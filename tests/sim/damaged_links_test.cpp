@@ -174,7 +174,8 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
     const auto before = world.proxy.counters().connections;
     auto next = std::chrono::steady_clock::now();
     REQUIRE(world.until([&] {
-      // Few enough that ZeroMQ's queue does not fill, which would also show the fault.
+      // Few enough messages that ZeroMQ's queue does not fill, because a full queue would show the
+      // fault, too.
       if (std::chrono::steady_clock::now() > next) {
         next += 100ms;
         dialling.links->send(there, Ping{});

@@ -1,5 +1,5 @@
-// Deaths are detected as fast as SWIM's formulas say, everywhere within its bound, and no live peer
-// is ever declared dead.
+// Deaths are detected as fast as SWIM's formulas say, and by all peers within its bound. No live
+// peer is ever declared dead.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -82,7 +82,7 @@ Detection detect(std::size_t peers, std::uint64_t seed, const LinkQuality& quali
                  Duration patience) {
   Rng draws = Rng(seed).fork("when");
   const auto victim = static_cast<PeerNumber>(draws.below(peers));
-  // Well after the start, at any moment of a probe round.
+  // Kills a peer well after the start, at a random moment of a probe round.
   const Duration at = 30s + from_seconds(2 * static_cast<double>(peers) * draws.uniform());
   Simulator::Options options = watching_world(peers, seed);
   options.scenario.links = {every_link(quality)};

@@ -1,4 +1,4 @@
-// Worlds with a budget that belongs to the swarm, and what their peers end with.
+// Worlds with a budget that belongs to the swarm, and the results of their peers.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ inline MixRule rule_of(Way way) {
   return rule;
 }
 
-/// Peers with 20 ms a step and a budget of `steps` for each, if all were alike.
+/// Peers that take 20 ms a step, with a budget of `steps` for each, which counts for all together.
 inline Simulator::Options world_of(std::size_t peers, std::uint64_t steps, Way way = Way::gossip) {
   Simulator::Options options = small_world(peers, 1);
   options.node.mode = way == Way::gossip     ? ModeKind::gossip

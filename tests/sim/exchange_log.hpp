@@ -1,4 +1,5 @@
-// Records each exchange of a virtual run and its effect on the models; samples with mean and error.
+// Records each exchange of a virtual run and its effect on the models. Also samples, with their
+// mean and error.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Uses an algorithm that sends the same bytes for each element, however few elements there are.
+/// Uses an algorithm that sends equally many bytes for each element, however few elements there
+/// are.
 Simulator::Options by_ring(Simulator::Options options) {
   options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   return options;
@@ -301,7 +302,7 @@ TEST_CASE("what factors lack is in a checkpoint as it was before the last was as
   REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(*ask(restored, 2, 0).values == *ask(replica, 2, 0).values);
-  // A run that continues without factors does not need it.
+  // A run that continues without factors does not need the part of the state that belongs to them.
   WholeReplica plain(run.learner(0), 0);
   CHECK(plain.restore(replica.parts().front()).empty());
 }

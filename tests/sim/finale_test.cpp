@@ -136,7 +136,7 @@ TEST_CASE("a peer that sleeps through the end wakes up to the common model", "[s
 TEST_CASE("a peer that comes after the end gets the common model and leaves", "[sim]") {
   Simulator::Options options = world_of(4, 200);
   options.wait_for = 3;
-  // The others wait for a peer that sleeps.
+  // The others wait for a sleeping peer.
   options.scenario.faults.push_back(fault(FaultKind::stop, 2s, just(1), 18s));
   Ending end(with(options, fault(FaultKind::join, 12s, just(3))));
   end.run();

@@ -1,4 +1,4 @@
-// Worlds that once revealed a fault, as they were drawn then.
+// Worlds that once revealed a fault, kept as they were drawn then.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -12,7 +12,7 @@ TEST_CASE("worlds that found something once keep every invariant", "[sim]") {
   int worlds = 0;
   for (const auto& entry :
        std::filesystem::directory_iterator(GRAPEVINE_SOURCE_DIR "/tests/sim/found")) {
-    // seed-N.toml
+    // The files are named seed-N.toml.
     const std::string name = entry.path().stem().string();
     INFO(name);
     const CheckedWorld read =

@@ -1,4 +1,4 @@
-// How well pairs learn if their codecs leave something out of each exchange.
+// How well pairs learn if their codecs leave out a part of each exchange.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -19,7 +19,7 @@ struct Learned {
   double mean_accuracy = 0;     ///< Accuracy of the mean of all models.
   double worst = 1;             ///< The accuracy of the worst peer's model.
   std::size_t bytes = 0;        ///< Bytes of all models that were sent.
-  std::uint64_t exchanges = 0;  ///< Counted at both sides.
+  std::uint64_t exchanges = 0;  ///< Each counts on both sides.
 };
 
 /// Counts exchanges, and the bytes of models.

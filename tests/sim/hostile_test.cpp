@@ -127,7 +127,7 @@ TEST_CASE("a plain average is spoilt by what the guard bears", "[sim][hostile]")
     if (is_harmless(attack.attack)) {
       CHECK(ended.worst < 2 * clean.worst);
     } else {
-      // The value may also be NaN.
+      // Not `>=`, because the value may also be NaN.
       CHECK_FALSE(ended.worst < 20 * clean.worst);
     }
   }

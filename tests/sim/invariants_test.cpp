@@ -37,7 +37,8 @@ TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
     world.watch(invariants);
     world.run(Time(2s));
     if (let_in) {
-      // Not through the world, whose lists say otherwise.
+      // Tells the peer directly, behind the back of the world, whose lists do not have the
+      // stranger.
       NodeEffects effects;
       world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);
     }

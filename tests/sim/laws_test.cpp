@@ -127,7 +127,7 @@ class Eavesdropper : public Watcher {
 }  // namespace
 
 TEST_CASE("a stranger who forges every message changes nothing that honest peers do", "[sim]") {
-  // Invariant I14: the same world with and without it.
+  // Invariant I14: the same world with and without the stranger.
   struct Run {
     std::vector<std::string> lines;
     std::vector<std::vector<float>> models;

@@ -1,4 +1,5 @@
-// Leased data until the common end: chunks are dealt by speed, and others train those of the dead.
+// Leased data until the common end: faster peers get more chunks, and others train the chunks of
+// the dead.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The part of links between real processes without sockets: the active faults and their cost.
+// Links between real processes, without the sockets: which faults are active, and their delays.
 #include <catch2/catch.hpp>
 
 #include "sim/link_faults.hpp"

@@ -1,4 +1,5 @@
-// Local steps with an outer step: against serial references, through deaths, arrivals and restarts.
+// Local steps with an outer step agree with serial references, and survive deaths, arrivals and
+// restarts.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -18,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The expected result of a swarm's run, computed by trainers without a swarm.
+/// The result that a swarm's run should have, computed by trainers without a swarm.
 std::vector<float> serially(const LockstepRun& run) {
   std::vector<std::unique_ptr<Learner>> trainers;
   for (std::size_t peer = 0; peer < run.specs.size(); ++peer) {
@@ -166,7 +167,8 @@ TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][allreduce]") {
   options.node.allreduce.state_elements = 2 * spec.dimension;
   Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer, local); });
   world.run(Time(10min));
-  // A local step contracts the remaining distance by 1 - lr h; all in double, in closed form.
+  // A local step contracts the remaining distance by 1 - lr h. The closed form is computed in
+  // double.
   for (std::size_t k = 0; k < spec.dimension; ++k) {
     const double h =
         0.1 * std::pow(10.0, static_cast<double>(k + 1) / static_cast<double>(spec.dimension));

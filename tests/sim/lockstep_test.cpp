@@ -97,8 +97,9 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduc
   const auto models = run.in_lockstep(algorithm);
   for (const std::vector<float>& its : models) {
     CHECK(its == models.front());
-    // Both sum the same 32 gradients in float, in another order: each step adds a relative error of
-    // some 1e-7 of an update that is a hundredth of the parameters, and 200 of them add up.
+    // Both sum the same 32 gradients in float, but in different orders. Each step adds an error of
+    // some 1e-7 of the update, which is a hundredth of the parameters, and the errors of 200 steps
+    // add up.
     CHECK(distance(its, parameters) < 1e-6);
   }
 }
@@ -116,7 +117,7 @@ TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][
   }
   CHECK(world.all_ended());
   CHECK(awake > 0);
-  CHECK(asleep > 0);  // While it computes.
+  CHECK(asleep > 0);  // Peers sleep while they compute.
 }
 
 TEST_CASE("those of one host have places by the order of the generation", "[sim][allreduce]") {
@@ -372,8 +373,8 @@ TEST_CASE(
       bytes = sums.sent;
     } else {
       CHECK(run.accuracy(world) > accuracy - 0.04);
-      // Whole gradients of 780 values are sent one and a half times. Of four peers each sends three
-      // parts of 29 floats for bits and of 51 for signs; drawn values are 98.
+      // Whole gradients of 780 values are sent one and a half times. Each of four peers sends three
+      // parts: 29 floats each for one bit a value, 51 for ternary values, and 98 for drawn values.
       CHECK(sums.sent < bytes / 6);
     }
   }

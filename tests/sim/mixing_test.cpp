@@ -1,4 +1,5 @@
-// Rounds of mixing: against serial rounds, through deaths, arrivals and stops, and by every name.
+// Rounds of mixing agree with serial rounds, survive deaths, arrivals and stops, and work for every
+// named algorithm.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -52,7 +53,7 @@ Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::ui
   return options;
 }
 
-/// The expected result, computed by trainers and mixers without a swarm.
+/// The result that a swarm should have, computed by trainers and mixers without one.
 std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& rule,
                                          std::uint64_t period) {
   const std::size_t peers = run.specs.size();
@@ -220,7 +221,8 @@ std::vector<MixRule> rules_with_memory() {
 TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][mixing]") {
   for (const MixRule& rule : rules_with_memory()) {
     for (int moment = 0; moment < 20; ++moment) {
-      // From the first ballot to well into the run, for every peer: also the first by id.
+      // Deaths from the first ballot to well into the run, of every peer, including the first by
+      // id.
       const Duration at = 300ms + 83ms * moment;
       const Ended world =
           run_of(rule, {fault(FaultKind::kill, at, just(static_cast<std::size_t>(moment) % 7))});
@@ -438,7 +440,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
         "[run]\npeers = 8\nalgorithm = \"" + std::string(algorithm.name) + "\"\n", "a.toml");
     INFO(algorithm.name);
     for (const Problem& problem : parsed.problems) {
-      // The default config has an optimiser of its own, and two would add up.
+      // For example, an algorithm with a momentum of its own refuses an optimiser with another.
       UNSCOPED_INFO(to_string(problem));
     }
     REQUIRE(parsed.problems.empty());

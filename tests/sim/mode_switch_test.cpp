@@ -67,7 +67,8 @@ class Switches : public Watcher {
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::map<std::uint64_t, std::set<std::uint64_t>> models;
   std::set<std::string> refused;
-  std::map<PeerNumber, std::vector<float>> brought;  ///< The models that peers gave to a mean.
+  std::map<PeerNumber, std::vector<float>> brought;  ///< The models that peers contributed to a
+                                                     ///< mean.
   double apart = -1;  ///< How far the first model of the first switch is from their mean.
 
  private:
@@ -175,7 +176,7 @@ TEST_CASE("a hostile peer that counts switches up to the last leaves every mode 
     Simulator::Options options = simulator_options(world_of(ModeKind::gossip, {}));
     options.node.revision = {.number = switches_max << algorithm_bits,
                              .settings = settings_of(to_string(mode))};
-    // As a peer that goes on from its folder, each has a replica for the mode.
+    // Each peer has a replica for the mode, like a peer that resumes from its folder.
     Simulator simulator(options, workloads(world_of(mode, {})));
     Switches switches;
     simulator.watch(switches);

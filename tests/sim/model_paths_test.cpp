@@ -1,4 +1,5 @@
-// The picture of single models and their mean: positions are linear, and distances are distances.
+// The picture of single models and their mean: positions are linear in the models, and distances
+// are true.
 #include "sim/model_paths.hpp"
 
 #include <catch2/catch.hpp>
@@ -85,7 +86,7 @@ TEST_CASE("the history of a run is what its peers have left of the same moments"
               .empty());
   };
   save(0, 100, 1);
-  save(1, 103, 3);  // A job ends a little later at each peer.
+  save(1, 103, 3);  // Each peer's job ends a little later than the last one's.
   save(0, 200, 5);
   save(1, 209, 6);
   save(1, 300, 9);  // A model of peer 1 alone.
@@ -119,7 +120,7 @@ TEST_CASE("a plot takes values below zero, and a logarithmic one leaves them out
   const std::string svg = plot_svg(panels, "two");
   CHECK(svg.find(">-4<") != std::string::npos);
   CHECK(svg.find("inf") == std::string::npos);
-  // Both finite points are in the linear panel, and one in the other.
+  // Both finite points are in the linear panel, and only one is in the logarithmic one.
   CHECK(svg.find("class='curve' points='64.0,") != std::string::npos);
 }
 

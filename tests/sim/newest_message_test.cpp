@@ -1,4 +1,5 @@
-// Rounds over links slower than the rounds: only the newest message counts, or all of them do.
+// Rounds that are shorter than a message's time on a link: only the newest message counts, or all
+// of them do.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -106,7 +107,7 @@ TEST_CASE("who never waits hears what is a few rounds old however slow the links
   CHECK(outcome.whole == peers);
   CHECK(outcome.rounds_a_second > 40);
   // A message travels for three rounds and waits at most as long before, and peers drift apart by
-  // some rounds. If none were dropped, it would be two rounds more in every three.
+  // some rounds. If none were dropped, the age would grow by two rounds in every three.
   CHECK(outcome.oldest <= 12);
   // Two of three are dropped on each link.
   CHECK(outcome.superseded > outcome.sent / 2);

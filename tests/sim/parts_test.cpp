@@ -77,7 +77,7 @@ TEST_CASE("a place that a taken event leaves is used again without mixing events
     const std::int64_t due = now + static_cast<std::int64_t>(rng.below(50));
     queue.push(Time(Duration(due)), std::to_string(due));
   }
-  // Each event makes the next, as in a world, so slots are freed and reused all the time.
+  // Each event adds the next one, as in a world, so slots are freed and reused all the time.
   for (int i = 0; i < 2000; ++i) {
     const Time next = queue.next();
     REQUIRE(next.time_since_epoch().count() >= now);
@@ -189,7 +189,7 @@ TEST_CASE("reordered messages are overtaken by what was sent after them", "[sim]
   Rng rng(10);
   std::size_t late = 0;
   for (std::size_t i = 0; i < tries; ++i) {
-    // 100 ms apart: a late message is late by its own draw, up to four latencies and 10 ms.
+    // 100 ms apart: a message is late only by its own draw, of up to four latencies and 10 ms.
     const Time now = Time(static_cast<std::int64_t>(i) * 100ms);
     const Duration delay = link.pass(now, 100, rng).arrivals[0] - now;
     REQUIRE(delay >= 10ms);

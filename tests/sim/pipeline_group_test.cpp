@@ -53,7 +53,7 @@ std::vector<std::vector<float>> trained(const PipelineTask& task,
     const std::size_t carriers = std::max<std::size_t>(1, task.peers / task.stages);
     CHECK(groups.sizes.at(stage) == std::min(task.group, carriers));
   }
-  // All peers begin one generation, and the remaining peers another.
+  // All peers begin one generation, and those that remain begin another.
   if (!options.scenario.faults.empty()) CHECK(record.facts.of<GenerationBegan>() > task.peers);
   return stages;
 }

@@ -34,7 +34,8 @@ struct PipelineTask {
   std::uint64_t copy_every = 4;
   MixRule rule = {};
   std::size_t group = 1;         ///< Above 1, layers are wide enough to be shared.
-  bool is_first_narrow = false;  ///< But those of the first of two stages are not.
+  bool is_first_narrow = false;  ///< True if the layers of the first of two stages are not that
+                                 ///< wide.
   double target = 0;             ///< An accuracy that ends the run, or 0.
   std::uint64_t test_every = 1;  ///< Runs between two tests.
 
@@ -42,7 +43,7 @@ struct PipelineTask {
     return std::make_shared<const DataSet>(
         generate_blobs({.samples = 240, .features = 10, .classes = 3, .seed = 3}, 0));
   }
-  /// Not a whole number of micro-batches.
+  /// Samples for tests, which are not a whole number of micro-batches.
   std::shared_ptr<const DataSet> test_data() const {
     return std::make_shared<const DataSet>(
         generate_blobs({.samples = 54, .features = 10, .classes = 3, .seed = 3}, 1));

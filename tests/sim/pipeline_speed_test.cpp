@@ -84,7 +84,7 @@ Pace pace_of(const EvenPipeline& wanted) {
   return {whole / static_cast<double>(runs), 1 - busy / whole};
 }
 
-/// The duration of a run by the schedule's clock.
+/// The duration of a run, computed from the schedule.
 double replayed(const EvenPipeline& wanted, double transfer_s) {
   Routes routes = straight_routes(wanted.stages, wanted.micro_batches);
   if (wanted.kind == PipelineKind::chimera) {
@@ -146,7 +146,7 @@ TEST_CASE("in a steady state virtual PipeDream and 2BW have no bubble", "[sim]")
 }
 
 TEST_CASE("over links of 1 Gbit a second transfers hide behind computing", "[sim]") {
-  // 262 kB pass between stages, which takes 2.1 ms: at 3 ms a pass computing is longer.
+  // 262 kB pass between stages, which takes 2.1 ms. That is less than the 3 ms of a computed pass.
   constexpr std::size_t values = 1 << 16;
   constexpr double transfer = 8e-9 * sizeof(float) * values;
   for (const PipelineKind kind :
@@ -173,7 +173,7 @@ TEST_CASE("over links of 1 Gbit a second transfers hide behind computing", "[sim
 
 TEST_CASE("where transfers take longer than passes a virtual pipeline is as fast as its links",
           "[sim]") {
-  // 12 ms of transfers for 3 ms a pass, hidden by three passes' time.
+  // A transfer takes 12 ms, longer than the 9 ms that a stage computes for a micro-batch.
   constexpr std::size_t values = 375000;
   constexpr double transfer = 8e-9 * sizeof(float) * values;
   const EvenPipeline wanted{

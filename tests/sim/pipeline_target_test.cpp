@@ -1,5 +1,5 @@
-// Pipelines that end by a target accuracy: tests of the model in runs, verdicts, and deaths and
-// liars among the peers.
+// Pipelines that end at a target accuracy: tests of the model between runs, verdicts, and deaths
+// and liars among the peers.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -80,7 +80,7 @@ class Verdicts : public Watcher {
   PipelineTask task_;
 };
 
-/// Runs to the end, which comes at one step for these peers. Returns what was measured.
+/// Runs to the end, which must come at one step for these peers. Returns the measurements.
 Verdicts ended(const PipelineTask& task, Simulator::Options options,
                const std::set<PeerNumber>& peers) {
   options.node.course.linger = 20s;
@@ -197,7 +197,7 @@ TEST_CASE("a death at any moment of a test gives it up and the others end with t
     if (moment % 3 == 1) task.group = 2;
     if (moment % 3 == 2) {
       task.kind = PipelineKind::two_bw;
-      task.target = 0.6;  // It trains less well with this learning rate.
+      task.target = 0.6;  // The model trains less well with this learning rate.
     }
     Simulator::Options options = task.options();
     options.seed = static_cast<std::uint64_t>(moment);

@@ -156,7 +156,7 @@ TEST_CASE("replicas that mix stay together and those that do not drift apart", "
 }
 
 TEST_CASE("two replicas that mix in a ring of two are a pair that averages", "[sim]") {
-  // Both are x_i + (x_j - x_i) / 2, summed up in another order.
+  // Both are x_i + (x_j - x_i) / 2, summed in different orders.
   for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::two_bw}) {
     PipelineTask task{.kind = kind, .consensus = StageConsensus::gossip};
     const auto pairs = ends_of(task);
@@ -293,7 +293,8 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     REQUIRE(record.stages.size() == task.stages);
     handed_over += record.facts.of<StageAdopted>() > 0;
   }
-  CHECK(handed_over > 30);  // 39 of 60; the others had no stage, or it had another replica.
+  CHECK(handed_over > 30);  // 39 worlds of 60. In the others the peer had no stage, or another
+                            // replica of it remained.
 }
 
 TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {
@@ -352,7 +353,7 @@ TEST_CASE("peers that a machine's other programs hold up now and then keep their
     Simulator::Options options = task.options();
     options.seed = seed;
     options.node.pipeline.stage_seconds = {0.15, 0.55, 0.3};
-    // A time slice of other programs is as long as a hundred passes.
+    // A time slice that the system gives to other programs is as long as a hundred passes.
     options.scenario.step = 200us;
     options.scenario.faults = {
         {.kind = FaultKind::stop, .at = 5ms, .lasts = 8ms, .every = 16ms, .peers = {.any = 1}}};
@@ -505,7 +506,8 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
 
 namespace {
 
-/// Stages whose peer writes one magnitude, of both signs, into all that it passes on and sums.
+/// Stages of a peer that writes values of one magnitude and either sign into all that it passes on
+/// and sums.
 class HugeStages final : public Replica {
  public:
   HugeStages(std::unique_ptr<StageLearner> learner, float value)
@@ -538,7 +540,7 @@ class HugeStages final : public Replica {
   float value_;
 };
 
-/// Four peers of which the first is hostile, until the others have made the task's steps.
+/// Runs four peers, the first of which is hostile, until the others have made the task's steps.
 StageRecord beside_huge(const PipelineTask& task, float value) {
   Simulator world(task.options(), [&](PeerNumber peer) -> std::unique_ptr<Replica> {
     if (peer == 0) return std::make_unique<HugeStages>(task.learner(peer), value);

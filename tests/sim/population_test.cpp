@@ -24,7 +24,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t seed = 11;
 
-/// Peers are validated every 25 steps, which take half a second, and learn of each other sooner.
+/// Peers are validated every 25 steps, which take half a second. They hear of each other's results
+/// before the next.
 Simulator::Options population_world(std::size_t peers, std::size_t dimension = 16) {
   Simulator::Options options = small_world(peers, seed, dimension);
   options.node.membership.probe_period = 200ms;
@@ -40,7 +41,7 @@ std::unique_ptr<Replica> member(std::unique_ptr<StandIn> learner, double rate, s
   return std::make_unique<WholeReplica>(std::move(learner), peer);
 }
 
-/// All have the same optimum, for which a rate of 0.002 is a hundred times too small.
+/// All learners have the same optimum, for which a rate of 0.002 is a hundred times too small.
 MakeWorkload learners(const Simulator::Options& options, std::vector<double> rates) {
   return [scenario = options.scenario, rates](std::size_t peer) {
     const QuadraticSpec spec{

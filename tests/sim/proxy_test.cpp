@@ -1,4 +1,4 @@
-// The proxy between real processes, tested between sockets of one process.
+// The proxy that stands between real processes, tested with sockets of one process.
 #include <array>
 #include <asio/io_context.hpp>
 #include <asio/read.hpp>
@@ -67,7 +67,7 @@ class Rig {
     accept();
   }
 
-  /// A new connection; its other end appears in `accepted` when the proxy passes it on.
+  /// Makes a connection. Its other end appears in `accepted` when the proxy passes it on.
   End& dial(const std::string& from = "127.1.0.1") {
     dialled.push_back(std::make_unique<End>(io_));
     End& end = *dialled.back();
@@ -255,7 +255,7 @@ TEST_CASE("what is held is bounded and all of it still arrives") {
   REQUIRE(rig.until([&] { return rig.proxy.bytes_waiting() == bound; }));
   rig.idle(100ms);
   CHECK(rig.proxy.bytes_waiting() == bound);
-  // The sender is held up too, as by a real network.
+  // The sender is held up, too, as a real network would do.
   CHECK(here.written == 0);
   rig.forth.cut = false;
   rig.proxy.refresh();

@@ -1,4 +1,4 @@
-// Replicas run the tasks of a job in order, and two kinds of replica have one interface.
+// Replicas run the tasks of a job in order, and both kinds of replica have one interface.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
@@ -84,7 +84,7 @@ TEST_CASE("a replica that has made steps refuses a state far longer than its own
                            .model_only = true,
                            .norm_cap = 10};
   };
-  // A new one has nothing to lose, and does not know how long models are.
+  // A new replica has nothing to lose, and does not know how long models are.
   const auto fresh = whole();
   CHECK(fresh->run({.tasks = {load(1e6F)}}).results.empty());
   CHECK(fresh->step() == 50);
@@ -141,7 +141,7 @@ TEST_CASE("a rule that is told together with a state is kept if the state is ref
       replica.run({.tasks = {task::LoadState{.values = bad, .step = 3},
                              task::EnterGeneration{alone, rule, 1}, task::TakeSteps{2}}});
   REQUIRE(first_of<result::StateRefused>(refused.results) != nullptr);
-  // The next job is not told again.
+  // The next job does not bring the rule again.
   replica.run({.tasks = {task::EnterGeneration{alone, nullptr, 1}}});
   CHECK(replica.step() == 3);
 }
@@ -159,7 +159,7 @@ TEST_CASE("a mean before another mode holds the optimisers' states as well", "[u
       {.tasks = {task::TakeSteps{3}, task::ExportState{state},
                  task::ComputeGradient{.of_model = true, .plan = plan, .values = brought}}});
   CHECK(*brought == *state);
-  // Another replica that takes over this sum of one has the same state.
+  // Another replica that adopts this sum of a single peer has the same state.
   WholeReplica other(adam_learner(), 1);
   other.run({.tasks = {task::TakeSteps{1},
                        task::ApplyUpdate{.values = brought, .plan = plan, .becomes_model_at = 9},

@@ -241,7 +241,7 @@ peers = "any"
 )")
                                 .scenario;
   const auto fault_events = timeline(scenario, 8, 3600s, Rng(3));
-  // A thousand in the mean with a deviation of about 32: six of those either way.
+  // A thousand on average, with a deviation of about 32: six deviations are allowed either way.
   CHECK(fault_events.size() > 800);
   CHECK(fault_events.size() < 1200);
   CHECK(fault_events.back().at <= Time(500s));

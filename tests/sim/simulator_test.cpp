@@ -1,4 +1,4 @@
-// A virtual world is a function of its seed, and its faults affect peers as real faults do.
+// A virtual world is a function of its seed, and its faults affect peers as real ones do.
 #include "sim/virtual/simulator.hpp"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ Outcome run(const Simulator::Options& options, Time until,
   return {world.trace_hash(), world.counts().events, models(world)};
 }
 
-/// Counts every call to a watcher.
+/// Counts all calls to a watcher.
 class Everything : public Watcher {
  public:
   void on_input(const Simulator& world, const Input&) override { look(world); }
@@ -275,7 +275,7 @@ TEST_CASE("a slow CPU slows the job that is under way and no longer than it last
   options.scenario.faults = {slow};
   Simulator world(options, idle_peers(options));
   world.run(Time(100s));
-  // 20 s of work, of which 0.01 s were done in the ten slow seconds.
+  // There are 20 s of work, of which 0.01 s is done in the ten slow seconds.
   CHECK(seconds(world.now().time_since_epoch()) ==
         Approx(29.99).margin(0.02));  // Two checkpoints are written.
   CHECK(world.peer(0).spent.training == Approx(20));

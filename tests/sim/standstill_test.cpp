@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The longest time between two moments at which some peer came further than all had been.
+/// Measures the longest time between two moments at which some peer got further than any had been
+/// before.
 class StandstillWatch : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber, const JobDone& done) override {

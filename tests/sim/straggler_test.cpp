@@ -82,7 +82,7 @@ double cost_of_one_slow(const Setting& setting) {
 
 }  // namespace
 
-// The mean model advances with the number of all steps: 3.25 instead of 4.
+// The mean model advances with the number of steps of all peers: 3.25 in place of 4.
 TEST_CASE("one of four at a quarter of the pace costs gossip what it does not compute", "[sim]") {
   CHECK(cost_of_one_slow(by_gossip) == Approx(4 / 3.25).epsilon(0.05));
 }

@@ -239,7 +239,7 @@ TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their 
           "[theory]") {
   // A pair mixes by W = I - a L with the pair's Laplacian L (L^2 = 2L). Each pair comes with
   // probability p, so E[W] = I - a p (N I - 11'): every direction but the mean's has the eigenvalue
-  // 1 - a p N. And E[W'W] = I - 2a(1-a) p (N I - 11').
+  // 1 - a p N. Also, E[W'W] = I - 2a(1-a) p (N I - 11').
   //   matching:          p = floor(N/2) / (N(N-1)/2); gap = a N/(N-1) for even N, a for odd N;
   //   one random pair:   p = 2/(N(N-1));              gap = 2a/(N-1).
   // Measured from M draws: the entries are off by a sqrt(p/M), and a symmetric matrix of

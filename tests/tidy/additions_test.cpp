@@ -1,4 +1,4 @@
-// The lists in CONTRIBUTING.md of the files that one more of a kind touches.
+// CONTRIBUTING.md lists, for each kind of addition, the files that it touches.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>

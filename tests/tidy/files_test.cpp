@@ -1,4 +1,4 @@
-// How files begin, what is not left in them, and where they are named.
+// How files begin, what must not be left in them, and where they are named.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -66,7 +66,7 @@ TEST_CASE("every source begins with a sentence about itself and headers guard th
 }
 
 TEST_CASE("what a bench takes from another one is there") {
-  // Some need PyTorch to be imported at all, so they are read instead.
+  // Some benchmarks cannot be imported without PyTorch, so their text is read instead.
   const auto text_of = [](const fs::path& path) {
     std::ifstream in(path);
     return std::string((std::istreambuf_iterator<char>(in)), {});

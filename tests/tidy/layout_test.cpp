@@ -103,7 +103,7 @@ std::vector<const Folder*> rows_named(const std::string& name) {
   return rows;
 }
 
-/// Adds the folder, and all whose headers its files may include.
+/// Adds the folder, and all folders whose headers its files may include.
 void add_reachable(const Folder& folder, std::set<const Folder*>& reachable) {
   if (!reachable.insert(&folder).second) return;
   for (const std::string& name : folder.folders) {

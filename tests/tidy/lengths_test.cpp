@@ -23,8 +23,8 @@ std::string trimmed(const std::string& line) {
   return last == std::string::npos ? "" : code.substr(0, last + 1);
 }
 
-/// The code of every line, without what stands between the two ends of a raw string of several
-/// lines: it may look like code.
+/// The code of every line, without the inside of raw strings that go over several lines: it may
+/// look like code.
 std::vector<std::string> code_lines(const SourceFile& file) {
   static const std::regex begin(R"re(R"(\w*)\()re");
   std::vector<std::string> lines;
@@ -69,7 +69,7 @@ std::size_t last_of_function(const std::vector<std::string>& lines, std::size_t 
   return line;
 }
 
-/// The line that ends the value in braces which opens at `line`.
+/// The line that ends the value in braces that begins at `line`.
 std::size_t last_of_value(const std::vector<std::string>& lines, std::size_t line) {
   while (line + 1 < lines.size() && !lines[line].ends_with(';')) ++line;
   return line;

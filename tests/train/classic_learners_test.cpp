@@ -20,7 +20,7 @@ using Point = std::array<double, 2>;
 
 const std::vector<Point> points = {{2, 1},   {1, 2},   {2, 2},       {0.5, 0.5},
                                    {-1, -2}, {-2, -1}, {-1.5, -0.5}, {0.25, -0.5}};
-/// The first four points are of one class, the others of the other.
+/// The first four points are of one class, the last four of the other.
 const std::vector<std::int32_t> labels = {1, 1, 1, 1, 0, 0, 0, 0};
 constexpr double decay = 0.1;
 

@@ -201,7 +201,7 @@ TEST_CASE("a cut dense layer is as near to the whole one as sums in another orde
   const Result<float> whole = run_whole(p);
   const auto check_near = [](const std::vector<float>& a, const std::vector<float>& b,
                              std::size_t products) {
-    // Of products of two normal numbers, 8e-6 of the root of their number.
+    // A sum of products of two normal numbers may be off by 8e-6 times the root of their number.
     const double bound = 8e-6 * std::sqrt(static_cast<double>(products));
     for (std::size_t i = 0; i < a.size(); ++i) {
       REQUIRE(std::abs(static_cast<double>(a[i]) - b[i]) <= bound);

@@ -126,7 +126,8 @@ class Group {
     return passes;
   }
 
-  /// Adds the gradient of a member's slices, and the first one's of what all members have.
+  /// Adds the gradient of a member's slices. From the first member, also adds that of the
+  /// parameters that all have.
   void add_gradient(std::size_t m, Doubles& whole) {
     Doubles own(own_[m].size());
     members_[m].write_gradient(own);

@@ -1,4 +1,5 @@
-// A step in two halves, gradient and update. Rings of replicas put their sums between the two.
+// A step in two halves, gradient and update. Between the two, replicas in lockstep sum their
+// gradients.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

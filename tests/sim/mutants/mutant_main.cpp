@@ -1,7 +1,7 @@
 // Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines",
-// "rounds" and "leased" turn all worlds into such, "gossip" leaves out others, "hostile" makes some
-// peers hostile, with "tickets" peers join by tickets and are revoked, and with "switching" swarms
-// switch to other modes.
+// "rounds" and "leased" turn every world into one of that kind, and "gossip" leaves out all others.
+// "hostile" makes some peers hostile, with "tickets" peers join by tickets and are revoked, and
+// with "switching" swarms switch to other modes.
 #include <unistd.h>
 
 #include <csignal>
