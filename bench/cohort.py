@@ -1,6 +1,6 @@
-#!/usr/bin/env python3
-# A cohort of many real processes: the time until all know all, also after some were killed, and the control traffic.
-"""Starts a cohort with a tiny model on this machine, kills some of it and starts these again.
+# /usr/bin/env python3 A cohort of many real processes: the time until every peer knows every other, also after some
+# were killed, and the control traffic.
+"""Starts a cohort with a tiny model on this machine, kills some of its peers and starts them again.
 
 The cohort is whole when every peer's status counts all as alive. Traffic is what a peer sends and receives on control links,
 measured while all train. Load is that of the machine before the start: with fewer free processors times are longer.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # A league table of the named algorithms: equal samples, equal data, one virtual scenario.
-"""Trains every named algorithm with `grapevine sim` and compares what comes out.
+"""Trains every named algorithm with `grapevine sim` and compares the results.
 
 Every run is real training of 8 virtual peers on Fashion-MNIST with an MLP of one hidden layer; what is
 virtual is the machines. A step takes 0.1 s on each (10 % jitter), every link has 20 ms of latency and
@@ -117,7 +117,7 @@ def has_idle_centre(binary, algorithm):
 
 
 def is_of_threads(binary, algorithm):
-    """Virtual peers have none."""
+    """True if the algorithm uses threads, which virtual peers do not have."""
     return "threads" in settings_of(binary, algorithm)
 
 

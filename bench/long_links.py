@@ -2,9 +2,9 @@
 # Two peers in mode allreduce at the ends of a long link: the share of its bandwidth that their sums get.
 """Trains two peers in lockstep, each in a network namespace of its own, at both ends of a link with a delay.
 
-The link is a program of this folder (long_link.cpp): it passes packets on after a delay and at a given bandwidth.
-Every step each peer sends as many bytes as the gradient has, and gets as many, so bytes over time are what the
-sums have of the link each way, computing included. Time counts from the last change of generation, at the sixteenth
+The link is a program of this folder (long_link.cpp): it passes packets on after a delay and at a given bandwidth. Every
+step each peer sends as many bytes as the gradient has, and gets as many, so bytes over time are what the sums get of
+the link each way, including the time of computing. Time counts from the last change of generation, at the sixteenth
 step, when TCP has found out how much the link holds. Several binaries take turns. Needs root, iproute2 and
 /dev/net/tun.
 

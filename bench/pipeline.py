@@ -3,9 +3,9 @@
 """Trains the transformer of configs/text-pipeline.toml as one stage by one peer on one core and as two
 stages by two peers on a core each, in turn, and compares their steady pace.
 
-Both run endlessly; after a warm-up the first peer is asked twice, a window apart and right after a step, how many
-steps it has made. All threads of a peer are pinned to its core. What else runs on the machine disturbs: for how much
-of the time threads of a peer could have run and did not, its own two among them, is shown as well.
+Both run endlessly; after a warm-up the first peer is asked twice, a window apart and right after a step, how many steps
+it has made. All threads of a peer are pinned to its core. Other programs disturb the measurement. So it also shows for
+how much of the time a thread of a peer could have run but did not; its own two threads disturb each other, too.
 
 Example: bench/pipeline.py --binary build/release/grapevine --repeats 5 --schedule zero-bubble
 """

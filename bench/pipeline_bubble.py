@@ -25,9 +25,9 @@ import time
 
 from slow_links import Hosts, command
 
-BYTES = 4 * 4 * 128 * 128  # That pass between two stages.
+BYTES = 4 * 4 * 128 * 128  # Bytes that pass between two stages.
 WARM_UP = 3  # Runs that do not count.
-AHEAD = ("1f1b", "zero-bubble", "chimera", "2bw")  # Which hide transfers by being ahead.
+AHEAD = ("1f1b", "zero-bubble", "chimera", "2bw")  # Schedules that hide transfers by being ahead.
 
 
 def config_text(given, schedule, micro_batches, ahead, runs):

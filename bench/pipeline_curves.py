@@ -5,7 +5,7 @@
 
 The first table has one peer slower than the others, and counts the second half of a run: speeds are measured while
 peers work and used from the next ballot on. In the second, peers drawn at random are killed a number of times a minute
-and come back 5 s later with nothing. Beside each figure stands what it is of the one with nothing wrong.
+and come back 5 s later with nothing. Beside each figure stands its ratio to the figure with nothing wrong.
 
 Example: bench/pipeline_curves.py --seconds 600 --seeds 3
 """

@@ -2,10 +2,10 @@
 # Mode allreduce on slow links: rounded, sparse and factored gradients against whole ones, to the end and at equal samples.
 """Trains peers in lockstep, each in a network namespace of its own, behind links of a given bandwidth.
 
-A bridge joins the namespaces; a token bucket (tc tbf) limits what goes into and what comes out of each. All
-variants make the same steps from the same model on the same shards. Time counts from the first step of all to the
-last by a peer's own clock, without start, data and evaluation; accuracy is that of the final model on the test
-set. The variants run in turn, every second round the other way round. Needs root, iproute2 and the data of
+A bridge joins the namespaces; a token bucket (tc tbf) limits what goes into and what comes out of each. All variants
+make the same steps from the same model on the same shards. Time counts from the first step of all to the last by a
+peer's own clock, without start, data and evaluation; accuracy is that of the final model on the test set. The variants
+run in turn, in every second round in the opposite order. Needs root, iproute2 and the data of
 configs/fashion-allreduce.toml.
 
 Example: sudo bench/slow_links.py --rates 100mbit --repeats 3

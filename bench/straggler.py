@@ -35,7 +35,7 @@ PEERS = 4
 BATCH = 64
 WARM_UP = 100  # Steps in which the learning rate rises.
 SLOWER = 4
-SMOOTH = 4  # Looks: single ones go up and down by a few tenths of a percent.
+SMOOTH = 4  # Looks whose mean counts: single ones go up and down by a few tenths of a percent.
 CONFIG = """[run]
 {mode}
 seed = {seed}
@@ -131,11 +131,11 @@ class Grapevine:
         return min(float(file.read_text()) for file in files) if all(file.exists() for file in files) else None
 
     def stamp(self):
-        """Another model whenever the first peer has a new one."""
+        """The first peer's newest checkpoint: another file whenever it has saved."""
         return newest(self.run / "peer-0/checkpoints")
 
     def models(self):
-        """Of all peers that have saved one; a peer that deletes a file while it is read has a newer one."""
+        """The newest models of all peers that have saved one; empty if a peer deletes its file while it is read."""
         found = []
         for peer in range(PEERS):
             try:
@@ -228,7 +228,7 @@ def train_rank(rank, seed, step_s, rate, every, root):
 
 
 def written(path, write):
-    """Nobody sees half of it."""
+    """Writes a file so that no reader sees half of it."""
     part = path.with_suffix(".part")
     write(part)
     part.rename(path)

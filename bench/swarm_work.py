@@ -93,7 +93,7 @@ def from_one_to_a_tenth(peers):
     return "".join(f"[[scenario.speed]]\npeers = {k}\nfactor = {1 - 0.9 * k / (peers - 1):.3f}\n" for k in range(peers))
 
 
-# Name, config, its partition, the entries of slower peers, and the ideal: their pace together is so much less.
+# Name, config, its partition, the entries of slower peers, and the ideal time over that of equal peers.
 TRIED = [("nesterov", one_slow, THREE_LABELS, SLOW, OF_SLOW),
          ("adam", lambda: optimizer("adam"), THREE_LABELS, SLOW, OF_SLOW),
          ("adamw", lambda: optimizer("adamw", "weight_decay = 0.1"), THREE_LABELS, SLOW, OF_SLOW),

@@ -56,7 +56,8 @@ def train_rank(name, rank, ranks, meeting, warm_up, window):
     labels = torch.randint(0, 10, (6400,))
 
     def steps(seconds):
-        """All make as many, since a step is made together; every tenth asks rank 0 for the time."""
+        """All ranks make equally many steps, because they make each together. After every tenth,
+        rank 0 looks at the time."""
         began = time.perf_counter()
         count = 0
         more = torch.ones(1)

@@ -7,7 +7,8 @@ SOON_S = 4
 
 
 def survivors(swarm):
-    """Waits for peers to end, which those that fail do within a second or two. Whether all live, and figures."""
+    """Waits for peers to end, which those that fail do within a second or two. Returns whether all live, and
+    figures."""
     wait_until(lambda: swarm.alive() == 0, SOON_S)
     return swarm.alive() == len(swarm.peers), {"alive": f"{swarm.alive()}/{len(swarm.peers)}", "ended": swarm.ended()}
 

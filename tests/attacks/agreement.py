@@ -23,15 +23,15 @@ class Proposer:
             link.send(message, **fields)
 
     def propose(self, number=HIGH):
-        """Proposes a generation to all. For each peer the newest version that it promised to start from."""
+        """Proposes a generation to all. Returns, for each peer, the newest version that it promised to start from."""
         ballot = {"number": number, "proposer": self.id}
         self.tell("Propose", ballot=ballot)
         promises = [link.receive("Promise", seconds=1) for link in self.links]
         return ballot, [promise and promise["answer"]["version"] for promise in promises]
 
     def install(self, **fields):
-        """Has all promise a new generation, then installs one that differs from a sound one in these fields. How many
-        of them promised."""
+        """Has all promise a new generation, then installs one that differs from a sound one in these fields. Returns
+        how many of them promised."""
         ballot, versions = self.propose()
         generation = self.generation(ballot, versions) | fields
         self.tell("Install", **self.key.install(**generation))
@@ -39,7 +39,7 @@ class Proposer:
 
     def install_own_state(self):
         """Installs a sound generation that goes on from a state which only the insider has, soon after that of the
-        others. Its version."""
+        others. Returns its version."""
         ballot, versions = self.propose()
         sound = self.generation(ballot, versions)
         newest = sound["version"] or {"step": 0, "samples": 0}
@@ -50,7 +50,7 @@ class Proposer:
         return version
 
     def generation(self, ballot, versions):
-        """A sound one."""
+        """A sound generation that continues from the newest of these versions."""
         newest = max((version for version in versions if version), key=lambda v: v["samples"], default=None)
         return {"id": ballot, "order": self.ids, "sources": self.ids, "shares": [32] * len(self.ids), "version": newest}
 
@@ -60,7 +60,8 @@ def lockstep(binary):
 
 
 def stand(swarm):
-    """Whether all live and train 2 to 10 s after the attack, while the attacker is still there."""
+    """Whether all peers live, and train from 2 to 10 s after the attack while the attacker is still
+    there."""
     began = time.monotonic()
     wait_until(lambda: swarm.alive() == 0, 2)
     trains = swarm.trains(8) is not None and round(time.monotonic() - began, 1)

@@ -39,14 +39,14 @@ def shares(seconds, names):
 
 
 def spread_of(times):
-    """The middle and nearly the longest of some times, in seconds."""
+    """The median and nearly the longest of some times, in seconds."""
     times = sorted(times)
     return {name: f"{times[len(times) * part // 100]:.2f}" if times else "none"
             for name, part in (("p50 s", 50), ("p99 s", 99))}
 
 
 class Work:
-    """The progress of a swarm, sampled: steps of all peers together, or where they step together of the swarm."""
+    """The sampled progress of a swarm: the steps of all peers added up or, where they step together, the swarm's."""
 
     def __init__(self, swarm, mode):
         self.swarm, self.together = swarm, mode in ("allreduce", "pipeline")
@@ -116,7 +116,8 @@ def drawn_worlds(binary, seconds, earlier):
 
 
 def starting(swarm, i, *options):
-    """Starts a peer beside what goes on meanwhile; it is started when the thread is over."""
+    """Starts a peer in a thread, while other things go on. The peer has started when the thread
+    ends."""
     thread = threading.Thread(target=swarm.start, args=(i, *options), kwargs={"wait_for": 1})
     thread.start()
     return thread
@@ -395,7 +396,7 @@ def accept_only(ports, told):
 
 
 def begun(target, *arguments):
-    """A process of that function, and what it tells."""
+    """A process that runs the function, and the pipe through which it reports."""
     told, tell = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.Process(target=target, args=(*arguments, tell), daemon=True)
     process.start()
@@ -501,7 +502,7 @@ def product_state(commit="HEAD"):
     return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
-# Each with what is wanted in all: sums of its figures.
+# Each campaign, with the totals of its figures that are wanted.
 CAMPAIGNS = {"swarm": (drawn_worlds, {"worlds": 40000}),
              "kills": (kills, {mode: 250 for mode in MODES}),
              "saves": (saves, {"kills": 300, "flips": 10000}),

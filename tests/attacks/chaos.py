@@ -7,7 +7,7 @@ import time
 from swarm import Swarm, attack
 
 SECONDS = 40
-LONGEST_S = 6  # That a peer which is left alone may stand still.
+LONGEST_S = 6  # The longest time that a peer may stand still if it is left alone.
 
 
 def stormed(binary, mode, peers, settings="", seed=3):

@@ -15,7 +15,7 @@ from wire import Insider, frame, token
 
 WATCHFUL = "[membership]\nprobe_period_s = 0.3\nprobe_timeout_s = 0.15\nsuspicion_min_s = 1.0\n" \
            "suspicion_max_factor = 2.0\n"
-DESCRIPTORS = 100  # More than these for one key are too many.
+DESCRIPTORS = 100  # The most descriptors that one key may cost.
 
 
 @attack

@@ -22,7 +22,7 @@ def proof(secret, lane, dialled):
 
 
 def host_tag():
-    """What tells a peer that a Unix socket of this host will do."""
+    """The tag by which a peer knows its own host, where a Unix socket will do."""
     boot = open("/proc/sys/kernel/random/boot_id").read().strip()
     text = f"{boot}/{os.stat('/proc/self/ns/net').st_ino}".encode()
     return struct.unpack("<Q", hashlib.blake2b(text, digest_size=16).digest()[:8])[0]

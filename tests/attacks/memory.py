@@ -104,7 +104,7 @@ def state_served(swarm, server):
     wait_until(lambda: swarm.alive() == 0, 4)
     count = lambda name: sum(event.get("name") == "insider0" for peer in swarm.peers for event in peer.events(name))
     refused = count("model_refused")
-    adopted = count("state_adopted") - refused  # One is told of before it is measured.
+    adopted = count("state_adopted") - refused  # A refused state is reported as adopted first.
     trains = swarm.trains(10)
     held = asked == 4 and server.reached and swarm.alive() == 4 and not adopted and trains is not None
     return held, {"asked the insider": f"{asked}/4", "opened its lane": f"{server.reached}/4",

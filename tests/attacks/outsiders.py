@@ -61,7 +61,7 @@ class Knocker:
 
 
 def knocked(binary, knock, at=Peer.port, most=2000, options=("--lane", "tls")):
-    """Knocks at one port of p0 while it trains. What it costs p0, against p1, which is left alone."""
+    """Knocks at one port of p0 while it trains. Returns what that costs p0, compared with p1, which is left alone."""
     with Swarm(binary, options=options).start_all() as swarm:
         peer = swarm[0]
         compare = lambda: (lambda p: p[0] / max(p[1], 1))(swarm.pace(WINDOW_S))

@@ -13,7 +13,7 @@ import select
 import socket
 import sys
 
-TAKEN = 32  # Connections that count as many.
+TAKEN = 32  # An address counts as held from this number of connections on.
 AT_ONCE = 64  # Opened to one address before the others have their turn.
 
 

@@ -25,7 +25,7 @@ NUMBERS = {"std::uint8_t": "B", "std::uint16_t": "H", "std::uint32_t": "I", "std
 ORDERS = {"TransferId": ("kind", "owner", "session", "number", "stage")}
 HELLO, INVITE, FIRST_MESSAGE = 1, 2, 16
 MOST = 2**64 - 1
-# What the bytes that a key signs begin with, by the name of what they are about.
+# The first bytes of what a key signs, by the name of the subject.
 DOMAINS = dict(re.findall(r'(\w+)_domain\[\] = "(.*)"', "".join((ROOT / header).read_text() for header in HEADERS)))
 
 
@@ -196,7 +196,8 @@ class Insider:
         return None
 
     def introduce(self, address="", session=7, agreement=None):
-        """Says hello, takes the settings from the answer and says hello again with them. Whether there was one."""
+        """Says hello, takes the settings from the answer and says hello again with them. Returns whether there was an
+        answer."""
         self.send("Hello", name=self.key.name, advertise=address, session=session, agreement=agreement)
         self.greeting = self.receive("Hello", seconds=3)
         if self.greeting and agreement is None:

@@ -63,7 +63,7 @@ def free_ports(count):
 
 
 class Cluster:
-    """Its processes end with stop(), jobs included."""
+    """A cluster whose processes, jobs included, end with stop()."""
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp())
