@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # The cost of one slow peer: time to an accuracy with one of four at a quarter of the pace, over that without.
-"""Trains Fashion-MNIST with four real processes, all alike and then with the last of them four times slower, in
-turn, and says how long each took until its mean model had the accuracy on the whole test set; PyTorch's
+"""Trains Fashion-MNIST with four real processes, in turn with all of them alike and with the last one four times
+slower, and says how long each run took until its mean model had the accuracy on the whole test set; PyTorch's
 DistributedDataParallel over Gloo does the same.
 
-Steps take a stated time, most of which is slept (`paced_peers`, and the same in PyTorch), so that four processes
-need a part of two processors only: what a slow peer leaves idle makes no other faster. Models are judged while
-peers train, from what they write down, by the same code for all.
+Steps take a stated time, most of which is slept (`paced_peers`, and the same in PyTorch), so four processes do not use
+two processors fully, and a slow peer does not make others faster by leaving a processor idle. While peers train, their
+models are read from their files and judged, by the same code for all.
 
 Needs a build with -DGRAPEVINE_BENCH=ON, Debian's python3-torch with libopenblas0-pthread, and Fashion-MNIST.
 Example: bench/straggler.py --repeats 5
@@ -235,8 +235,8 @@ def written(path, write):
 
 
 def seconds_to(given, judge, way, slow, seed):
-    """Until the mean model had the accuracy, in the mean of a few looks, by a straight line between two of them; and
-    what the run says of its mean model at its end."""
+    """Seconds until the mean model has the accuracy, averaged over a few looks and interpolated between two of them,
+    and what the run says of its mean model at its end."""
     step = given.ddp_step_s if way == "ddp" else given.step_s
     steps = [step] * (PEERS - 1) + [SLOWER * step if slow else step]
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:

@@ -27,7 +27,7 @@ static int words_of_program(int argc, char** argv) {
   return static_cast<int>(end - std::find(argv, end, std::string_view("--")));
 }
 
-/// The words behind `--`.
+/// The words after `--`.
 static std::vector<std::string> program_behind(int argc, char** argv) {
   const int words = words_of_program(argc, argv);
   return words > 0 ? std::vector<std::string>(argv + argc - words + 1, argv + argc)

@@ -16,8 +16,8 @@
 namespace gv {
 namespace {
 
-/// Asks the live peer at the address. It must let our key in; to its swarm we are no member
-/// afterwards. Nullopt, with a problem, if it does not answer.
+/// Asks the live peer at the address. It must let our key in, which does not make us a member of
+/// its swarm. Nullopt, with a problem, if it does not answer.
 std::optional<PeerDocument> ask_for_ledger(Patient& patient, Problems& problems) {
   const std::string& address = patient.other.address;
   const Diagnoses reached = judge_control_port(probe_connection(address, true));

@@ -33,7 +33,7 @@ struct PlanOptions {
   std::string config;
   /// As given: a number, or a file that describes the peers. Empty: the number in the config.
   std::string peers_text;
-  std::size_t samples = 0;  ///< Of a step, with a file of peers; 0: as in the config.
+  std::size_t samples = 0;  ///< Samples in a step, with a file of peers; 0: as in the config.
   bool as_json = false;     ///< Only with a file of peers.
   std::size_t peers = 0;    ///< 0 means the config's number.
   /// Speeds of the peers, relative to this machine. Empty means that all are as fast as this

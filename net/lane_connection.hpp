@@ -25,7 +25,7 @@
 
 namespace gv {
 
-/// Most records with a block in one write, enough for all slots of a ring.
+/// The largest number of records with a block in one write: enough for all slots of a ring.
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 

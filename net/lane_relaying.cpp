@@ -59,9 +59,9 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   ask_relay(peer);
 }
 
-/// True if an offer is not followed. It may be unrequested: a relay whose offers lead to no lane
-/// has to pause, few offers are followed at once, and a peer with a link needs no relay unless its
-/// direct lanes fail.
+/// True if an offer should not be followed. Anyone can make offers that nobody has requested. So a
+/// relay whose offers lead to no lane has to pause, few offers are followed at once, and a peer
+/// with a link needs no relay unless its direct lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   const auto now = Clock::now();
   const auto vain = vain_offers.find(relay);
@@ -95,7 +95,7 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const bool is_dialling =
       found != lanes.end() && found->second.state == Lane::State::dialling && found->second.relay;
   // If the two ends have asked different relays, both ends get both offers, and take that of the
-  // smaller relay.
+  // relay with the smaller id.
   const bool is_better = is_dialling && relay < *found->second.relay;
   if (now < detours[other].next_offer && !is_better) return;
   const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;

@@ -125,7 +125,7 @@ GradientAt gradient_on(Model& model, const DataSet& data, std::size_t samples) {
       const double weight = static_cast<double>(batch.size) / static_cast<double>(all);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * static_cast<double>(part[i]);
     }
-    // In the place of the gradient of running statistics stands how the batch differs from them.
+    // For running statistics, a gradient holds their difference from the batch's instead.
     for (const auto& [begin, end] : model.statistics()) {
       std::fill(sum.begin() + static_cast<std::ptrdiff_t>(begin),
                 sum.begin() + static_cast<std::ptrdiff_t>(end), 0.0);

@@ -271,7 +271,7 @@ Diagnoses check_lane_speed(Patient& patient) {
                           .model_bytes = sizeof(float) * patient.run.parameters})};
 }
 
-/// A port of ours that another peer shall dial: one that we hold open, or a running peer's.
+/// A port of ours that another peer is asked to dial: one that we hold open, or a running peer's.
 struct OwnPort {
   std::string purpose;
   std::uint16_t port = 0;

@@ -38,10 +38,10 @@ struct OtherPeer {
   std::string address;   ///< "HOST:PORT"; empty: none was given.
   std::string name;      ///< The peer's name on our list; empty: any.
   bool answers = false;  ///< True if its port was dialled and answered as a control port.
-  std::optional<Duration> round_trip;  ///< Set once it was measured.
+  std::optional<Duration> round_trip;  ///< Set once it has been measured.
   std::optional<LivePeer> live;        ///< Set once the peer has admitted us.
   ExamAnswer answer;                   ///< The answer to the first question.
-  std::optional<MeasuredLane> lane;    ///< Set once it was measured.
+  std::optional<MeasuredLane> lane;    ///< Set once it has been measured.
 };
 
 /// The proofs of identity of this peer. Nullopt stands for a file that does not exist.

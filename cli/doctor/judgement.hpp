@@ -108,8 +108,8 @@ struct ProcessorState {
 Diagnoses judge(const ProcessorState& processor);
 
 struct MemoryState {
-  std::uint64_t available_bytes = 0;  ///< Memory that is free or can be freed, within the group's
-                                      ///< limit.
+  std::uint64_t available_bytes = 0;  ///< Memory that is free or can be freed, within the control
+                                      ///< group's limit.
   std::uint64_t parameters = 0;       ///< Parameters of the model.
   double copies = 0;                  ///< The number of vectors of that length that a peer keeps.
 };

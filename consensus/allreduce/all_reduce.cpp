@@ -21,8 +21,8 @@
 namespace gv {
 namespace {
 
-// The functions below return the largest magnitude of what they write, because a pass of its own
-// over the result makes a sum of 1 MiB between two peers of one host a quarter slower.
+// The functions below return the largest magnitude of what they write, because a separate pass over
+// the result would make a sum of 1 MiB between two peers of one host a quarter slower.
 
 GV_WIDE float copy(float* __restrict to, const float* __restrict from, std::size_t n) {
   std::uint32_t largest = 0;

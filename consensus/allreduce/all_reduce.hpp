@@ -75,8 +75,8 @@ class AllReduce {
   /// Call when the input of this bucket is ready: once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
 
-  /// The memory into which a block under way should be read; empty if the block may be anywhere.
-  /// The answer changes once the block is no longer needed.
+  /// The memory into which a block under way should be read; empty if the block may be read into
+  /// any memory. The answer changes once the block is no longer needed.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 

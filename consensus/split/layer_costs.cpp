@@ -73,7 +73,8 @@ double part_of(const SplitUnit& unit, const SplitShare& share, std::size_t slice
   return real(grain(share.end) - grain(share.begin)) / real(unit.grains);
 }
 
-/// What a peer holds or computes of a figure of the layer: all of it, but of units its slices.
+/// What a peer holds or computes of a figure of the layer: of units only its slices, and all of the
+/// rest.
 double held_part(const SplitLayer& layer, const SplitShare& share, double whole,
                  double SplitUnit::*figure) {
   for (const SplitUnit& unit : layer.units) {

@@ -60,7 +60,7 @@ struct SplitLayer {
 
   /// What the members of a group share, if no other layer is beside it.
   std::vector<SplitUnit> units = {};
-  std::size_t slices = 1;  ///< In which they share it.
+  std::size_t slices = 1;  ///< Number of slices into which each unit is cut.
   /// Hidden units of the pair that it makes with the next layer, if that is in its stage; 0: none.
   /// Then both have one unit.
   std::size_t pair_grains = 0;

@@ -116,7 +116,7 @@ struct Segments {
   std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;
 };
 
-/// Those of any peers, each made once.
+/// The segments of any set of peers, each made when first needed.
 class AllSegments {
  public:
   AllSegments(const SplitQuestion& question, const SplitChoice& choice, std::size_t micro_batches)

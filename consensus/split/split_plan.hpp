@@ -46,10 +46,10 @@ struct PlannedLayer {
 struct SplitStage {
   std::size_t first = 0;
   std::size_t last = 0;
-  double busy_s = 0;          ///< In a step, its slowest peer's.
+  double busy_s = 0;          ///< Time for which its slowest peer is busy in a step.
   double transfer_s = 0;      ///< Of a micro-batch from here to the next stage, one way.
   double transfer_bytes = 0;  ///< Of all micro-batches of a step, one way, to one receiver.
-  std::size_t peers = 0;      ///< Number of peers that share it.
+  std::size_t peers = 0;      ///< Number of peers that carry the stage.
   std::size_t members = 1;    ///< Number of peers that all get what comes in.
 };
 

@@ -14,10 +14,11 @@ namespace gv {
 ///
 /// The digits of n in base k+1 cut the peers into blocks of a_l (k+1)^(p_l), the largest first. (1)
 /// Each block averages within itself. (2) One block after the other, block l meets the later ones:
-/// each peer of these takes |V_l| / |V_l + V_(l+1) + ...| of a model of block l, spread over a_l
-/// partners, and gives the same fraction of its own. (3) Each block averages within its a_l parts.
-/// If it saves rounds, the factors of n up to k+1 are split off: groups whose size is the product
-/// of the other factors do the above, and then average across groups.
+/// each peer of these takes a fraction of a model of block l, spread over a_l partners, and gives
+/// the same fraction of its own. It is the size of block l divided by the number of peers in block
+/// l and all later ones. (3) Each block averages within its a_l parts. If it saves rounds, the
+/// factors of n up to k+1 are split off: groups whose size is the product of the other factors do
+/// the above, and then average across groups.
 std::vector<Mixing> base_k_rounds(std::size_t n, std::size_t k);
 
 /// The k of a base_k topology; 1 if it sets none.

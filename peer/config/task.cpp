@@ -149,7 +149,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   return task;
 }
 
-/// Loads the shard, of those of all peers, whose number `pick` returns.
+/// Loads one of the shards of all peers: the one whose number `pick` returns.
 Task load_shard(const Config& config, const std::function<std::size_t(const Shards&)>& pick) {
   Dealer dealer(config);
   std::size_t samples = 0;
@@ -285,7 +285,7 @@ Task load_task(const Config& config, std::size_t shard) {
 }
 
 Problems problems_with_data(const Config& config) {
-  // Whatever befalls a shard for want of samples befalls the smallest.
+  // If some shard has too few samples, so has the smallest one.
   const auto smallest = [](const Shards& shards) {
     return static_cast<std::size_t>(
         std::ranges::min_element(shards, {}, &Shards::value_type::size) - shards.begin());

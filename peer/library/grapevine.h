@@ -127,8 +127,8 @@ typedef struct gv_info {
                         gv_mean(): peers in the mean; 0: all weights were 0. */
   double progress;   /* Of the swarm's budget, from 0 to 1; 0 where each peer has its own. */
   double factor;     /* Multiply the next change of the parameters by this. Usually 1. */
-  uint32_t again;    /* After gv_reduce(), not 0: the model was replaced. Compute the gradient anew
-                        and call gv_reduce() again. */
+  uint32_t again;    /* After gv_reduce(), not 0: the model was replaced. Compute the gradient again
+                        and call gv_reduce() once more. */
   uint32_t needs_gradient; /* Not 0: the next step's gradient must pass through gv_reduce(). */
   uint64_t position; /* Of the next step's samples: with leased data as the swarm has dealt them,
                         otherwise as gv_set_position() or the checkpoint says. */

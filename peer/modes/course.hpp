@@ -154,7 +154,7 @@ class Course {
 
   // ---- Jobs ----
 
-  /// Numbers the job and requests it.
+  /// Gives the job the next number and requests it.
   void post(Job job, std::vector<Job>& jobs);
   /// Makes the next requested job this peer's last.
   void make_next_job_last() { last_job_ = true; }

@@ -21,7 +21,6 @@ bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase
 bool is_done(Phase phase) { return phase == Phase::done; }
 
 /// True if `is_so` holds for the phases of over a third of the live peers, not counting ourselves.
-/// ourselves.
 bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
   members.for_each_other([&](const Member& member) {

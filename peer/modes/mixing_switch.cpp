@@ -1,4 +1,4 @@
-// How a swarm in mode `mixing` goes over to another rule.
+// How a swarm in mode `mixing` changes to another rule.
 #include <string>
 #include <utility>
 

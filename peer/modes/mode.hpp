@@ -45,8 +45,8 @@ class Mode {
   virtual void receive(Time now, PeerId from, const Message& message, Membership& members,
                        Effects& out) = 0;
   virtual void receive_block(Time now, PeerId from, const Block& block, Effects& out) = 0;
-  /// The memory for `bytes` of a block under way; empty: the block may be anywhere. The memory may
-  /// be written until any other function here is called.
+  /// The memory that `bytes` of an arriving block belong in; empty: the caller may put them
+  /// anywhere. The memory may be written to until any other function here is called.
   virtual std::span<std::byte> place(PeerId /*from*/, const TransferId&, std::uint64_t /*offset*/,
                                      std::size_t /*bytes*/) {
     return {};

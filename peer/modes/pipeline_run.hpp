@@ -150,7 +150,7 @@ class PipelineRun {
   /// A pass that is returned part by part.
   struct Pass {
     PipelineInstruction what;
-    std::size_t part = 0;  ///< The next part.
+    std::size_t part = 0;  ///< The part that is returned next.
   };
 
   Routes routes_of(std::uint64_t operation) const;

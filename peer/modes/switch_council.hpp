@@ -30,7 +30,8 @@ inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 16) - 1;
 /// The first ballot of the mode to which a swarm has switched by `revision`. Each revision has a
 /// separate range of numbers, so that peers in different modes ignore each other's ballots.
 std::uint64_t first_ballot_of(const SettingsRevision& revision);
-/// True if the ballot belongs to that mode. `first`: 0, or first_ballot_of_meeting for its mean.
+/// True if ballot `number` belongs to the mode to which `revision` switched. `first` is 0 for
+/// ballots of the mode itself, and first_ballot_of_meeting for those about the mean of the switch.
 bool is_ballot_of(const SettingsRevision& revision, std::uint64_t first, std::uint64_t number);
 
 /// Plans a council's decision: which peers take part, and from which state they continue. A peer

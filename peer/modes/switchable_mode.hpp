@@ -107,7 +107,7 @@ class SwitchableMode final : public Mode {
   SwitchCouncil council_;
   std::optional<std::string> asked_;  ///< Settings for which the next tick asks the council.
   std::optional<SwitchCouncil::Decision> target_;
-  std::unique_ptr<Mode> meeting_;  ///< Computes the mean.
+  std::unique_ptr<Mode> meeting_;  ///< Computes the mean with which the new mode begins.
   bool is_meeting_void_ = false;   ///< True if the meeting ends with its job, because another one
                                    ///< replaces it.
   std::uint64_t refused_ = 0;      ///< The number of the newest refused switch.

@@ -58,7 +58,7 @@ constexpr auto start_deadline = std::chrono::seconds(60);
 /// A program may load libraries and data first.
 constexpr auto program_start_deadline = std::chrono::minutes(10);
 constexpr auto redraw_period = std::chrono::seconds(1);
-/// How often we check whether all peers train, when the scenario's clock starts.
+/// The scenario's clock starts once all peers train. This is how often we check for that.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 

@@ -194,8 +194,8 @@ struct LedgerTotals {
   std::map<std::string, std::uint64_t> lost_by;
 };
 
-/// Adds what this peer knows of chunks that were lost. All see the same deaths, so of what they say
-/// of one peer the most counts.
+/// Adds this peer's report of chunks that were lost. All peers see the same deaths, so the largest
+/// figure that any of them reports for a dead peer counts.
 void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
   const std::uint64_t chunk = number(peer.result, "ledger", "chunk_samples");
   const std::uint64_t own = chunk * number(peer.result, "ledger", "lost");

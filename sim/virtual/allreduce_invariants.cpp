@@ -243,7 +243,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   const Generation& in = generations_.at(worked_in);
-  if (version == in.version) {  // It has downloaded a state, never an older one.
+  if (version == in.version) {  // It has downloaded the state of its generation.
     mine.replaced = before;
     if (version.samples < before.samples) {
       fail(

@@ -378,8 +378,8 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
     fail(world, "no work lost",
          fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
   }
-  // ... and every committed force was applied, was given up with its model, or still waits for a
-  // job.
+  // "no work lost", too: every committed force was applied, was given up with its model, or still
+  // waits for a job.
   if (const GossipMode* gossip = world.peer(peer).node->as<GossipMode>()) {
     const std::uint64_t committed = gossip->exchange().counts().committed;
     if (committed > mine.forces + gossip->counts().forces_dropped + forces_waiting_max) {

@@ -49,7 +49,8 @@ class PipelineInvariants : public Checker {
     std::uint64_t job_generation = 0;     ///< Its generation when its job was issued.
     std::uint64_t made_in = 0;            ///< Generation of its newest run, in this incarnation.
     std::uint64_t slices_of = 0;          ///< Key of its newest generation.
-    std::size_t slices = 0;               ///< That it gives to its peers, counted for each.
+    std::size_t slices = 0;               ///< Slices that this generation gives to peers, summed
+                                          ///< over the peers.
   };
 
   /// A peer and its incarnation.

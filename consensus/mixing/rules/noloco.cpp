@@ -81,8 +81,8 @@ double smallest_unstable_gamma(const MixRule& rule) {
   return 2 * (1 - a) * (draws_any_pair ? 1 + a : 1);
 }
 
-/// Rounds with the same weights settle like plain averages, and somewhat beyond: there the bound is
-/// 2 (1 + a), and 2 without momentum.
+/// If all rounds have the same weights, the bound of plain averages is strict enough, so this
+/// constraint does not apply: models settle up to 2 (1 + a), where plain averages allow 2.
 constexpr std::array noloco_constraints = {MixConstraint{
     "gamma",
     [](const MixRule& rule) {
