@@ -32,9 +32,9 @@ struct ExamAnswer {
   std::string seen_as;        ///< The host from which the request came.
   DialOutcome control_port = DialOutcome::not_asked;
   DialOutcome lane_port = DialOutcome::not_asked;
-  std::string lanes;                     ///< "host:port" of its lanes; empty: it has no port.
-  std::uint64_t lane = 0;                ///< Of the lane that returns bytes; 0: none is offered.
-  std::array<std::uint8_t, 32> token{};  ///< By which the asker proves itself on it.
+  std::string lanes;       ///< "host:port" of its lanes; empty: it has no port.
+  std::uint64_t lane = 0;  ///< Number of the lane that returns bytes; 0: none is offered.
+  std::array<std::uint8_t, 32> token{};  ///< Token by which the asker proves itself on the lane.
   /// The document of the common work, cut into strings that a frame may have; empty: not asked for.
   std::vector<std::string> ledger;
 

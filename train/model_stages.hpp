@@ -18,7 +18,7 @@ std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input
 /// sample.
 struct SharedUnit {
   double operations = 0;       ///< Multiplications and additions in a forward pass.
-  std::size_t parameters = 0;  ///< Those that members divide up.
+  std::size_t parameters = 0;  ///< Parameters that members divide up.
   std::size_t grains = 0;      ///< Pieces into which the unit can be divided.
   std::size_t inputs = 0;      ///< Floats that members sum in a backward pass.
   std::size_t outputs = 0;     ///< Floats that members sum in a forward pass.

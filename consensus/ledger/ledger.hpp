@@ -28,7 +28,7 @@ struct LedgerReport {
 /// A piece of work: consecutive steps of one chunk.
 struct LedgerWork {
   std::uint64_t first_step = 0;  ///< Counted from the first step of chunk 0.
-  std::uint64_t steps = 0;       ///< To the end of the chunk.
+  std::uint64_t steps = 0;       ///< Number of steps to the end of the chunk.
 
   friend bool operator==(const LedgerWork&, const LedgerWork&) = default;
 };

@@ -33,8 +33,8 @@ enum class OutputMerge {
 
 /// Something in a layer that the members of a running group share. They sum what they compute.
 struct SplitUnit {
-  double operations = 0;   ///< Of those of the layer.
-  double weights = 0;      ///< Of those of the layer.
+  double operations = 0;   ///< Operations of the layer that they divide.
+  double weights = 0;      ///< Weights of the layer that they divide.
   std::size_t grains = 1;  ///< Pieces, which slices consist of.
   double inputs = 0;       ///< Floats that members sum in a backward pass; 0: they do not.
   double outputs = 0;      ///< Floats that they sum in a forward pass; 0: they do not.
@@ -147,7 +147,7 @@ struct SplitShare {
   std::size_t samples = 0;
   std::size_t begin = 0;  ///< First grain, row or slice.
   std::size_t end = 0;
-  std::size_t micro_batches = 0;  ///< Of a step; with `slices` those of its block.
+  std::size_t micro_batches = 0;  ///< In a step; with `slices` those of its block.
 };
 std::vector<SplitShare> shares_of(const SplitLayer& layer, const SplitState& state,
                                   const SplitGroup& group, const SplitBatch& batch);

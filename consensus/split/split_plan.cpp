@@ -26,9 +26,9 @@ struct ChosenStage {
   std::size_t first = 0;
   const StateSearch* search = nullptr;
   const StateChain* chain = nullptr;
-  SplitLink link;          ///< To the stage before; unused in the first one.
+  SplitLink link;          ///< The link to the stage before; unused in the first one.
   std::size_t links = 1;   ///< Links to it that work at the same time.
-  std::size_t copies = 1;  ///< Of a micro-batch that a peer sends one after the other.
+  std::size_t copies = 1;  ///< Copies of a micro-batch that a peer sends one after the other.
   std::size_t peers = 1;
   std::size_t members = 1;  ///< Peers that all get what comes in.
 

@@ -29,8 +29,9 @@ struct SplitQuestion {
   std::size_t samples = 1;  ///< Samples in a step of all peers.
   /// Numbers of micro-batches to try for plans with stages; each divides `samples`.
   std::vector<std::size_t> micro_batches;
-  double bytes_per_weight = 16;  ///< Of the parameter, its gradients and the optimiser's state.
-  double bytes_per_sliced_weight = 16;  ///< The same where layers are shared by slices.
+  /// Bytes for each parameter, its gradients and its part of the optimiser's state.
+  double bytes_per_weight = 16;
+  double bytes_per_sliced_weight = 16;  ///< The same in layers that are shared by slices.
   /// Groups that may share a layer of a plan without stages. Empty: candidate_groups().
   std::vector<SplitGroup> groups;
 };
@@ -47,8 +48,8 @@ struct SplitStage {
   std::size_t first = 0;
   std::size_t last = 0;
   double busy_s = 0;          ///< Time for which its slowest peer is busy in a step.
-  double transfer_s = 0;      ///< Of a micro-batch from here to the next stage, one way.
-  double transfer_bytes = 0;  ///< Of all micro-batches of a step, one way, to one receiver.
+  double transfer_s = 0;      ///< Time of a micro-batch to the next stage, one way.
+  double transfer_bytes = 0;  ///< Bytes of a step to one receiver, one way.
   std::size_t peers = 0;      ///< Number of peers that carry the stage.
   std::size_t members = 1;    ///< Number of peers that all get what comes in.
 };

@@ -10,7 +10,7 @@ namespace gv {
 
 /// A config after a switch.
 struct SwitchedConfig {
-  Config config;      ///< In the new mode; the rest is as before.
+  Config config;      ///< The config with the new mode; the rest is as before.
   Problems problems;  ///< If there are any, the swarm cannot use these settings.
 };
 

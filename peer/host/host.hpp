@@ -79,8 +79,9 @@ struct HostOptions {
   /// passes each line for people to this function instead of standard error. Called on the thread
   /// that runs the peer. Empty: the peer is a program of its own.
   std::function<void(const std::string& line)> guest_says;
-  std::uint64_t all_samples = 0;  ///< Of all peers, if the learner is not built in; 0: not known.
-  bool has_buffers = false;       ///< Such a learner's model has buffers that are averaged.
+  /// Samples of all peers together, if the learner is not built in; 0: not known.
+  std::uint64_t all_samples = 0;
+  bool has_buffers = false;  ///< Such a learner's model has buffers that are averaged.
   HostHooks hooks;
   std::optional<CertifiedSwarm> swarm;  ///< Takes the place of an allow-list.
 };

@@ -264,7 +264,7 @@ void MixingMode::abandon() {
 // ---- Rounds ----
 
 /// Steps of the round that begins at `step`: a period, but never beyond the budget. A centre that
-/// serves workers counts those of one worker in the mean.
+/// serves workers counts the steps that its workers have made on average.
 std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   if (serves()) {
     const std::size_t senders = plan_->turn(rank_, round_).in.size();

@@ -11,7 +11,7 @@ enum class ModeKind { gossip, allreduce, pipeline, mixing };
 
 struct ModeName {
   ModeKind kind{};
-  std::string_view name;  ///< In configs.
+  std::string_view name;  ///< Name in configs.
   std::string_view way;   ///< Completes the sentence "peers train ...", as in "by gossip".
 };
 

@@ -91,7 +91,7 @@ class RoundInbox {
   /// Null: the message was taken.
   std::map<Name, std::shared_ptr<const std::vector<std::byte>>> whole_;
   std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
-  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same limit for single peers.
+  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for the rounds of single peers.
   std::uint64_t received_ = 0;
   std::uint64_t dropped_ = 0;
 };

@@ -214,7 +214,7 @@ class SwarmWork {
   bool is_target_told_ = false;
   std::optional<std::uint64_t> agreed_;  ///< The value of counted(), if peers agree.
   Time agreed_at_{};
-  RecentPace pace_of_all_;  ///< Of what they agree on.
+  RecentPace pace_of_all_;  ///< Pace at which `agreed_` grows.
   double steps_late_ = 0;   ///< Recent mean of how late forces come.
   double progress_ = 0;
 };

@@ -111,7 +111,7 @@ class Node {
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
-  SwitchableMode* switchable_ = nullptr;  ///< The same mode, by its type.
+  SwitchableMode* switchable_ = nullptr;  ///< `mode_` by its own type.
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

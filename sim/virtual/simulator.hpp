@@ -37,7 +37,7 @@ enum class PeerState { absent, up, stopped, down, ended };
 
 /// Seconds of virtual time that one peer spent on each activity.
 struct TimeSpent {
-  double training = 0;  ///< In jobs with steps, without delay by a slow CPU.
+  double training = 0;  ///< Jobs with steps, without delay by a slow CPU.
   double slowed = 0;    ///< Delay by a slow CPU.
   double joining = 0;   ///< At the start barrier, or downloading a model.
   double stopped = 0;

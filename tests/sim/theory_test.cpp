@@ -52,7 +52,7 @@ TEST_CASE("the first random exchange shrinks the scatter as one of the complete 
   // Boyd, Ghosh, Prabhakar, Shah 2006 for alpha = 1/2. An exchange replaces x_i, x_j by
   // x_i + a (x_j - x_i) and x_j + a (x_i - x_j), which takes 2a(1-a) ||x_i - x_j||^2 from
   // V = sum ||x_i - mean||^2. A pair that is uniform over the N(N-1)/2, whose squared distances sum
-  // to N V, leaves V (1 - 4a(1-a)/(N-1)) in the mean.
+  // to N V, leaves V (1 - 4a(1-a)/(N-1)) on average.
   const auto [peers, alpha] =
       GENERATE(table<std::size_t, double>({{4, 0.5}, {8, 0.5}, {8, 0.1}, {12, 0.3}, {12, 0.9}}));
   Sample ratio;
@@ -81,7 +81,7 @@ TEST_CASE("exchange after exchange takes what the initiator and a uniform partne
           "[sim][theory]") {
   // Peers do not ask in independent order: each asks once a period. So in a long run the pair is
   // not uniform, but given the asking peer i its partner is: an exchange takes 2a(1-a) (N ||x_i
-  // - mean||^2 + V)/(N-1) in the mean, whatever came before. The differences between what it took
+  // - mean||^2 + V)/(N-1) on average, whatever came before. The differences between what it took
   // and that, over V, add up to nothing (they are a martingale).
   //
   // The peer that asks has usually exchanged longest ago and lies farther out than the others. So

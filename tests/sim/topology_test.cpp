@@ -92,8 +92,9 @@ double norm(const std::vector<double>& x) {
 
 /// The measured contraction, over all rounds of all seeds.
 struct Measured {
-  Sample surprise;       ///< Of the scatter, from its prediction.
-  Sample slowest;        ///< Along the direction that contracts the slowest.
+  /// Difference of the scatter from its prediction, relative to the scatter before.
+  Sample surprise;
+  Sample slowest;        ///< The same along the direction that contracts the slowest.
   Sample share;          ///< Share of that direction in the scatter before.
   double predicted = 0;  ///< The eigenvalue of that direction, a sum over seeds.
 };
