@@ -40,7 +40,8 @@ struct CarriedStage {
   /// The state of a part of `size` parameters: the parameters, the optimiser's vectors, and its
   /// updates.
   void copy_state(const PartOfStage& part, std::size_t size, std::span<float> out) const;
-  /// The reverse. An impossible optimiser state counts as 0.
+  /// Takes over the state of a part that copy_state() wrote. An impossible optimiser state counts
+  /// as 0.
   void adopt_state(const PartOfStage& part, std::size_t size, std::span<const float> state);
   /// Adds the gradient of the last micro-batch to the sum of a run.
   void add_gradient(bool with_common, const HeldValues<float>& sum) const;

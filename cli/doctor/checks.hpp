@@ -89,7 +89,7 @@ struct Patient {
 /// anything.
 Patient identify(const DoctorOptions& options, Problems& problems);
 
-/// The same, and reads the config with its data, and asks the peer of the folder.
+/// Calls identify(), reads the config with its data, and asks the peer of the folder.
 Patient admit(const DoctorOptions& options, Problems& problems);
 
 /// Shakes hands with the other peer. If it lets our key or ticket in, `other.live` is set.

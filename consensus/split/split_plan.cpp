@@ -150,7 +150,7 @@ class AllSegments {
   const SplitQuestion& question_;
   const SplitChoice& choice_;
   std::size_t micro_batches_;
-  std::map<std::vector<std::size_t>, Segments> made_;  ///< By peers.
+  std::map<std::vector<std::size_t>, Segments> made_;  ///< The segments by peers.
 };
 
 /// Searches plans with stages, whose peers follow each other in one order.

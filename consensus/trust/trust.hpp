@@ -167,7 +167,8 @@ class Trust {
   /// The certificates by which `key` may sign for others without the help of the key `without`.
   std::vector<Certificate> right_of(const PeerKey& key, std::size_t left,
                                     const PeerKey& without) const;
-  /// The same for this peer, up to a certificate that is valid now; empty if there is none.
+  /// The certificates by which this peer may sign for others without the help of the key `without`.
+  /// The last one is for this peer and valid now. Empty if there are none.
   std::vector<Certificate> own_right(Time now, const PeerKey& without) const;
   const PeerKey& signing_key() const;
   std::vector<PeerKey> keys_named(std::string_view name) const;

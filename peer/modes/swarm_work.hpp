@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// The same options for peers that agree on each one's part, so that none has to take chunks.
+/// These options for peers that agree on each one's part, so that none has to take chunks.
 SwarmWorkOptions without_ledger(SwarmWorkOptions options);
 
 /// A mean over the last ten seconds of a growing count, with exponentially falling weights.

@@ -111,7 +111,7 @@ class SwitchableMode final : public Mode {
   bool is_meeting_void_ = false;   ///< True if the meeting ends with its job, because another one
                                    ///< replaces it.
   std::uint64_t refused_ = 0;      ///< The number of the newest refused switch.
-  std::string refusal_;            ///< Why.
+  std::string refusal_;            ///< Why that switch was refused.
 };
 
 }  // namespace gv

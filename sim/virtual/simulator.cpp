@@ -54,7 +54,8 @@ double Simulator::World::steps_in(const Job& job) const {
         steps += static_cast<double>(task.all_samples()) / options.node.allreduce.batch;
       },
       [&](const task::StagePass& task) {
-        if (task.what.tests && task.what.action != PipelineAction::forward) return;  // An answer.
+        // The answer in a test takes no time.
+        if (task.what.tests && task.what.action != PipelineAction::forward) return;
         const auto& planned = options.node.pipeline.stage_seconds;
         const auto& real = options.stage_seconds.empty() ? planned : options.stage_seconds;
         steps += part_of_stage(task.what.action) * real[task.what.stage] *

@@ -133,8 +133,8 @@ std::optional<Violation> check_mode(const Simulator& world, const std::vector<Pe
   return std::nullopt;
 }
 
-/// The same, once a switch under way has had time to end: each peer first ends its job. Drops peers
-/// that end meanwhile.
+/// Calls check_mode() once a switch under way has had time to end: each peer first ends its job.
+/// Drops peers that end meanwhile.
 std::optional<Violation> await_one_mode(Simulator& world, std::vector<PeerNumber>& up) {
   std::optional<Violation> unlike = check_mode(world, up);
   const Duration patience = last_part + wait_for_switch(world);
@@ -204,7 +204,8 @@ std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   return std::nullopt;
 }
 
-/// The same, after some time: the end may just have begun, and steps may take seconds.
+/// Waits until there is no finishing_peer(), because the end may just have begun and steps may take
+/// seconds. Returns the one that is left after some time.
 std::optional<PeerNumber> await_end(Simulator& world) {
   std::optional<PeerNumber> late = finishing_peer(world);
   const Duration patience = heals_within + wait_for_switch(world);

@@ -189,7 +189,7 @@ TEST_CASE("blocks come to where they are wanted, and those taken back are left o
   std::map<std::uint64_t, int> asked;
   swarm[1].place = [&](std::uint64_t offset, std::size_t bytes) -> std::span<std::byte> {
     const int times = ++asked[offset];
-    if (offset == 0) return {};  // Anywhere.
+    if (offset == 0) return {};  // It may be read into any memory.
     if (offset == taken_back && times > 1) {
       if (times > 2) return {};
       const auto left_out = std::span(*sent).subspan(offset, bytes);

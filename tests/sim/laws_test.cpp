@@ -127,7 +127,7 @@ class Eavesdropper : public Watcher {
 }  // namespace
 
 TEST_CASE("a stranger who forges every message changes nothing that honest peers do", "[sim]") {
-  // Invariant I14: the same world with and without the stranger.
+  // The same world with and without the stranger.
   struct Run {
     std::vector<std::string> lines;
     std::vector<std::vector<float>> models;
@@ -208,10 +208,10 @@ Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double spe
 }  // namespace
 
 TEST_CASE("one slow peer leaves the others 95 percent of their exchanges", "[sim]") {
-  // Invariant I16, with a peer at a tenth of the pace. The missing exchanges are those that it does
-  // not ask for. It would have begun one exchange of N in a period, so of the 2N - 2 times that
-  // another peer is a side of an exchange 0.9 are gone: 6.4 % with 8 peers, 3 % with 16. That is
-  // arithmetic. A larger loss, or one of exchanges that others ask for, would be contagion.
+  // One peer has a tenth of the others' pace. The missing exchanges are those that it does not ask
+  // for. It would have begun one of the N exchanges in a period, so of the 2N - 2 times that
+  // another peer is a side of an exchange 0.9 are gone: 6.4 % with 8 peers, 3 % with 16. A larger
+  // loss, or one of exchanges that others ask for, would show that slowness spreads.
   const PairingKind pairing = GENERATE(PairingKind::uniform, PairingKind::matching);
   const std::size_t peers = GENERATE(std::size_t{8}, std::size_t{16});
   Exchanges with;
@@ -248,7 +248,7 @@ double chi_squared_limit(double degrees) {
 }  // namespace
 
 TEST_CASE("over twenty thousand exchanges every partner is met as often as any other", "[sim]") {
-  // Invariant I19. N = 8, no faults, links of 1 ms, counts of unordered pairs.
+  // N = 8, no faults, links of 1 ms, counts of unordered pairs.
   //
   // Uniform: every peer asks equally often and draws each partner with 1/7. Of the 27 directions
   // that keep the total, 20 (those that keep every peer's total too) vary as chi-squared wants and

@@ -116,7 +116,7 @@ class DensePart final : public Layer<T> {
   Range part_;
   CutDense<T> dense_;
   std::vector<T> own_;    ///< The columns of the outputs or inputs that this part holds.
-  std::vector<T> d_own_;  ///< Their gradient.
+  std::vector<T> d_own_;  ///< The gradient of `own_`.
 };
 
 /// Some hidden units of two dense layers. Its vector holds weights and biases of the first, and
