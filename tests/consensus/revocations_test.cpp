@@ -1,4 +1,4 @@
-// Revocations: who may, which ones count, and that their order does not matter.
+// Revocations: who may revoke, which ones count, and that their order does not matter.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>

@@ -17,7 +17,8 @@ void feed(std::span<const std::byte> bytes) {
   }
 }
 
-/// Recorded ones of several lengths, so that the fuzzer starts from early and from late states.
+/// Recorded conversations of several lengths, so that the fuzzer starts from early and from late
+/// states.
 std::vector<Bytes> seeds() {
   std::vector<Bytes> found;
   for (std::size_t kind = 0; kind < peer_kinds().size(); ++kind) {

@@ -483,7 +483,7 @@ TEST_CASE("the page of settings says what the table of settings says", "[unit]")
       "equal on all "
       "peers of a run, and a peer\nthat differs is told which one.\n\n" +
       config_reference();
-  // Rewritten on request, and then read as a diff.
+  // Rewrites the page on request; a person then reads the diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
   std::ifstream in(page);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

@@ -137,7 +137,7 @@ TEST_CASE("the peers that membership reports as gone are the dead, the leaving a
 TEST_CASE("the page of events says what the texts of facts say", "[unit]") {
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/events.md";
   const std::string expected = events_page();
-  // Rewritten on request, and then read as a diff.
+  // Rewrites the page on request; a person then reads the diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(path) << expected;
   std::ifstream in(path);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

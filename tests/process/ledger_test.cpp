@@ -146,7 +146,8 @@ TEST_CASE("a live peer tells its ledger to members that ask its address", "[proc
   CHECK(ledger["peers"].size() == 3);
   CHECK(ledger["ledger"]["chunks"] > 0);
 
-  // A run folder stands for key and list, also that of a peer which runs: it takes no notice.
+  // A run folder can be given in place of key and list, even that of a running peer. Nobody then
+  // reports that a key is used twice.
   CHECK(ask({address, swarm.folder(1).string()}, output) == 0);
   CHECK_THAT(output, Catch::Contains("peer peer-0") && Catch::Contains("leases"));
   CHECK(swarm.events(0, "key_used_twice").empty());

@@ -136,7 +136,7 @@ TEST_CASE("more than a third of the peers that have a version end with it", "[un
   // A newcomer does not take part in the decision.
   answers[PeerId(1)].version = answers[PeerId(2)].version = old;
   CHECK_FALSE(is_end_agreed(answers, version));
-  // A peer that has only one of its stages does.
+  // A peer that has only one of its stages does take part in it.
   answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
   CHECK(is_end_agreed(answers, version));
 }

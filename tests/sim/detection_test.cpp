@@ -165,11 +165,11 @@ TEST_CASE("a death is first noticed after as many probe periods as the formula o
 
 TEST_CASE("a death is known everywhere within the bound of round robin and suspicion and rumour",
           "[sim][theory]") {
-  // Invariant I7c: 2N - 1 probe periods until some peer's round robin comes to the dead one (SWIM,
+  // The bound is 2N - 1 probe periods until some peer's round robin comes to the dead one (SWIM,
   // section 4.3), the longest suspicion (Lifeguard, section 4: least 3.5 s max(1, log10 N), most 6
-  // times that), and 3 ceil(log2 N) periods for the rumour.
-  // Suspicion itself ends between its least and its most after the first accusation. N = 16,
-  // links of 5 ms and, in half the runs, with 10 % of all messages lost.
+  // times that), and 3 ceil(log2 N) periods for the rumour. Suspicion itself ends between its least
+  // and its most after the first accusation. N = 16, links of 5 ms and, in half the runs, with 10 %
+  // of all messages lost.
   const double loss = GENERATE(0.0, 0.1);
   constexpr std::size_t peers = 16;
   const double least = 3.5 * std::log10(16.0);

@@ -84,7 +84,7 @@ TEST_CASE("the blocks near a place are those that its window needs", "[unit]") {
 }
 
 TEST_CASE("an order of blocks mixes neighbours and leaves no number where it was", "[unit]") {
-  // Where a number stands is uniform over keys: chi-squared of 24 places with 23 degrees of freedom
+  // The place of a number is uniform over keys: chi-squared of 24 places with 23 degrees of freedom
   // is above 49.7 with a probability of 0.001, and the draws are fixed.
   std::array<int, 24> counts{};
   for (std::uint64_t key = 0; key < 2400; ++key) ++counts[BlockOrder(24, 4, key).at(5)];

@@ -300,7 +300,7 @@ TEST_CASE("a keyed permutation has every number once, in an order of its key", "
     CHECK(seen.size() == size);
     CHECK(*seen.rbegin() == size - 1);
   }
-  // Where a number stands is uniform over keys: chi-squared of 20 places with 19 degrees of freedom
+  // The place of a number is uniform over keys: chi-squared of 20 places with 19 degrees of freedom
   // is above 43.8 with a probability of 0.001, and the draws are fixed.
   std::array<int, 20> counts{};
   for (std::uint64_t key = 0; key < 2000; ++key) ++counts[KeyedPermutation(20, key).at(3)];

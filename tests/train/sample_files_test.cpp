@@ -1,4 +1,5 @@
-// Samples that stay in files are those that are read into memory, or a reason why not.
+// Samples that stay in files equal those that are read into memory, or opening them gives a reason
+// why not.
 #include "train/data/sample_files.hpp"
 
 #include <algorithm>
