@@ -8,7 +8,8 @@
 namespace gv {
 namespace {
 
-/// The two sides of a partition have their own generations, and each may leave some behind.
+/// Number of the newest generations that are remembered. The sides of a partition have separate
+/// generations, and one side may begin several while the other stays in one.
 constexpr std::size_t keys_kept = 256;
 
 }  // namespace

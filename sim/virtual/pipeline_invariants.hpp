@@ -1,6 +1,6 @@
 // Invariants of mode `pipeline`, checked from outside: every micro-batch counts once, no update
-// before every peer has agreed, no invented stage states, no rollback while all stages live, tests
-// by all samples.
+// before every peer has agreed, no invented stage states, no rollback while all stages live, and
+// all samples in every test.
 #pragma once
 
 #include <cstdint>
