@@ -15,9 +15,11 @@ constexpr float growth_max = 1000;
 
 ParameterBound::ParameterBound(float largest) : bound_(growth_max * std::max(1.0F, largest)) {}
 
-bool ParameterBound::hold(std::span<float> parameters, float before) const {
-  const float bound = std::max(bound_, before);
-  if (largest_magnitude(parameters) <= bound) return false;
+bool ParameterBound::hold(std::span<float> parameters, float& largest) const {
+  const float bound = std::max(bound_, largest);
+  largest = largest_magnitude(parameters);
+  if (largest <= bound) return false;
+  largest = bound;
   for (float& value : parameters) value = std::clamp(value, -bound, bound);
   return true;
 }

@@ -359,7 +359,8 @@ class StageTrainer final : public StageLearner {
   /// does not depend on the rest.
   void hold(CarriedStage& own, float before) {
     const bool is_cut = !own.held.own.empty();
-    held_ += own.bound.hold(*own.newest, is_cut ? 0 : before) ? 1 : 0;
+    float largest = is_cut ? 0 : before;
+    held_ += own.bound.hold(*own.newest, largest) ? 1 : 0;
   }
 
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {

@@ -78,7 +78,10 @@ class Trainer final : public Learner, public Tunable {
   std::vector<DenseWeights> dense_weights() const override { return model_.dense_weights(); }
   std::size_t samples() const override { return shard_->size(); }
   std::span<const float> parameters() const override { return parameters_; }
-  std::span<float> live_parameters() override { return parameters_; }
+  std::span<float> live_parameters() override {
+    largest_.reset();
+    return parameters_;
+  }
   std::uint64_t step() const override { return step_; }
 
   double learning_rate() const override {
@@ -117,9 +120,9 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void update(std::span<const float> mean, std::size_t samples) override {
-    const float before = largest_magnitude(parameters_);
+    const float before = largest();
     step_by(mean, samples);
-    held_ += bound_->hold(parameters_, before) ? 1 : 0;
+    hold(before);
   }
   std::uint64_t held() const override { return held_; }
 
@@ -140,11 +143,11 @@ class Trainer final : public Learner, public Tunable {
 
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
-    const float before = largest_magnitude(parameters_);
+    const float before = largest();
     std::ranges::copy(parameters, parameters_.begin());
-    held_ += bound_->hold(parameters_, before) ? 1 : 0;
     if (position_after_) std::swap(optimizer_, optimizer_after_);
     move_to(step_ + steps, position_after_.value_or(position_));
+    hold(before);
   }
 
   void go_on_at(std::uint64_t step) override {
@@ -292,6 +295,19 @@ class Trainer final : public Learner, public Tunable {
     position_ = new_position;
     drawn_ = 0;
     position_after_.reset();
+    largest_.reset();
+  }
+
+  /// The largest magnitude of the parameters. Every change of these forgets it.
+  float largest() {
+    if (!largest_) largest_ = largest_magnitude(parameters_);
+    return *largest_;
+  }
+
+  /// Clamps parameters that an update has made too large.
+  void hold(float before) {
+    held_ += bound_->hold(parameters_, before) ? 1 : 0;
+    largest_ = before;
   }
 
   /// Takes over the model of another step. If that step is later, other peers have finished the sum
@@ -317,6 +333,7 @@ class Trainer final : public Learner, public Tunable {
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;
   std::optional<ParameterBound> bound_;  ///< Set by the constructor.
+  std::optional<float> largest_;         ///< See largest(); none: not known.
   std::uint64_t held_ = 0;
   std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;
