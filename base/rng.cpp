@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "base/portable_math.hpp"
 
 namespace gv {
 namespace {
@@ -47,7 +48,7 @@ double Rng::normal() {
     const double x = 2 * uniform() - 1;
     const double y = 2 * uniform() - 1;
     const double s = x * x + y * y;
-    if (s > 0 && s < 1) return x * std::sqrt(-2 * std::log(s) / s);
+    if (s > 0 && s < 1) return x * std::sqrt(-2 * natural_logarithm(s) / s);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
+#include "base/portable_math.hpp"
 #include "base/wide.hpp"
 
 namespace gv {
@@ -179,7 +180,6 @@ Optimizer::Optimizer(OptimizerSpec spec, std::size_t parameters)
 
 void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const float> gradient,
                                double learning_rate) {
-  const auto t = static_cast<double>(updates_);
   std::vector<float> direction;
   for (const Part& part : parts_) {
     float* x = parameters.subspan(part.begin, part.size).data();
@@ -203,8 +203,8 @@ void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const floa
                    {.beta1 = static_cast<float>(spec_.beta1),
                     .beta2 = static_cast<float>(spec_.beta2),
                     .epsilon = static_cast<float>(spec_.epsilon),
-                    .rate = static_cast<float>(1 / (1 - std::pow(spec_.beta1, t))),
-                    .unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(spec_.beta2, t))),
+                    .rate = static_cast<float>(1 / (1 - integer_power(spec_.beta1, updates_))),
+                    .unbias = static_cast<float>(1 / std::sqrt(1 - integer_power(spec_.beta2, updates_))),
                     .coupled = 0,
                     .shrink = static_cast<float>(decay)});
     const double way = weight > 0 ? length(direction.data(), n) : 0;
@@ -266,14 +266,13 @@ void Optimizer::step_parameters(std::span<float> parameters, std::span<const flo
       break;
     case OptimizerKind::adam:
     case OptimizerKind::adamw: {
-      const auto t = static_cast<double>(updates_);
       const bool decoupled = spec_.kind == OptimizerKind::adamw;
       adam(x, g, first_.data(), second_.data(), n,
            {.beta1 = static_cast<float>(spec_.beta1),
             .beta2 = static_cast<float>(spec_.beta2),
             .epsilon = epsilon,
-            .rate = static_cast<float>(learning_rate / (1 - std::pow(spec_.beta1, t))),
-            .unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(spec_.beta2, t))),
+            .rate = static_cast<float>(learning_rate / (1 - integer_power(spec_.beta1, updates_))),
+            .unbias = static_cast<float>(1 / std::sqrt(1 - integer_power(spec_.beta2, updates_))),
             .coupled = decoupled ? 0.0f : decay,
             .shrink =
                 decoupled ? static_cast<float>(1 - learning_rate * spec_.weight_decay) : 1.0f});

@@ -2,8 +2,8 @@
 #include "train/schedule.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+
+#include "base/portable_math.hpp"
 
 namespace gv {
 
@@ -42,7 +42,7 @@ double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64
       const double progress = std::clamp(
           (position - static_cast<double>(spec.warmup_steps)) / static_cast<double>(span), 0.0,
           1.0);
-      const double fall = (1 + std::cos(std::numbers::pi * progress)) / 2;
+      const double fall = (1 + cosine_of_half_turns(progress)) / 2;
       return rate * (spec.final_fraction + (1 - spec.final_fraction) * fall);
     }
   }
