@@ -1,4 +1,5 @@
-// Functions whose last bit, in the standard library, depends on the machine; here all machines agree.
+// Functions whose last bit, in the standard library, depends on the machine; here all machines
+// agree.
 #pragma once
 
 #include <cstdint>

@@ -198,15 +198,15 @@ void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const floa
       continue;
     }
     direction.resize(n);
-    lamb_direction(x, g, first, std::span(second_).subspan(part.begin, n).data(), direction.data(),
-                   n,
-                   {.beta1 = static_cast<float>(spec_.beta1),
-                    .beta2 = static_cast<float>(spec_.beta2),
-                    .epsilon = static_cast<float>(spec_.epsilon),
-                    .rate = static_cast<float>(1 / (1 - integer_power(spec_.beta1, updates_))),
-                    .unbias = static_cast<float>(1 / std::sqrt(1 - integer_power(spec_.beta2, updates_))),
-                    .coupled = 0,
-                    .shrink = static_cast<float>(decay)});
+    lamb_direction(
+        x, g, first, std::span(second_).subspan(part.begin, n).data(), direction.data(), n,
+        {.beta1 = static_cast<float>(spec_.beta1),
+         .beta2 = static_cast<float>(spec_.beta2),
+         .epsilon = static_cast<float>(spec_.epsilon),
+         .rate = static_cast<float>(1 / (1 - integer_power(spec_.beta1, updates_))),
+         .unbias = static_cast<float>(1 / std::sqrt(1 - integer_power(spec_.beta2, updates_))),
+         .coupled = 0,
+         .shrink = static_cast<float>(decay)});
     const double way = weight > 0 ? length(direction.data(), n) : 0;
     const double ratio = way > 0 ? std::min(weight, longest_weight) / way : 1;
     sgd(x, direction.data(), n, static_cast<float>(learning_rate * ratio), 0);

@@ -48,11 +48,12 @@ TEST_CASE("the logarithm is that of the standard library within four units of th
       CHECK(std::abs(natural_logarithm(y) - expected) <= std::abs(expected) * 0x1p-50);
     }
   }
-  CHECK(natural_logarithm(std::numeric_limits<double>::denorm_min()) == Approx(-744.44).epsilon(1e-5));
+  CHECK(natural_logarithm(std::numeric_limits<double>::denorm_min()) ==
+        Approx(-744.44).epsilon(1e-5));
 }
 
-// Recorded on a processor with fused multiplication, on one without, and on arm64. The standard library's
-// functions give three different numbers in place of the first.
+// Recorded on x86. With the functions of the C library the first number would depend on whether the
+// processor has fused multiplication.
 TEST_CASE("powers and cosines and logarithms have the same bits on every machine", "[unit]") {
   Rng rng(2);
   std::vector<double> values;
@@ -62,10 +63,10 @@ TEST_CASE("powers and cosines and logarithms have the same bits on every machine
     values.push_back(cosine_of_half_turns(x));
     values.push_back(integer_power(x, 1 + rng.below(100000)));
   }
-  CHECK(fingerprint(values) == 0x0ULL);
+  CHECK(fingerprint(values) == 0xa431fcde1340db5eULL);
   std::vector<double> draws;
   for (int i = 0; i < 100000; ++i) draws.push_back(rng.normal());
-  CHECK(fingerprint(draws) == 0x1ULL);
+  CHECK(fingerprint(draws) == 0x1443cf545fcd7e82ULL);
 }
 
 }  // namespace gv
