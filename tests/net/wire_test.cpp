@@ -18,6 +18,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr float marker = 0.625F;  // Its bits are found in a frame and replaced.
+constexpr ConservationChecksum checksum = {1, -2, 3, -4,
+                                           5, -6, 7, std::numeric_limits<std::int64_t>::min()};
 
 Member member(std::uint64_t n) {
   Member m;
@@ -142,8 +144,6 @@ std::vector<Frame> one_of_each() {
   const std::vector<Member> members{member(1), member(2)};
   const GenerationId ballot{21, 0x90807060, PeerId{0x1122334455667788}};
   const ModelVersion version{.step = 31, .samples = 32, .lineage = 0x8877665544332211};
-  constexpr auto least = std::numeric_limits<std::int64_t>::min();
-  const ConservationChecksum checksum = {1, -2, 3, -4, 5, -6, 7, least};
   return {
       Hello{"ada", "host:7400", 0x1234, {{"model", "mlp"}, {"codec", "f32"}}, true},
       full_invite(),
