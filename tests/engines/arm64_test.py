@@ -78,7 +78,7 @@ class Arm64Test(EngineTest):
             self.addCleanup(log.close)
             peer = subprocess.Popen(
                 [*program, "peer", path, "--cohort", self.secret, "--listen", "127.0.0.1:0",
-                 "--rank", str(rank), "--ranks", str(RANKS), "--wait-for", str(RANKS - 1)],
+                 "--rank", str(rank), "--ranks", str(RANKS), "--wait-for", str(RANKS)],
                 env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
             self.addCleanup(peer.wait)
