@@ -87,9 +87,8 @@ void add_ledger(CLI::App& app) {
                       "The allow-list; default: that of the folder, or authorized_peers");
   command->add_flag("--json", arguments->as_json, "The same as one JSON document");
   command->footer(
-      "A peer answers over the network if the key is on its allow-list or certified, a few times "
-      "a\n"
-      "minute. The key may belong to a peer that is running.\n\n"
+      "A peer answers over the network if the key is on its allow-list or certified, "
+      "a few times a\nminute. The key may belong to a peer that is running.\n\n"
       "Example:\n  grapevine ledger runs/run-001/peer-0\n"
       "  grapevine ledger 192.0.2.1:7000 --key key --authorized authorized_peers");
   command->callback(

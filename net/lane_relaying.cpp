@@ -59,9 +59,9 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   ask_relay(peer);
 }
 
-/// True if an offer should not be followed. Anyone can make offers that nobody has requested. So a
-/// relay whose offers lead to no lane has to pause, few offers are followed at once, and a peer
-/// with a link needs no relay unless its direct lanes fail.
+/// True if an offer should not be followed. A hostile relay can make offers that nobody has asked
+/// for. Therefore a relay whose offers lead to no lane has to pause, only a few offers are followed
+/// at once, and a peer with a link needs no relay unless its direct lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   const auto now = Clock::now();
   const auto vain = vain_offers.find(relay);

@@ -120,7 +120,7 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void update(std::span<const float> mean, std::size_t samples) override {
-    const float before = largest();
+    const float before = largest_parameter();
     step_by(mean, samples);
     hold(before);
   }
@@ -143,7 +143,7 @@ class Trainer final : public Learner, public Tunable {
 
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
-    const float before = largest();
+    const float before = largest_parameter();
     std::ranges::copy(parameters, parameters_.begin());
     if (position_after_) std::swap(optimizer_, optimizer_after_);
     move_to(step_ + steps, position_after_.value_or(position_));
@@ -299,15 +299,15 @@ class Trainer final : public Learner, public Tunable {
   }
 
   /// The largest magnitude of the parameters. Every change of these forgets it.
-  float largest() {
+  float largest_parameter() {
     if (!largest_) largest_ = largest_magnitude(parameters_);
     return *largest_;
   }
 
-  /// Clamps parameters that an update has made too large.
-  void hold(float before) {
-    held_ += bound_->hold(parameters_, before) ? 1 : 0;
-    largest_ = before;
+  /// Clamps parameters that an update has made too large. `largest`: the largest before it.
+  void hold(float largest) {
+    held_ += bound_->hold(parameters_, largest) ? 1 : 0;
+    largest_ = largest;
   }
 
   /// Takes over the model of another step. If that step is later, other peers have finished the sum
@@ -333,7 +333,7 @@ class Trainer final : public Learner, public Tunable {
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;
   std::optional<ParameterBound> bound_;  ///< Set by the constructor.
-  std::optional<float> largest_;         ///< See largest(); none: not known.
+  std::optional<float> largest_;         ///< See largest_parameter(); none: not known.
   std::uint64_t held_ = 0;
   std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;

@@ -1,4 +1,4 @@
-"""A cohort of unlike machines: two peers of this one, and one for arm64 that an emulator runs."""
+"""A swarm of unlike machines: two peers that this one runs itself, and one for arm64 that an emulator runs."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ every_steps = 0
 
 
 def config(mode, steps, more=""):
-    """What all peers run, in which the emulated one may take its time."""
+    """The config of all peers, with time for the emulated one to start and to end."""
     return f"""
 [run]
 mode = "{mode}"
@@ -69,7 +69,7 @@ class Arm64Test(EngineTest):
         super().setUpClass()
 
     def train(self, text):
-        """Trains to the end."""
+        """Runs the three peers to the end, which each must reach without an error."""
         path = self.write("run.toml", text.replace("{folder}", str(self.folder)))
         peers = []
         for rank in range(RANKS):

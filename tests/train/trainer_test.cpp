@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -359,6 +360,29 @@ TEST_CASE("a model that begins with large parameters keeps them", "[unit]") {
   // Weight decay shortens them, and nothing else does.
   CHECK(std::ranges::min(learner->parameters()) > 4990);
   CHECK(learner->held() == 0);
+}
+
+TEST_CASE("a model that becomes large otherwise than by an update keeps its parameters", "[unit]") {
+  const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::sgd);
+  const std::size_t size = built_in_learner(spec, images(30))->parameters().size();
+  const Floats large(size, 5000), none(size, 0);
+  const std::vector<std::function<void(Learner&)>> ways = {
+      [&](Learner& learner) { CHECK(learner.restore(large, {}).empty()); },
+      [&](Learner& learner) { learner.adopt(large, 2); },
+      [&](Learner& learner) { learner.adopt_model(large, 2); },
+      [&](Learner& learner) { std::ranges::copy(large, learner.live_parameters().begin()); },
+  };
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    INFO("way " << way);
+    const auto learner = built_in_learner(spec, images(30));
+    gradient_of(learner, 8);
+    learner->update(none);
+    ways[way](*learner);
+    gradient_of(learner, 8);
+    learner->update(none);
+    CHECK(learner->held() == 0);
+    CHECK(std::ranges::min(learner->parameters()) > 4990);
+  }
 }
 
 TEST_CASE("the swarm's schedule goes on within a task from the progress it was told of", "[unit]") {
