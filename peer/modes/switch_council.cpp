@@ -21,9 +21,13 @@ constexpr Duration tells_after_max = std::chrono::seconds(60);
 /// The other peers only have to answer, so they get more time than in a mode.
 constexpr Duration patience = std::chrono::milliseconds(500);
 
-/// Ballots of one revision differ in their lower bits.
+/// The ballots of one mode differ in this many of their lower bits. Above them come bits of the
+/// hash of the settings.
 constexpr int ballot_bits = 32;
 constexpr int text_bits = 8;
+/// The same for the ballots about one mean.
+constexpr int ballot_bits_of_mean = 28;
+constexpr int hash_bits_of_mean = 31;
 
 /// The largest value that more than a third of all have reached, so that with fewer than a third
 /// hostile no value is invented.
@@ -55,15 +59,11 @@ void pass_on(Effects& made, Effects& out) {
 
 }  // namespace
 
-std::uint64_t first_ballot_of(const SettingsRevision& revision) {
-  if (revision.number == 0) return 0;
+BallotRange ballots_of_mode(const SettingsRevision& revision) {
+  // Below the range of the first switch, whatever its settings are.
+  if (revision.number == 0) return {0, std::uint64_t{1} << (text_bits + ballot_bits)};
   const std::uint64_t text = stable_hash(revision.settings) >> (64 - text_bits);
-  return (revision.number << text_bits | text) << ballot_bits;
-}
-
-bool is_ballot_of(const SettingsRevision& revision, std::uint64_t first, std::uint64_t number) {
-  const std::uint64_t begin = first + first_ballot_of(revision);
-  return number >= begin && number - begin < std::uint64_t{1} << ballot_bits;
+  return {(revision.number << text_bits | text) << ballot_bits, std::uint64_t{1} << ballot_bits};
 }
 
 std::uint64_t SwitchPlanner::lineage_of(const SettingsRevision& revision) {
@@ -127,6 +127,14 @@ std::string SwitchPlanner::problem(const SettingsRevision& revision) const {
     return "it switches with a number that no switch has";
   }
   return judge_(revision.settings);
+}
+
+BallotRange SwitchCouncil::ballots_of_mean(const Decision& decision) {
+  const std::uint64_t of_settings = SwitchPlanner::lineage_of(decision.revision);
+  const std::uint64_t hash =
+      hash_combine(hash_combine(of_settings, decision.step), decision.samples);
+  return {first_ballot_of_meetings + ((hash >> (64 - hash_bits_of_mean)) << ballot_bits_of_mean),
+          std::uint64_t{1} << ballot_bits_of_mean};
 }
 
 SwitchCouncil::SwitchCouncil(PeerId self, std::uint64_t session, Options options,

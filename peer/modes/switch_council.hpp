@@ -22,17 +22,23 @@ namespace gv {
 /// end of a run begin above them (first_ballot_of_mean).
 inline constexpr std::uint64_t first_ballot_of_council = std::uint64_t{1} << 60;
 /// Ballots about the mean of a switch have this number or a larger one, below those of councils.
-inline constexpr std::uint64_t first_ballot_of_meeting = std::uint64_t{1} << 59;
+inline constexpr std::uint64_t first_ballot_of_meetings = std::uint64_t{1} << 59;
 /// A swarm switches its mode at most this many times. In a run folder and in mode `mixing` the
 /// number stands above 16 bits more, and no agreement believes a first one above 2^32.
 inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 16) - 1;
 
-/// The first ballot of the mode to which a swarm has switched by `revision`. Each revision has a
-/// separate range of numbers, so that peers in different modes ignore each other's ballots.
-std::uint64_t first_ballot_of(const SettingsRevision& revision);
-/// True if ballot `number` belongs to the mode to which `revision` switched. `first` is 0 for
-/// ballots of the mode itself, and first_ballot_of_meeting for those about the mean of the switch.
-bool is_ballot_of(const SettingsRevision& revision, std::uint64_t first, std::uint64_t number);
+/// Consecutive numbers of ballots. Peers ignore ballots outside their range, so peers with
+/// different ranges do not disturb each other.
+struct BallotRange {
+  std::uint64_t first = 0;
+  std::uint64_t size = 0;
+
+  bool contains(std::uint64_t number) const { return number >= first && number - first < size; }
+};
+
+/// The ballots of the mode to which a swarm has switched by `revision`, or of the config's own mode
+/// if its number is 0. Each revision has a separate range.
+BallotRange ballots_of_mode(const SettingsRevision& revision);
 
 /// Plans a council's decision: which peers take part, and from which state they continue. A peer
 /// whose answer has the lineage of the newest revision already uses it. The speed in an answer is
@@ -89,6 +95,10 @@ class SwitchCouncil {
     std::uint64_t step = 0;     ///< The step at which all continue.
     std::uint64_t samples = 0;  ///< Samples that all peers have trained by then.
   };
+
+  /// The ballots about the mean with which a switch begins. Peers whose councils decided on other
+  /// steps have other versions before the mean, so they have a separate range.
+  static BallotRange ballots_of_mean(const Decision& decision);
 
   struct Options {
     std::uint64_t layout_hash = 0;

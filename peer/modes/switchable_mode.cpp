@@ -73,7 +73,7 @@ NodeOptions SwitchableMode::options_after(const SettingsRevision& revision) cons
   next.mixing.tells_rule = true;
   next.course.work.weigh_max = switched.weigh_max;
   if (next.course.work.budget == 0) next.course.steps = switched.steps;
-  const std::uint64_t first = first_ballot_of(switched_by(revision));
+  const std::uint64_t first = ballots_of_mode(switched_by(revision)).first;
   next.allreduce.agreement.first_ballot = next.mixing.agreement.first_ballot = first;
   return next;
 }
@@ -115,12 +115,10 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
   } else if (number >= first_ballot_of_council) {
     if (!takes_part() || !members.view().contains(from)) return;
     council_.receive(now, from, message, standing(), members, out);
-  } else if (number >= first_ballot_of_meeting) {
-    const bool is_ours =
-        meeting_ && is_ballot_of(target_->revision, first_ballot_of_meeting, number);
+  } else if (number >= first_ballot_of_meetings) {
+    const bool is_ours = meeting_ && SwitchCouncil::ballots_of_mean(*target_).contains(number);
     if (is_ours) meeting_->receive(now, from, message, members, out);
-  } else if (present_.number == 0 ? number < first_ballot_of({1, ""})
-                                  : is_ballot_of(present_, 0, number)) {
+  } else if (ballots_of_mode(present_).contains(number)) {
     made_.mode->receive(now, from, message, members, out);
   }
 }
@@ -310,7 +308,7 @@ void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) 
   mean.ends_run = false;
   mean.batch = 1;
   mean.agreement = {.patience = meeting_patience,
-                    .first_ballot = first_ballot_of_meeting + first_ballot_of(revision)};
+                    .first_ballot = SwitchCouncil::ballots_of_mean(*target_).first};
   meeting_ = std::make_unique<AllReduceMode>(self_, session_, course, mean, *signer_,
                                              draws_.fork("meeting").fork(revision.number));
   meeting_->start(now, target_->step - 1, false);

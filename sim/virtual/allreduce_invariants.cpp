@@ -45,7 +45,7 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
   PeerRecord& mine = record(peer);
   for (const Outgoing& outgoing : effects.messages) {
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
-    if (confirm == nullptr || confirm->ballot.number >= first_ballot_of_meeting) continue;
+    if (confirm == nullptr || confirm->ballot.number >= first_ballot_of_meetings) continue;
     // "stands still": a peer that answered a ballot does not move on before the ballot is decided.
     // If a hostile peer has raised a peer's number far above all others, the number comes down
     // again.

@@ -163,13 +163,36 @@ TEST_CASE("a switch that was refused once is not made when others come", "[unit]
 }
 
 TEST_CASE("modes of different switches do not read each other's ballots", "[unit]") {
-  const SettingsRevision second{2, "allreduce"};
-  CHECK(first_ballot_of({}) == 0);
-  CHECK(is_ballot_of(first, 0, first_ballot_of(first) + 5));
-  CHECK_FALSE(is_ballot_of(second, 0, first_ballot_of(first) + 5));
-  CHECK_FALSE(is_ballot_of(first, first_ballot_of_meeting, first_ballot_of(first) + 5));
-  CHECK(first_ballot_of({switches_max, "x"}) < first_ballot_of_meeting);
-  CHECK(first_ballot_of_meeting + first_ballot_of({switches_max, "x"}) < first_ballot_of_council);
+  const auto newest = [](const BallotRange& range) { return range.first + range.size - 1; };
+  CHECK(ballots_of_mode({}).first == 0);
+  for (const std::uint64_t number : {std::uint64_t{1}, std::uint64_t{2}, switches_max}) {
+    for (const char* settings : {"", "allreduce", "gossip", "mixing", "x", "y"}) {
+      const BallotRange range = ballots_of_mode({number, settings});
+      CHECK(newest(ballots_of_mode({})) < range.first);
+      CHECK(newest(ballots_of_mode({number - 1, "mixing"})) < range.first);
+      CHECK(newest(range) < first_ballot_of_meetings);
+    }
+  }
+  CHECK_FALSE(ballots_of_mode({1, "gossip"}).contains(ballots_of_mode({1, "mixing"}).first));
+}
+
+TEST_CASE("only peers that continue at the same step vote about a switch's mean", "[unit]") {
+  const SwitchCouncil::Decision decision{.revision = {1, "mixing"}, .step = 67, .samples = 500};
+  const BallotRange range = SwitchCouncil::ballots_of_mean(decision);
+  CHECK(range.first >= first_ballot_of_meetings);
+  CHECK(range.first + range.size - 1 < first_ballot_of_council);
+  CHECK(range.contains(range.first + 5));
+  SwitchCouncil::Decision other = decision;
+  other.is_late = true;
+  CHECK(SwitchCouncil::ballots_of_mean(other).first == range.first);
+  other.step = 68;
+  CHECK_FALSE(range.contains(SwitchCouncil::ballots_of_mean(other).first + 5));
+  other = decision;
+  other.samples = 501;
+  CHECK_FALSE(range.contains(SwitchCouncil::ballots_of_mean(other).first + 5));
+  other = decision;
+  other.revision.number = 2;
+  CHECK_FALSE(range.contains(SwitchCouncil::ballots_of_mean(other).first + 5));
 }
 
 TEST_CASE("what no sound peer would say in a council has a reason", "[unit]") {
