@@ -448,7 +448,7 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
   course_.job_done(done);
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
   bool has_news = finale_.is_on() && finale_.work().learn_from(done, out);
-  if (finale_.is_on() && steps != nullptr && !steps->rests) {
+  if (finale_.is_on() && steps != nullptr && !steps->rests && !is_overtaken(done.job)) {
     finale_.work().count(now, steps->count, batch_growth(done.job));
     has_news |= !is_in_step(options_.rule) && finale_.work().is_news();
   }
@@ -480,6 +480,13 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
     serve(out);
   }
   gradient_ready(now, done.job.number, 0, out);
+}
+
+/// True if the others have ended the round of this job before us. They have counted it for us too,
+/// and we continue from the model of one of them.
+bool MixingMode::is_overtaken(const Job& job) const {
+  const Generation* generation = generations_.current();
+  return generation != nullptr && job.version.samples < generation->version.samples;
 }
 
 void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {

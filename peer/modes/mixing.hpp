@@ -110,6 +110,7 @@ class MixingMode final : public Mode {
   bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   void follow_budget(Time now);
   std::uint64_t samples_together() const;
+  bool is_overtaken(const Job& job) const;
   void next_job(Time now, std::vector<Job>& jobs, Effects& out);
   void begin_round(Time now, Job& job);
   std::vector<std::string> details(const std::vector<std::string>& in,

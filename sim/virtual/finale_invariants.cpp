@@ -60,7 +60,9 @@ bool is_quiet(const Simulator& world) {
 }  // namespace
 
 void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
+  const SwarmWork* work = work_of(world, peer);
+  if (work == nullptr || world.is_hostile(peer)) return;
+  peers_[peer].agreed = work->is_agreed() ? std::optional(work->counted()) : std::nullopt;
   // "nothing after the end": the mean is the last change of a model.
   const bool changes = first_of<task::TakeSteps>(job.tasks) != nullptr ||
                        first_of<task::AddForces>(job.tasks) != nullptr ||
@@ -79,9 +81,14 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   if (work_of(world, peer) == nullptr) return;
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
   const std::uint64_t batch = work_of(world, peer)->options().batch;
-  if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job) * batch;
   const auto* gradient = first_of<task::ComputeGradient>(done.job.tasks);
-  if (gradient != nullptr && !gradient->of_model) trained_ += gradient->all_samples();
+  // The first peer to end a round counts it for all, and later the others' steps of that round are
+  // no further ones.
+  const bool is_counted = peers_[peer].agreed.value_or(agreed_) < agreed_;
+  if (!is_counted) {
+    if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job) * batch;
+    if (gradient != nullptr && !gradient->of_model) trained_ += gradient->all_samples();
+  }
   if (steps != nullptr && steps->from) {
     const std::uint64_t first = *steps->from / batch;
     if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);
@@ -213,6 +220,8 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   // Peers that agree on their version count by the version, which may fall.
   if (work.is_agreed()) {
     mine.counted = work.counted();
+    agreed_ = std::max(agreed_, mine.counted);
+    if (mine.counted > trained_) ahead_ = std::max(ahead_, mine.counted - trained_);
     return;
   }
   if (work.ledger() != nullptr) {
@@ -226,9 +235,10 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   }
   mine.counted = work.counted();
   // "no sample from nowhere": no peer counts more samples than all have trained, except for reports
-  // that were under way when it took over a total.
+  // that were under way when it took over a total, and for rounds that peers in step had agreed to
+  // make and did not end.
   fastest_ = std::max(fastest_, work.pace());
-  const double most = static_cast<double>(trained_) + lag_s * fastest_;
+  const double most = static_cast<double>(trained_ + ahead_) + lag_s * fastest_;
   if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > most) {
     fail(world, "no sample from nowhere",
          fmt::format("peer-{} counts {} samples; {} were trained, at {:.0f} a second at most", peer,

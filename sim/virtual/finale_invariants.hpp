@@ -32,6 +32,8 @@ class FinaleInvariants : public Checker {
   struct PeerRecord {
     std::uint64_t switches = 0;  ///< The switch by which its mode was made; 0: none.
     std::uint64_t counted = 0;
+    /// What it counted when it began its job, if peers agreed on that count.
+    std::optional<std::uint64_t> agreed;
     double progress = 0;  ///< The progress that its last job used.
     bool has_mean = false;
     double norm = 0;            ///< Norm of the model that it contributes to the common mean.
@@ -57,7 +59,10 @@ class FinaleInvariants : public Checker {
   std::vector<bool> steps_trained_;  ///< For each step of leased data, true if any peer has trained
                                      ///< it.
   std::uint64_t whole_ = 0;          ///< Chunks that were found to be completely trained.
-  std::uint64_t trained_ = 0;        ///< Samples of all peers, repeated ones included.
+  std::uint64_t trained_ = 0;        ///< Samples of all peers, repeated ones included. Not those of
+                                     ///< rounds that a peer had counted for all before.
+  std::uint64_t agreed_ = 0;         ///< The largest count on which peers have agreed.
+  std::uint64_t ahead_ = 0;          ///< By how much such a count was ever larger than `trained_`.
   double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
   std::uint64_t ended_ = 0;
   std::set<PeerNumber> have_target_;  ///< Peers that have ever reached the target.

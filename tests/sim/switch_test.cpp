@@ -101,7 +101,57 @@ Outcome run_of(const std::vector<FaultRule>& fault_events, ModeKind mode = ModeK
   return outcome;
 }
 
+/// The samples of each peer's steps, as it made them and as it counts them.
+class Counts : public Watcher {
+ public:
+  void on_job_done(const Simulator& world, PeerNumber number, const JobDone& done) override {
+    if (first_of<task::TakeSteps>(done.job.tasks) == nullptr) return;
+    made[number] += done.steps_run * world.options().node.mixing.batch;
+  }
+  void after(const Simulator& world, PeerNumber number) override {
+    const auto& node = world.peer(number).node;
+    if (node && node->mode().swarm_work() != nullptr) {
+      counted[number] = node->mode().swarm_work()->own().samples;
+    }
+  }
+  std::map<PeerNumber, std::uint64_t> made;
+  std::map<PeerNumber, std::uint64_t> counted;
+};
+
 }  // namespace
+
+TEST_CASE("steps of a round that others had counted for all are not counted again",
+          "[sim][mixing]") {
+  Simulator::Options options = small_world(4, 5);
+  options.node.mode = ModeKind::mixing;
+  options.node.course.wait_for_peers = 4;
+  options.node.mixing.batch = 8;
+  options.node.mixing.period = 20;
+  // Messages come before the steps, so a round ends although a slow peer still makes them.
+  options.node.mixing.rule.order = MixOrder::combine_then_adapt;
+  options.node.mixing.state_elements = options.scenario.dimension;
+  options.node.mixing.mean.state_elements = options.scenario.dimension;
+  options.node.mixing.read_revision = [](std::string_view settings) {
+    return switched_mixing(running(), settings);
+  };
+  options.node.course.work = {.budget = 4 * 8 * 200, .batch = 8};
+  options.scenario.speeds.push_back({.peers = just(3), .factor = 0.25});
+  options.scenario.faults = {switched(1s, 0, "async")};
+  const MixRule rule = options.node.mixing.rule;
+  Simulator world(options, [&](std::size_t peer) {
+    auto work = idle_workload(options.scenario.dimension, options.seed, peer);
+    work->mix_by(rule, options.node.course.run_seed);
+    return work;
+  });
+  Counts counts;
+  world.watch(counts);
+  world.run(Time(5min));
+  for (PeerNumber peer = 0; peer < 3; ++peer) {
+    CHECK(counts.made[peer] > 8 * 100);
+    CHECK(counts.counted[peer] == counts.made[peer]);
+  }
+  CHECK(counts.counted[3] + 8 * 20 == counts.made[3]);
+}
 
 TEST_CASE("one peer is told, and all switch at the same step", "[sim][mixing]") {
   const Outcome outcome = run_of({switched(2s, 5, "choco")});
