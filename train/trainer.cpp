@@ -124,6 +124,11 @@ class Trainer final : public Learner, public Tunable {
     step_by(mean, samples);
     hold(before);
   }
+  void change_by_others(const Change& change) override {
+    const float before = largest_parameter();
+    change(live_parameters());
+    hold(before);
+  }
   std::uint64_t held() const override { return held_; }
 
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override {
@@ -304,7 +309,7 @@ class Trainer final : public Learner, public Tunable {
     return *largest_;
   }
 
-  /// Clamps parameters that an update has made too large. `largest`: the largest before it.
+  /// Clamps parameters that a change has made too large. `largest`: the largest before it.
   void hold(float largest) {
     held_ += bound_->hold(parameters_, largest) ? 1 : 0;
     largest_ = largest;

@@ -425,11 +425,6 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     follow_budget(now);
     return disturb(now, {*source}, out);
   }
-  if (first_of<task::ApplyUpdate>(done.job.tasks) != nullptr) {
-    const bool was_held =
-        std::exchange(is_held_, first_of<result::ModelHeld>(done.results) != nullptr);
-    if (is_held_ && !was_held) out.tell(ModelHeld{.step = done.step});
-  }
   if (gradient != nullptr && !gradient->is_sound) {
     // Adding it would destroy every peer's model. The others go on without us.
     course_.fail();
@@ -491,7 +486,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
                           .step = state.version.step,
                           .own_optimizer = options_.local.is_local(state.version.step),
                           .model_only = options_.averages_models && options_.ends_run,
-                          .norm_cap = state.norm_cap()});
+                          .norm_cap = generations_.norm_cap_of(state)});
   generations_.adopt(state);
   follow_budget(now);
   course_.go_back_to(state.version.step);

@@ -145,7 +145,6 @@ class AllReduceMode final : public Mode {
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;
-  bool is_held_ = false;      ///< True if the newest update has left parameters at their bound.
   Time settled_at_{};         ///< By this time all peers have the previous sum.
   bool on_one_host_ = false;  ///< True if all peers of the generation are on this host.
   LinkSurvey survey_;

@@ -140,6 +140,12 @@ bool Generations::refuse(Time now, PeerId peer, const std::string& why, Effects&
   return agreement_.is_spoilt();
 }
 
+double Generations::norm_cap_of(const ArrivedState& state) const {
+  const auto longer = static_cast<std::size_t>(std::ranges::count_if(
+      longer_, [this](PeerId peer) { return std::ranges::binary_search(present_, peer); }));
+  return longer >= 2 && 3 * longer > present_.size() ? 0 : state.norm_cap();
+}
+
 void Generations::adopt(const ArrivedState& state) {
   replaced_ = {.source = state.from, .version = agreement_.version()};
   agreement_.set_version(state.version);
@@ -150,6 +156,7 @@ std::optional<PeerId> Generations::reject_state(Time now, const JobDone& done, E
   if (refused == nullptr || !replaced_) return std::nullopt;
   const Replaced replaced = *std::exchange(replaced_, std::nullopt);
   agreement_.set_version(replaced.version);
+  if (refused->why == Reason::norm_exceeded) longer_.insert(replaced.source);
   out.tell(ModelRefused{.peer = replaced.source, .reason = refused->why, .norm = refused->norm});
   static_cast<void>(refuse(now, replaced.source,
                            refused->why == Reason::norm_exceeded

@@ -505,12 +505,6 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   const Generation* generation = served();
   const bool is_ours = generation != nullptr && job_generation_ == generation->key();
   const auto& tasks = done.job.tasks;
-  // Some schedules make updates within a run.
-  if (first_of<result::ModelHeld>(done.results) != nullptr) held_in_run_ = true;
-  if (first_of<task::EndRun>(tasks) != nullptr) {
-    const bool was_held = std::exchange(is_held_, std::exchange(held_in_run_, false));
-    if (is_held_ && !was_held) out.tell(ModelHeld{.step = done.step});
-  }
   if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
     for (const StageCopy& copy : exported->copies) {
       // Keep our copy too: until the receiver has its own, ours may be the only one.

@@ -180,9 +180,6 @@ class PipelineMode final : public Mode {
   Time hand_over_until_ = never;
   bool preparing_ = false;  ///< True if we are in a generation but not yet ready for its first run.
   bool run_was_begun_ = false;  ///< True if a run has begun and is neither finished nor given up.
-  bool held_in_run_ = false;  ///< True if parameters were held at their bound since the end of the
-                              ///< last run.
-  bool is_held_ = false;      ///< True if the newest run has left parameters at their bound.
   std::set<std::uint32_t> carried_;  ///< The parts that we carry.
   /// Key of the generation to which we only hand over our stages.
   std::uint64_t last_generation_key_ = 0;

@@ -292,15 +292,14 @@ FactText text(const SumRefused&) {
                    ""}};
 }
 FactText text(const ModelHeld& f) {
-  return {
-      .info = {"model_held",
-               "step {step}: parameters would be absurdly large and are held at a bound",
-               "It is a thousand times the largest parameter of the first model, or 1000. "
-               "Training diverges, or a hostile peer makes up gradients. This is reported once, "
-               "and again only after a step that stays below the bound.",
-               "lower train.learning_rate; if the run was sound before, look for the peer that "
-               "joined last, and take its key off the allow-list"},
-      .numbers = numbers("step", f.step)};
+  return {.info = {"model_held",
+                   "step {step}: parameters would be absurdly large and are held at a bound",
+                   "It is a thousand times the largest parameter of the first model, or 1000. "
+                   "Training diverges, or a hostile peer makes up gradients or models. This is "
+                   "reported once, and again only after a change that stays below the bound.",
+                   "lower train.learning_rate; if the run was sound before, look for the peer that "
+                   "joined last, and take its key off the allow-list"},
+          .numbers = numbers("step", f.step)};
 }
 FactText text(const ArraysDiffer& f) {
   return {.info = {"arrays_differ", "{peer} has given {detail}; so this peer leaves",

@@ -316,8 +316,9 @@ struct StateRefused {
   double norm = 0;  ///< Norm of the refused parameters.
 };
 
-/// Result of an ApplyUpdate, or of any update of a stage, that would have made parameters absurdly
-/// large (Learner::held).
+/// Result of the first of several changes, one after the other, to which other peers contributed
+/// and which would have made parameters absurdly large (Learner::held). In a pipeline all updates
+/// of a run are one change.
 struct ModelHeld {};
 
 /// Result of ComputeGradient.

@@ -115,6 +115,9 @@ void Node::gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEf
 }
 
 void Node::complete(Time now, JobDone done, NodeEffects& out) {
+  if (first_of<result::ModelHeld>(done.results) != nullptr) {
+    out.tell(ModelHeld{.step = done.step});
+  }
   mode_->complete(now, std::move(done), membership_, out);
   // This tick may end a collective, which the tick in settle() then sees.
   mode_->tick(now, membership_, out, out.jobs);

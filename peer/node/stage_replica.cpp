@@ -307,7 +307,12 @@ JobDone StageReplica::run(Job job) {
       [](const auto&) { check(false, "stages are given no task of a whole model"); },
   };
   for (const Job::Task& task : done.job.tasks) std::visit(carry_out, task);
-  if (learner_->held() > held_before) done.results.emplace_back(result::ModelHeld{});
+  // Some schedules make updates within a run.
+  held_in_run_ |= learner_->held() > held_before;
+  if (first_of<task::EndRun>(done.job.tasks) != nullptr) {
+    const bool was_held = std::exchange(is_held_, std::exchange(held_in_run_, false));
+    if (is_held_ && !was_held) done.results.emplace_back(result::ModelHeld{});
+  }
   version_ = done.job.version;
   done.step = learner_->step();
   done.steps_run = done.step - before;

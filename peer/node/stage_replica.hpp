@@ -62,7 +62,10 @@ class StageReplica final : public Replica {
   StageParts parts_;
   ReplicaHooks hooks_;
   SwarmNote swarm_note_;
-  ModelVersion version_;  ///< Equal versions mean equal bits. Saved in checkpoints.
+  bool held_in_run_ = false;  ///< True if parameters were held at their bound since the end of the
+                              ///< last run.
+  bool is_held_ = false;      ///< True if the newest run has left parameters at their bound.
+  ModelVersion version_;      ///< Equal versions mean equal bits. Saved in checkpoints.
   std::optional<StageMixers> mixers_;
 };
 

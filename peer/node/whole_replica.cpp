@@ -357,13 +357,25 @@ void WholeReplica::part_from_mode() {
   squares_.reset();
 }
 
-void WholeReplica::add(const Force& force) {
-  const std::span<float> x = learner_->live_parameters();
-  check(force.values->size() == x.size(), "a force has the layout's size");
-  add_scaled(x.data(), force.values->data(), x.size(), force.scale);
-  for (std::size_t lane = 0; lane < checksum_.size(); ++lane) {
-    checksum_[lane] += force.checksum[lane];
+void WholeReplica::add(const std::vector<Force>& forces) {
+  learner_->change_by_others([&](std::span<float> x) {
+    for (const Force& force : forces) {
+      check(force.values->size() == x.size(), "a force has the layout's size");
+      add_scaled(x.data(), force.values->data(), x.size(), force.scale);
+    }
+  });
+  for (const Force& force : forces) {
+    for (std::size_t lane = 0; lane < checksum_.size(); ++lane) {
+      checksum_[lane] += force.checksum[lane];
+    }
   }
+}
+
+/// Reports a change that left parameters at their bound, unless the last one did so too. `before`:
+/// the learner's count before the change.
+void WholeReplica::report_if_held(std::uint64_t before, JobDone& done) {
+  const bool was_held = std::exchange(is_held_, learner_->held() > before);
+  if (is_held_ && !was_held) done.results.emplace_back(result::ModelHeld{});
 }
 
 void WholeReplica::fill(const task::TakeSnapshot& task) const {
@@ -442,14 +454,16 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::ApplyUpdate& task) {
         const std::uint64_t before = learner_->held();
         update(task, done);
-        if (learner_->held() > before) done.results.emplace_back(result::ModelHeld{});
+        report_if_held(before, done);
       },
       [&](const task::TakeFingerprint&) {
         done.results.emplace_back(result::Fingerprint{fingerprint(learner_->parameters())});
       },
       [&](const task::ExportState& task) { export_state(*task.values); },
       [&](const task::AddForces& task) {
-        for (const Force& force : task.forces) add(force);
+        const std::uint64_t before = learner_->held();
+        add(task.forces);
+        report_if_held(before, done);
       },
       [&](const task::FollowSwarm& task) { follow(task); },
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
@@ -474,9 +488,13 @@ JobDone WholeReplica::run(Job job) {
         begin = learner_->step();
       },
       [&](task::MixRound& task) {
-        const std::size_t refused =
-            mixer().mix(task.round, live(), std::exchange(task.arrived, {}));
+        const std::uint64_t before = learner_->held();
+        std::size_t refused = 0;
+        learner_->change_by_others([&](std::span<float> parameters) {
+          refused = mixer().mix(task.round, parameters, std::exchange(task.arrived, {}));
+        });
         done.results.emplace_back(result::Mixing{refused, mixer().held_back()});
+        report_if_held(before, done);
       },
       [&](const task::BeginRound& task) { mixer().begin_round(task.round, live()); },
       [&](const task::SendRound& task) {

@@ -60,7 +60,8 @@ class WholeReplica final : public Replica {
   void export_state(std::span<float> state) const;
   void update(const task::ApplyUpdate& update, JobDone& done);
   void part_from_mode();
-  void add(const Force& force);
+  void add(const std::vector<Force>& forces);
+  void report_if_held(std::uint64_t before, JobDone& done);
   void fill(const task::TakeSnapshot& task) const;
   Score compute(const task::ComputeGradient& task, std::uint64_t job, result::Gradient& found);
   std::size_t take_array(const task::ComputeGradient& task);
@@ -75,6 +76,8 @@ class WholeReplica final : public Replica {
   std::unique_ptr<Learner> learner_;
   OuterStep outer_;
   std::optional<Mixer<float>> mixer_;
+  bool is_held_ = false;  ///< True if the newest change to which other peers contributed has left
+                          ///< parameters at their bound.
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
   SwarmNote swarm_note_;

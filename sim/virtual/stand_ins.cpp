@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "peer/node/whole_replica.hpp"
@@ -346,7 +347,9 @@ class IdleStageLearner final : public StageLearner {
 }  // namespace
 
 StandIn::StandIn(std::vector<float> parameters, double learning_rate)
-    : parameters_(std::move(parameters)), learning_rate_(learning_rate) {
+    : parameters_(std::move(parameters)),
+      bound_(largest_magnitude(parameters_)),
+      learning_rate_(learning_rate) {
   layout_.add("x", {parameters_.size()});
 }
 
@@ -376,8 +379,19 @@ Score StandIn::gradient(std::size_t, std::span<float> out, const ReadyRange&,
 }
 
 void StandIn::update(std::span<const float> mean, std::size_t) {
-  descend(parameters_, mean);
+  change_by_others([&](std::span<float> x) { descend(x, mean); });
   ++step_;
+}
+
+void StandIn::end_local_steps(std::span<const float> parameters, std::uint64_t steps) {
+  change_by_others([&](std::span<float> x) { std::ranges::copy(parameters, x.begin()); });
+  step_ += steps;
+}
+
+void StandIn::change_by_others(const Change& change) {
+  float largest = largest_magnitude(parameters_);
+  change(parameters_);
+  held_ += bound_.hold(parameters_, largest) ? 1 : 0;
 }
 
 Score StandIn::local_steps(std::uint64_t steps, std::size_t, std::span<float> out) {

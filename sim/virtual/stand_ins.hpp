@@ -13,6 +13,7 @@
 #include "peer/node/replica.hpp"
 #include "train/learner/learner.hpp"
 #include "train/learner/stage_learner.hpp"
+#include "train/parameter_bound.hpp"
 
 namespace gv {
 
@@ -35,6 +36,9 @@ class StandIn : public Learner, public Tunable {
   Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {},
                  std::span<const std::size_t> factored = {}) override;
   void update(std::span<const float> mean, std::size_t samples = 0) override;
+  void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override;
+  void change_by_others(const Change& change) override;
+  std::uint64_t held() const override { return held_; }
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override;
   void go_on_at(std::uint64_t step) override { step_ = step; }
 
@@ -58,6 +62,8 @@ class StandIn : public Learner, public Tunable {
 
   Layout layout_;
   std::vector<float> parameters_;
+  ParameterBound bound_;
+  std::uint64_t held_ = 0;
   std::uint64_t step_ = 0;
   double learning_rate_;
   double factor_ = 1;

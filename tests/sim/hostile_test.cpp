@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "sim/local/injector.hpp"
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/hostile_tally.hpp"
@@ -35,6 +36,7 @@ MixRule rule(GuardKind guard) {
 struct Ended {
   double excess = 0;  ///< Excess loss of the honest peers' mean model.
   double worst = 0;   ///< Excess loss of the worst honest peer.
+  float largest = 0;  ///< Largest parameter of any honest peer.
   std::size_t whole = 0;
   Belief of_hostile;
   Belief of_honest;
@@ -75,6 +77,8 @@ Ended run_of(const MixRule& mix, const std::vector<HostileRule>& rules) {
     REQUIRE(work);
     ended.whole += work->step() == 240;
     ended.worst = std::max(ended.worst, quadratic_excess(spec, optimum, work->parameters()));
+    ended.largest = std::max(ended.largest, largest_magnitude(work->parameters()));
+    CHECK(is_finite(work->parameters()));
     for (std::size_t k = 0; k < mean.size(); ++k) mean[k] += work->parameters()[k] / 13;
   }
   ended.excess = quadratic_excess(spec, optimum, mean);
@@ -136,6 +140,17 @@ TEST_CASE("a plain average is spoilt by what the guard bears", "[sim][hostile]")
   weighs.kind = MixKind::push_sum;
   CHECK(run_of(weighs, {}).worst < 2 * clean.worst);
   CHECK_FALSE(run_of(weighs, {hostile(AttackKind::lying_weight)}).worst < 20 * clean.worst);
+}
+
+TEST_CASE("without a guard huge values take no model beyond its bound", "[sim][hostile]") {
+  for (const MixKind kind : {MixKind::average, MixKind::push_sum}) {
+    MixRule mix = rule(GuardKind::none);
+    mix.kind = kind;
+    const Ended ended = run_of(mix, {hostile(AttackKind::scale, 1e30)});
+    CHECK(ended.whole == 13);
+    CHECK(ended.largest <= 1000);
+    CHECK(ended.largest > 100);
+  }
 }
 
 TEST_CASE("who watches learns whom the guard holds back", "[sim][hostile]") {

@@ -350,6 +350,22 @@ TEST_CASE("no mean makes a model so large that its gradients are not finite", "[
   }
 }
 
+TEST_CASE("no model of a neighbour makes ours so large that its gradients are not finite",
+          "[unit]") {
+  const auto learner =
+      built_in_learner(spec_of(mlp({16, 16}, 10), OptimizerKind::adam), images(30));
+  const float before = std::max(1.0F, largest_magnitude(learner->parameters()));
+  for (std::uint64_t round = 1; round <= 10; ++round) {
+    learner->run_steps(2);
+    learner->change_by_others([](std::span<float> x) {
+      for (std::size_t i = 0; i < x.size(); i += 2) x[i] = i % 3 == 0 ? 0x1p100F : -0x1p100F;
+    });
+    CHECK(learner->held() == round);
+    CHECK(largest_magnitude(learner->parameters()) <= 1001 * before);
+    CHECK(is_finite(gradient_of(learner, 8)));
+  }
+}
+
 TEST_CASE("a model that begins with large parameters keeps them", "[unit]") {
   const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::sgd);
   const auto learner = built_in_learner(spec, images(30));

@@ -73,6 +73,7 @@ class Learner {
  public:
   /// A function that changes a gradient before the optimiser gets it.
   using Direct = std::function<void(std::span<float> gradient)>;
+  using Change = std::function<void(std::span<float> parameters)>;
 
   virtual ~Learner() = default;
 
@@ -115,9 +116,11 @@ class Learner {
   /// (0: as many as in one of its own steps). The samples of the last gradient(), if it came after
   /// the last update, are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
-  /// The number of updates, and of ends of local steps, that would have made parameters absurdly
-  /// large, so that the parameters were held at a bound. Equal at all learners with equal
-  /// beginnings and updates.
+  /// Calls `change` with the parameters, to which it may add what other peers have sent.
+  virtual void change_by_others(const Change& change) { change(live_parameters()); }
+  /// The number of updates, of ends of local steps and of changes by others that would have made
+  /// parameters absurdly large, so that the parameters were held at a bound. Equal at all learners
+  /// with equal beginnings and updates.
   virtual std::uint64_t held() const { return 0; }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and
