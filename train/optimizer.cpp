@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 
@@ -19,6 +21,10 @@ using Size = std::size_t;
 
 /// lamb: longer tensors count as having this length.
 constexpr double longest_weight = 10;
+
+/// Parameters that are updated before their largest is looked for, while they are in a
+/// processor's first cache.
+constexpr Size block_size = 4096;
 
 /// The fraction of running statistics that one step forgets.
 constexpr float statistics_rate = 0.1F;
@@ -213,8 +219,8 @@ void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const floa
   }
 }
 
-void Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
-                     double learning_rate) {
+float Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
+                      double learning_rate) {
   check(parameters.size() == gradient.size(), "one gradient for each parameter");
   // One pass over the whole vector is quicker than one over each piece between statistics.
   std::vector<float> followed;
@@ -223,7 +229,8 @@ void Optimizer::step(std::span<float> parameters, std::span<const float> gradien
       followed.push_back(parameters[i] - statistics_rate * gradient[i]);
     }
   }
-  step_parameters(parameters, gradient, learning_rate);
+  const float largest = step_parameters(parameters, gradient, learning_rate);
+  if (statistics_.empty()) return largest;
   Size at = 0;
   for (const Range& range : statistics_) {
     for (std::vector<float>* state : {&first_, &second_}) {
@@ -232,42 +239,65 @@ void Optimizer::step(std::span<float> parameters, std::span<const float> gradien
     std::copy_n(followed.data() + at, range.size(), parameters.data() + range.begin);
     at += range.size();
   }
+  return largest_magnitude(parameters);
 }
 
-void Optimizer::step_parameters(std::span<float> parameters, std::span<const float> gradient,
-                                double learning_rate) {
+/// Returns the largest magnitude of the parameters after the step.
+float Optimizer::step_parameters(std::span<float> parameters, std::span<const float> gradient,
+                                 double learning_rate) {
+  ++updates_;
+  if (spec_.kind == OptimizerKind::lars || spec_.kind == OptimizerKind::lamb) {
+    step_by_tensor(parameters, gradient, learning_rate);
+    return largest_magnitude(parameters);
+  }
+  std::uint32_t largest = 0;
+  for (Size begin = 0; begin < parameters.size(); begin += block_size) {
+    const Size size = std::min(block_size, parameters.size() - begin);
+    const std::span<float> block = parameters.subspan(begin, size);
+    step_block(block, gradient.subspan(begin, size), begin, learning_rate);
+    largest = std::max(largest, magnitude_bits(largest_magnitude(block)));
+  }
+  return std::bit_cast<float>(largest);
+}
+
+/// Updates parameters from the `begin`-th on, each by itself.
+void Optimizer::step_block(std::span<float> parameters, std::span<const float> gradient,
+                           std::size_t begin, double learning_rate) {
   const Size n = parameters.size();
   float* x = parameters.data();
   const float* g = gradient.data();
+  const auto state = [begin](std::vector<float>& values) {
+    return values.empty() ? nullptr : values.data() + begin;
+  };
+  float* first = state(first_);
+  float* second = state(second_);
   const auto rate = static_cast<float>(learning_rate);
   const auto decay = static_cast<float>(spec_.weight_decay);
   const auto mu = static_cast<float>(spec_.momentum);
   const auto epsilon = static_cast<float>(spec_.epsilon);
-  ++updates_;
   switch (spec_.kind) {
     case OptimizerKind::sgd:
       sgd(x, g, n, rate, decay);
       break;
     case OptimizerKind::momentum:
-      momentum(x, g, first_.data(), n, rate, decay, mu);
+      momentum(x, g, first, n, rate, decay, mu);
       break;
     case OptimizerKind::nesterov:
-      nesterov(x, g, first_.data(), n, rate, decay, mu);
+      nesterov(x, g, first, n, rate, decay, mu);
       break;
     case OptimizerKind::adagrad:
-      adagrad(x, g, second_.data(), n, rate, decay, epsilon);
+      adagrad(x, g, second, n, rate, decay, epsilon);
       break;
     case OptimizerKind::rmsprop:
-      rmsprop(x, g, second_.data(), n, rate, decay, static_cast<float>(spec_.decay), epsilon);
+      rmsprop(x, g, second, n, rate, decay, static_cast<float>(spec_.decay), epsilon);
       break;
     case OptimizerKind::lars:
     case OptimizerKind::lamb:
-      step_by_tensor(parameters, gradient, learning_rate);
-      break;
+      break;  // They step by tensor.
     case OptimizerKind::adam:
     case OptimizerKind::adamw: {
       const bool decoupled = spec_.kind == OptimizerKind::adamw;
-      adam(x, g, first_.data(), second_.data(), n,
+      adam(x, g, first, second, n,
            {.beta1 = static_cast<float>(spec_.beta1),
             .beta2 = static_cast<float>(spec_.beta2),
             .epsilon = epsilon,

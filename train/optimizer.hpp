@@ -51,8 +51,9 @@ class Optimizer {
   /// An optimiser for a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
-  /// One update. Both spans have the size given at construction.
-  void step(std::span<float> parameters, std::span<const float> gradient, double learning_rate);
+  /// One update. Both spans have the size given at construction. Returns the largest magnitude of
+  /// the parameters after it; infinite or NaN if any is.
+  float step(std::span<float> parameters, std::span<const float> gradient, double learning_rate);
 
   /// The state vectors and their names, for checkpoints.
   std::vector<std::pair<std::string, std::vector<float>>> vectors() const;
@@ -99,8 +100,10 @@ class Optimizer {
 
   std::vector<std::string> names() const;
   /// The step of the optimiser on all elements.
-  void step_parameters(std::span<float> parameters, std::span<const float> gradient,
-                       double learning_rate);
+  float step_parameters(std::span<float> parameters, std::span<const float> gradient,
+                        double learning_rate);
+  void step_block(std::span<float> parameters, std::span<const float> gradient, std::size_t begin,
+                  double learning_rate);
   void step_by_tensor(std::span<float> parameters, std::span<const float> gradient,
                       double learning_rate);
 

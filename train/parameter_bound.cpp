@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/magnitude.hpp"
-
 namespace gv {
 namespace {
 
@@ -15,13 +13,11 @@ constexpr float growth_max = 1000;
 
 ParameterBound::ParameterBound(float largest) : bound_(growth_max * std::max(1.0F, largest)) {}
 
-bool ParameterBound::hold(std::span<float> parameters, float& largest) const {
-  const float bound = std::max(bound_, largest);
-  largest = largest_magnitude(parameters);
-  if (largest <= bound) return false;
-  largest = bound;
+float ParameterBound::hold(std::span<float> parameters, float before, float after) const {
+  const float bound = std::max(bound_, before);
+  if (after <= bound) return after;
   for (float& value : parameters) value = std::clamp(value, -bound, bound);
-  return true;
+  return bound;
 }
 
 }  // namespace gv

@@ -13,11 +13,11 @@ class ParameterBound {
   /// `largest`: the largest magnitude of the parameters by the seed.
   explicit ParameterBound(float largest);
 
-  /// Call after each change to which other peers contributed. `largest`: the largest magnitude
-  /// before the change, because a model that did not begin with the seed's values may stay as large
-  /// as it is. It becomes the largest magnitude of the parameters as they now are. Returns true if
-  /// a parameter was too large and has been clamped.
-  bool hold(std::span<float> parameters, float& largest) const;
+  /// Call after each change to which other peers contributed. `before` and `after`: the largest
+  /// magnitude before and after the change. A model that did not begin with the seed's values may
+  /// stay as large as it was. Returns the largest magnitude now: `after`, or less if a parameter
+  /// was too large and has been clamped.
+  float hold(std::span<float> parameters, float before, float after) const;
 
  private:
   float bound_;

@@ -312,8 +312,7 @@ class StageTrainer final : public StageLearner {
     std::ranges::for_each(own.held.common, take_from(sum.common));
     own.held.for_each_sliced(take_from(sum.slices));
     const float before = largest_magnitude(*own.newest);
-    own.optimizer.step(*own.newest, own.gradient, learning_rate());
-    hold(own, before);
+    hold(own, before, own.optimizer.step(*own.newest, own.gradient, learning_rate()));
     ++own.version;
   }
 
@@ -322,7 +321,7 @@ class StageTrainer final : public StageLearner {
     check(force.size() == x.size(), "a force has the stage's size");
     const float before = largest_magnitude(x);
     add_scaled(x.data(), force.data(), x.size(), scale);
-    hold(*carried_[stage], before);
+    hold(*carried_[stage], before, largest_magnitude(x));
   }
 
   void set(std::size_t stage, std::span<const float> values) override {
@@ -330,7 +329,7 @@ class StageTrainer final : public StageLearner {
     check(values.size() == x.size(), "parameters have the stage's size");
     const float before = largest_magnitude(x);
     std::ranges::copy(values, x.begin());
-    hold(*carried_[stage], before);
+    hold(*carried_[stage], before, largest_magnitude(x));
   }
   std::uint64_t held() const override { return held_; }
 
@@ -357,10 +356,9 @@ class StageTrainer final : public StageLearner {
 
   /// Carriers with different slices must hold their common values at the same bound, so the bound
   /// does not depend on the rest.
-  void hold(CarriedStage& own, float before) {
+  void hold(CarriedStage& own, float before, float after) {
     const bool is_cut = !own.held.own.empty();
-    float largest = is_cut ? 0 : before;
-    held_ += own.bound.hold(*own.newest, largest) ? 1 : 0;
+    held_ += own.bound.hold(*own.newest, is_cut ? 0 : before, after) == after ? 0 : 1;
   }
 
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {

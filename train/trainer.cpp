@@ -278,8 +278,9 @@ class Trainer final : public Learner, public Tunable {
 
   void step_by(std::span<const float> gradient, std::size_t samples) {
     whole_batch_ = samples > 0 ? samples : spec_.batch;
-    optimizer_.step(parameters_, gradient, learning_rate());
+    const float largest = optimizer_.step(parameters_, gradient, learning_rate());
     move_to(step_ + 1, sampler_.after(position_, drawn_));
+    largest_ = largest;
   }
 
   Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
@@ -309,10 +310,11 @@ class Trainer final : public Learner, public Tunable {
     return *largest_;
   }
 
-  /// Clamps parameters that a change has made too large. `largest`: the largest before it.
-  void hold(float largest) {
-    held_ += bound_->hold(parameters_, largest) ? 1 : 0;
-    largest_ = largest;
+  /// Clamps parameters that a change has made too large. `before`: the largest before it.
+  void hold(float before) {
+    const float after = largest_parameter();
+    largest_ = bound_->hold(parameters_, before, after);
+    held_ += *largest_ == after ? 0 : 1;
   }
 
   /// Takes over the model of another step. If that step is later, other peers have finished the sum

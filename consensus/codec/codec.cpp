@@ -205,8 +205,10 @@ double usual_delta(const Codec& codec, std::size_t elements) {
   return 1 - lost / squares;
 }
 
+float largest_writable(const Codec& codec) { return row_of(codec.kind).largest; }
+
 bool is_writable(const Codec& codec, std::span<const float> values) {
-  return largest_magnitude(values) <= row_of(codec.kind).largest;
+  return largest_magnitude(values) <= largest_writable(codec);
 }
 
 std::size_t encoded_size(const Codec& codec, std::size_t elements) {

@@ -132,6 +132,8 @@ CodecTraits traits_of(const Codec& codec, std::size_t elements);
 /// which models rarely have: terngrad keeps 0.38 here, and 0.08 at worst.
 double usual_delta(const Codec& codec, std::size_t elements);
 
+/// The largest value that remains finite when the codec writes it.
+float largest_writable(const Codec& codec);
 /// True if all values are finite and remain finite when the codec writes them.
 bool is_writable(const Codec& codec, std::span<const float> values);
 

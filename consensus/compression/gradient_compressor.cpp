@@ -12,7 +12,7 @@ namespace gv {
 bool GradientCompressor::encode(const CompressionPlan& plan, std::span<float> gradient,
                                 std::span<float> out, Rng draws) {
   if (std::exchange(local_, plan.sum.local) != plan.sum.local) clear();
-  bound_gradient(gradient);
+  if (!bound_gradient(gradient)) return false;
   if (!write(plan, gradient, out, draws)) return false;
   // Gathered values may be any bits, and peers take them unchecked.
   const std::size_t gathered = plan.parts.empty() ? 0 : plan.parts.back().end;
@@ -20,13 +20,14 @@ bool GradientCompressor::encode(const CompressionPlan& plan, std::span<float> gr
   return true;
 }
 
-void bound_gradient(std::span<float> values) {
+bool bound_gradient(std::span<float> values) {
   const float largest = largest_magnitude(values);
-  if (largest <= largest_gradient) return;
+  if (largest <= largest_gradient) return true;
   for (float& value : values) {
     if (!std::isfinite(value)) continue;
     value = std::clamp(value, -largest_gradient, largest_gradient);
   }
+  return std::isfinite(largest);
 }
 
 }  // namespace gv

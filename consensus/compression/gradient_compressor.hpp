@@ -91,6 +91,8 @@ class GradientCompressor {
   virtual void restore(const std::string&, std::vector<float>) {}
 
  private:
+  /// Encodes values that are finite and at most `largest_gradient`. Returns false if one is not
+  /// finite in its codec.
   virtual bool write(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
                      Rng draws) = 0;
   virtual Named kept() const { return {}; }
@@ -99,7 +101,8 @@ class GradientCompressor {
   bool local_ = false;
 };
 
-/// Clamps values to `largest_gradient`. Leaves those that are not finite.
-void bound_gradient(std::span<float> values);
+/// Clamps values to `largest_gradient`. Leaves those that are not finite. Returns false if there
+/// are any.
+bool bound_gradient(std::span<float> values);
 
 }  // namespace gv

@@ -89,7 +89,6 @@ class TernaryCompressor final : public GatheredCompressor {
  private:
   bool write(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
              Rng draws) override {
-    if (!is_finite(gradient)) return false;
     if (!is_whole(plan)) ternary::write(gradient, own_part(plan, out), draws);
     return true;
   }

@@ -1,4 +1,5 @@
 // The compressor that sends gradients whole, in some codec.
+#include "base/magnitude.hpp"
 #include "consensus/compression/compressors.hpp"
 
 namespace gv {
@@ -22,7 +23,7 @@ class WholeCompressor final : public GradientCompressor {
 
  private:
   bool write(const CompressionPlan&, std::span<float> gradient, std::span<float>, Rng) override {
-    return is_writable(codec_, gradient);
+    return largest_writable(codec_) >= largest_gradient || is_writable(codec_, gradient);
   }
 
   Codec codec_;

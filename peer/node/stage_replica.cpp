@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/magnitude.hpp"
 #include "base/overloaded.hpp"
 #include "consensus/compression/gradient_compressor.hpp"
 
@@ -26,14 +25,6 @@ std::vector<std::size_t> slices_by_stage(const StageLearner& learner) {
     slices.push_back(learner.slices(stage));
   }
   return slices;
-}
-
-/// Limits values to the range that other peers accept, even if they were made from hostile values.
-/// False if one is not finite.
-bool bring_within_bound(std::span<float> values) {
-  if (largest_magnitude(values) <= largest_gradient) return true;
-  bound_gradient(values);
-  return is_finite(values);
 }
 
 std::span<float> floats_in(const StageValues& values) {
@@ -265,7 +256,7 @@ bool StageReplica::copy(const task::CopyParameters& task) const {
   const std::span<const float> parameters = learner_->parameters(task.stage);
   const auto counts = std::ranges::copy(parameters, task.out->begin()).out;
   std::ranges::copy(std::span<const float>(*task.sum).subspan(parameters.size()), counts);
-  return bring_within_bound(*task.out);
+  return bound_gradient(*task.out);
 }
 
 JobDone StageReplica::run(Job job) {
@@ -287,9 +278,9 @@ JobDone StageReplica::run(Job job) {
       [&](const task::CopyStages& task) { copy(task.copies); },
       [&](const task::StagePass& task) {
         done.score = pass(task);
-        const bool is_sound = (!task.sum || bring_within_bound(*task.sum)) &&
-                              (!task.slices || bring_within_bound(*task.slices)) &&
-                              (!task.out || bring_within_bound(*task.out));
+        const bool is_sound = (!task.sum || bound_gradient(*task.sum)) &&
+                              (!task.slices || bound_gradient(*task.slices)) &&
+                              (!task.out || bound_gradient(*task.out));
         done.results.emplace_back(result::StagePart{is_sound});
       },
       [&](const task::CopyParameters& task) {

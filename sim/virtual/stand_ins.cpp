@@ -389,9 +389,10 @@ void StandIn::end_local_steps(std::span<const float> parameters, std::uint64_t s
 }
 
 void StandIn::change_by_others(const Change& change) {
-  float largest = largest_magnitude(parameters_);
+  const float before = largest_magnitude(parameters_);
   change(parameters_);
-  held_ += bound_.hold(parameters_, largest) ? 1 : 0;
+  const float after = largest_magnitude(parameters_);
+  held_ += bound_.hold(parameters_, before, after) == after ? 0 : 1;
 }
 
 Score StandIn::local_steps(std::uint64_t steps, std::size_t, std::span<float> out) {

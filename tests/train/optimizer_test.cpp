@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -456,6 +458,45 @@ TEST_CASE("a reset optimiser is a new one", "[unit]") {
     fresh.step(y, g, 0.1);
     CHECK(x == y);
   }
+}
+
+TEST_CASE("a long vector is updated like its parts, and its largest value is known", "[unit]") {
+  constexpr std::size_t size = 10001, cut = 4999;
+  for (const Kind kind : kinds) {
+    if (kind == Kind::lars || kind == Kind::lamb) continue;  // They see the whole tensor.
+    INFO("kind " << static_cast<int>(kind));
+    Rng rng(6);
+    std::vector<float> whole(size, 1), g(size);
+    std::vector<float> parts = whole;
+    Optimizer of_whole(exact_spec(kind), size);
+    Optimizer of_begin(exact_spec(kind), cut), of_end(exact_spec(kind), size - cut);
+    const std::span<float> begin = std::span(parts).first(cut), end = std::span(parts).subspan(cut);
+    for (int t = 0; t < 3; ++t) {
+      for (float& value : g) value = static_cast<float>(rng.normal());
+      const float largest = of_whole.step(whole, g, 0.5);
+      of_begin.step(begin, std::span(g).first(cut), 0.5);
+      of_end.step(end, std::span(g).subspan(cut), 0.5);
+      CHECK(whole == parts);
+      CHECK(largest == largest_magnitude(whole));
+    }
+  }
+}
+
+TEST_CASE("a step tells of values that are not finite, and counts statistics", "[unit]") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const Kind kind : kinds) {
+    INFO("kind " << static_cast<int>(kind));
+    for (const float wrong : {infinity, std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> x(9000, 1), g(x.size(), 0);
+      x[8500] = wrong;
+      CHECK_FALSE(std::isfinite(Optimizer(exact_spec(kind), x.size()).step(x, g, 0.5)));
+    }
+  }
+  Layout layout;
+  layout.add("variance", {3});
+  std::vector<float> x{1, 500, 2}, g(3, 0);
+  Optimizer optimizer(exact_spec(Kind::sgd), layout, {{0, 3}});
+  CHECK(optimizer.step(x, g, 0.5) == 500);
 }
 
 }  // namespace gv
