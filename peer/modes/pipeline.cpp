@@ -80,7 +80,8 @@ void PipelineMode::tell_holdings() {
   const ModelVersion& now = generations_.agreement().version();
   // Every peer can make every stage from the seed. But once a run that follows a copying point is
   // finished, copies of all stages are in place, and no ballot goes back to the seed.
-  if (now.step <= options_.copy_every) holdings.push_back({0, false, beginning()});
+  const bool has_seed = has_left_seed_ || now.step <= options_.copy_every;
+  if (has_seed) holdings.push_back({0, false, beginning()});
   std::ranges::copy(states_.holdings(), std::back_inserter(holdings));
   for (const std::uint32_t part : carried_) {
     holdings.push_back({part, true, now});
@@ -179,6 +180,7 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
         [&](const StageAssignment& one) { return one.carrier == self_ && one.stage == part; });
     states_.fetch(now, part, assignment->source, out);
   }
+  if (!stays) keep_until_run();
   preparing_ = true;
   for (const EarlyBlocks::Held& piece : early_.take()) {
     receive_block(now, piece.from, piece.block, out);
@@ -200,13 +202,6 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
   // of the run that we gave up nor, if we finished it, the state from before it.
   tell_holdings();
   plan_exports();
-}
-
-/// The next job copies our stages that others have asked for.
-void PipelineMode::plan_exports() {
-  for (const std::uint32_t part : states_.take_to_copy()) {
-    due_.exports.push_back({part, states_.blank(part)});
-  }
 }
 
 /// We are leaving: the peers that take over our stages get their current state.
@@ -296,6 +291,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     if (!parts_.is_slice(part) && !carries.contains(part)) due_.releases.push_back(part);
   }
   if (!stays) {
+    has_left_seed_ = has_left_seed_ || before.step <= options_.copy_every;
     if (is_before(generation.version, before)) {
       ++counts_.rollbacks;
       counts_.steps_lost += before.step - generation.version.step;
@@ -357,6 +353,7 @@ void PipelineMode::commit(Time now, Effects& out) {
   completed_.erase(operation);
   say_again_at_ = never;
   // States handed over when the generation began have arrived as well.
+  has_left_seed_ = false;
   states_.settle(options_.copy_every == 0 ? generations_.agreement().version()
                                           : copied_.value_or(ModelVersion()));
   generations_.operation_done(now, operation, 1, out);
@@ -373,8 +370,7 @@ void PipelineMode::commit(Time now, Effects& out) {
 void PipelineMode::go_on(Time now, Effects& out) {
   if (handing_over_) hand_over();
   if (course_.is_leaving() || generations_.current() == nullptr) return;
-  // Until the jobs under way are done, our stages are not at the generation's version.
-  if (preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0) become_ready(now, out);
+  if (may_become_ready()) become_ready(now, out);
   if (const auto sender = run_.unsound_from()) {
     out.tell(
         SumRefused{.why = to_string(*sender) + " sent values that are not finite or too large"});
@@ -506,12 +502,7 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   const bool is_ours = generation != nullptr && job_generation_ == generation->key();
   const auto& tasks = done.job.tasks;
   if (const auto* exported = first_of<task::ExportStages>(tasks); is_ours && exported != nullptr) {
-    for (const StageCopy& copy : exported->copies) {
-      // Keep our copy too: until the receiver has its own, ours may be the only one.
-      states_.keep(copy.part, generation->version, copy.values);
-      states_.hand_over(copy.part, copy.values, out);
-    }
-    tell_holdings();
+    keep_exports(*exported, done.job.version, out);
   }
   if (const auto* copied = first_of<task::CopyStages>(tasks); is_ours && copied != nullptr) {
     for (const StageCopy& copy : copied->copies) keep_copy(copy, done.job.version, out);

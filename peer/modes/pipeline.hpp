@@ -138,6 +138,9 @@ class PipelineMode final : public Mode {
   ModelVersion beginning() const;
   void end_last_run(const ModelVersion& version);
   void plan_exports();
+  void keep_exports(const task::ExportStages& exported, const ModelVersion& version, Effects& out);
+  void keep_until_run();
+  bool may_become_ready() const;
   void hand_over();
   void end_handing_over(Time now, Effects& out);
   void taken_over(PeerId peer, const StatusReply& here);
@@ -181,6 +184,9 @@ class PipelineMode final : public Mode {
   bool preparing_ = false;  ///< True if we are in a generation but not yet ready for its first run.
   bool run_was_begun_ = false;  ///< True if a run has begun and is neither finished nor given up.
   std::set<std::uint32_t> carried_;  ///< The parts that we carry.
+  /// True if we have gone on from a version at which the seed still counted, and have finished no
+  /// run since.
+  bool has_left_seed_ = false;
   /// Key of the generation to which we only hand over our stages.
   std::uint64_t last_generation_key_ = 0;
   Due due_;

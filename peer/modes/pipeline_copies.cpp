@@ -1,9 +1,51 @@
-// Copies of parts of stages that neighbours in mode `pipeline` keep of each other.
+// Copies of parts of stages in mode `pipeline`: for neighbours that keep them, for peers that take
+// stages over, and for ourselves until a generation's first run is finished.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"
 
 namespace gv {
+
+/// The next job copies our stages that others have asked for.
+void PipelineMode::plan_exports() {
+  for (const std::uint32_t part : states_.take_to_copy()) {
+    due_.exports.push_back({part, states_.blank(part)});
+  }
+}
+
+/// The generation goes on from another version than ours. The next job copies our parts before
+/// others replace them: until all peers have finished a run, some peer may still lack a state of
+/// the new version, and then all come back.
+void PipelineMode::keep_until_run() {
+  const ModelVersion& version = generations_.agreement().version();
+  if (version.step == 0) return;  // The seed gives these states.
+  for (const std::uint32_t part : carried_) {
+    if (!states_.find(part, version)) due_.exports.push_back({part, states_.blank(part)});
+  }
+}
+
+/// True if all states of the generation have arrived, and those that they replace are copied. Until
+/// the jobs under way are done, our stages are not at the generation's version.
+bool PipelineMode::may_become_ready() const {
+  if (!preparing_ || states_.is_fetching() || course_.jobs_under_way() > 0) return false;
+  const bool stays = generations_.agreement().version() == generations_.current()->version;
+  return stays || due_.exports.empty();
+}
+
+/// Takes the copies that a job has made of our parts at `version`.
+void PipelineMode::keep_exports(const task::ExportStages& exported, const ModelVersion& version,
+                                Effects& out) {
+  for (const StageCopy& copy : exported.copies) {
+    if (version == served()->version) {
+      // Keep our copy too: until the receiver has its own, ours may be the only one.
+      states_.keep(copy.part, version, copy.values);
+      states_.hand_over(copy.part, copy.values, out);
+    } else {
+      states_.keep_until_run(copy.part, version, copy.values);
+    }
+  }
+  tell_holdings();
+}
 
 /// Plans which neighbours keep copies of our parts, and of whose parts we keep copies.
 void PipelineMode::plan_copies(const ModelVersion& version) {

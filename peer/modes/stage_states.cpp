@@ -34,8 +34,14 @@ void StageStates::keep(std::uint32_t stage, const ModelVersion& version, StageVa
   kept.push_back({version, std::move(values)});
 }
 
+void StageStates::keep_until_run(std::uint32_t stage, const ModelVersion& version,
+                                 StageValues values) {
+  if (!find(stage, version)) kept_[stage].push_back({version, std::move(values), true});
+}
+
 void StageStates::settle(const ModelVersion& version) {
   for (auto& [stage, kept] : kept_) {
+    std::erase_if(kept, [](const Kept& one) { return one.is_until_run; });
     std::erase_if(kept, [&](const Kept& one) { return is_before(one.version, version); });
   }
 }
@@ -86,6 +92,7 @@ void StageStates::leave() {
   server_.clear();
   sketches_.clear();
   copies_.clear();
+  newest_copies_.clear();
   expected_.clear();
   unsound_from_.reset();
 }
@@ -245,7 +252,9 @@ void StageStates::settle_copies() {
       copies_.erase(came);
       return false;
     }
-    keep(entry.first.first, entry.second.version, std::move(came->second.values));
+    const auto [part, run] = entry.first;
+    keep(part, entry.second.version, std::move(came->second.values));
+    newest_copies_[part] = run;
     copies_.erase(came);
     return true;
   });
@@ -272,6 +281,9 @@ bool StageStates::receive_fetched(Time now, PeerId from, const Block& block, Eff
 bool StageStates::receive_copy(PeerId from, const Block& block) {
   const std::uint32_t stage = block.id.stage;
   if (block.id != copy_id(from, key_, stage, block.id.number)) return false;
+  // A block that comes again would take the place of a later copy.
+  const auto newest = newest_copies_.find(stage);
+  if (newest != newest_copies_.end() && block.id.number <= newest->second) return false;
   // At most one copy of each part is on its way for this copying point and one for the next.
   const auto first = copies_.lower_bound({stage, 0});
   const auto others = std::distance(first, copies_.lower_bound({stage + 1, 0}));

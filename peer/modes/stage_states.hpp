@@ -40,7 +40,10 @@ class StageStates {
 
   /// Keeps the state of a stage, our own or a neighbour's, at a copying point.
   void keep(std::uint32_t stage, const ModelVersion& version, StageValues values);
-  /// Call when all copies of this point have arrived. Drops older ones.
+  /// Keeps our state of a stage until the next settle(), while a generation begins from another
+  /// version: all have to come back if some peer does not get its state.
+  void keep_until_run(std::uint32_t stage, const ModelVersion& version, StageValues values);
+  /// Call when a run is finished and all copies of this point have arrived. Drops older ones.
   void settle(const ModelVersion& version);
   /// Null if the state is not kept.
   StageValues find(std::uint32_t stage, const ModelVersion& version) const;
@@ -106,6 +109,7 @@ class StageStates {
   struct Kept {
     ModelVersion version;
     StageValues values;
+    bool is_until_run = false;  ///< True if it is dropped once a run is finished.
   };
   struct Expected {
     ModelVersion version;
@@ -149,6 +153,8 @@ class StageStates {
                                                        ///< from us.
   std::map<std::uint32_t, StageValues> handed_over_;   ///< The states that these peers get.
   std::map<CopyName, Copy> copies_;
+  std::map<std::uint32_t, std::uint64_t> newest_copies_;  ///< For each stage, the run of the newest
+                                                          ///< copy kept in this generation.
   std::map<CopyName, Expected> expected_;
   std::optional<PeerId> unsound_from_;  ///< The sender of a copy with values that are not finite.
   std::uint64_t progress_ = 0;

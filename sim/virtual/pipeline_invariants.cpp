@@ -295,9 +295,10 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
     fail(world, "one generation of a name",
          fmt::format("peer-{} is in another generation of the same name, or in one again", peer));
   }
-  // "no stage from a guess": a peer past the first copying point does not restart from the seed.
+  // "no stage from a guess": a peer past the first copying point does not restart from the seed. A
+  // state that it has taken over may be given back before a run is finished with it.
   if (!is_honest(world, generation)) return;
-  const std::uint64_t before = record(peer).version.step;
+  const std::uint64_t before = record(peer).made_step;
   if (generation.version.step == 0 && before > world.options().node.pipeline.copy_every) {
     fail(world, "no stage from a guess",
          fmt::format("peer-{} starts over after operation {}", peer, before));
@@ -332,6 +333,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   const RunName name{key, before.step};
   const Generation& generation = generations_.at(key);
   record(peer).made_in = key;
+  record(peer).made_step = version.step;
   // "one result of an operation".
   const bool is_common = !world.is_hostile(number_of(generation.id.proposer));
   const auto [result, is_first] = results_.try_emplace(name, version);
@@ -447,7 +449,9 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const ModelVersion version = pipeline->generations()->agreement().version();
   const ModelVersion before = std::exchange(mine.version, version);
   mine.carried = pipeline->held_parts();
-  if (!std::exchange(mine.seen, true) || version == before) return;
+  const bool is_new_here = !std::exchange(mine.seen, true);
+  mine.made_step = is_new_here ? version.step : std::min(mine.made_step, version.step);
+  if (is_new_here || version == before) return;
   // The peer has finished a run of its present generation, or of an earlier one.
   const auto leads_there = [&](std::uint64_t in) {
     return in != 0 && after_operation(before, in, 0).lineage == version.lineage;

@@ -43,6 +43,8 @@ class PipelineInvariants : public Checker {
   struct PeerRecord {
     bool seen = false;
     ModelVersion version;
+    /// Step of `version`, or an older one if no run has been finished here since that one.
+    std::uint64_t made_step = 0;
     std::set<std::uint32_t> carried;      ///< The parts that it carries, at `version`.
     std::uint64_t generation = 0;         ///< Key of its generation; 0: none.
     std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.

@@ -382,6 +382,44 @@ TEST_CASE("copies of one part that nobody expects take no room from those of oth
   CHECK_FALSE(states.expects_copies());
 }
 
+TEST_CASE("states kept until a run are dropped by it and other copies are not", "[unit]") {
+  PipelineOptions options;
+  options.stages = {{.state = 10}, {.state = 10}};
+  StageStates states(self, layout, options, Rng(1));
+  const ModelVersion had{.step = 5, .samples = 5, .lineage = 1};
+  const ModelVersion copied{.step = 4, .samples = 4, .lineage = 1};
+  states.keep(0, copied, constant(1));
+  states.keep_until_run(0, copied, constant(2));  // It is there already, and stays.
+  states.keep_until_run(1, had, constant(3));
+  CHECK(states.find(0, copied));
+  CHECK(states.find(1, had));
+  CHECK(states.holdings().size() == 2);
+  states.settle({});
+  CHECK(states.find(0, copied));
+  CHECK_FALSE(states.find(1, had));
+}
+
+TEST_CASE("blocks of copies that come again take no room from later copies", "[unit]") {
+  PipelineOptions options;
+  options.stages = {{.state = 10}, {.state = 10}};
+  StageStates states(self, layout, options, Rng(1));
+  const Generation generation = from(first, 1);
+  states.enter(generation);
+  const VectorPool::Vector values = constant(1);
+  const auto bytes = std::as_bytes(std::span<const float>(*values));
+  const auto takes = [&](std::uint64_t run) {
+    Effects out;
+    const TransferId id = copy_id(first, generation.key(), 0, run);
+    return states.receive(Time{}, first, {id, 0, bytes.first(40)}, out);
+  };
+  for (std::uint64_t run = 1; run <= 20; ++run) {
+    states.expect_copy(0, {.step = run, .samples = run, .lineage = 1}, first);
+    CHECK(takes(run));
+    CHECK_FALSE(states.expects_copies());
+    CHECK_FALSE(takes(run));
+  }
+}
+
 TEST_CASE("a peer takes results only for stages that it carries", "[unit]") {
   PipelineOptions options{.micro_batches = 4};
   options.stages = {
