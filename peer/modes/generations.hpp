@@ -72,9 +72,6 @@ class Generations {
   /// with every arrival.
   std::optional<std::vector<PeerId>> find_lost(Time now, bool waiting, std::uint64_t progress,
                                                Effects& out);
-  /// True if data for our operation have arrived lately, so that it only seems to stand still to
-  /// peers that wait for us.
-  bool is_moving(Time now) const { return is_in_one() && stragglers_.is_moving(now); }
   void agree(Time now, const GenerationPlanner& planner, Effects& out) {
     agreement_.tick(now, planner, out);
   }

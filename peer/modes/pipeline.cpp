@@ -409,9 +409,7 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
   if (!course_.is_started() || !members.view().contains(from)) return;
   const auto* here = std::get_if<StatusReply>(&message);
   if (here != nullptr && handing_over_) taken_over(from, *here);
-  // In a run over slow links a peer may wait for long for others that go on between messages.
-  const bool busy =
-      course_.jobs_under_way() > 0 || states_.is_fetching() || generations_.is_moving(now);
+  const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
   const bool votes = !course_.is_leaving() || handing_over_;
   switch (generations_.receive(now, from, message, busy, votes, planner_, out)) {
     case Generations::Heard::other:

@@ -23,7 +23,7 @@ Duration answers_within(Duration patience) { return 3 * patience; }
 }  // namespace
 
 void StragglerDetector::enter_generation(Time now) {
-  progress_at_ = moved_at_ = now;
+  progress_at_ = now;
   seen_progress_ = 0;
   factor_ = stall_factor;
 }
@@ -39,7 +39,7 @@ void StragglerDetector::operation_done(Time now, bool usual) {
     operation_seconds_ +=
         (operation_seconds_ == 0 ? 1 : recent_weight) * (took - operation_seconds_);
   }
-  operation_began_ = progress_at_ = moved_at_ = now;
+  operation_began_ = progress_at_ = now;
   seen_progress_ = 0;
   factor_ = stall_factor;
   checked_at_.reset();
@@ -49,7 +49,6 @@ void StragglerDetector::operation_done(Time now, bool usual) {
 void StragglerDetector::rest(Time now) {
   checked_at_.reset();
   progress_at_ = std::max(progress_at_, now);
-  moved_at_ = now;
 }
 
 std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generation& generation,
@@ -57,7 +56,7 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
                                                          Effects& out) {
   if (progress != seen_progress_) {
     seen_progress_ = progress;
-    progress_at_ = moved_at_ = now;
+    progress_at_ = now;
     checked_at_.reset();
     idle_checks_ = 0;
   }

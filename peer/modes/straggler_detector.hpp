@@ -33,8 +33,6 @@ class StragglerDetector {
   void rest(Time now);
   /// Call when a peer has answered our question.
   void heard(PeerId from, bool busy);
-  /// True if the operation has made progress here in the time after which a check would begin.
-  bool is_moving(Time now) const { return now < moved_at_ + stall_after(); }
   bool is_asking() const { return checked_at_.has_value(); }
 
   /// When watch() has work. `waiting`: the operation is waiting now.
@@ -48,8 +46,7 @@ class StragglerDetector {
 
   PeerId self_;
   std::uint64_t seen_progress_ = 0;
-  Time progress_at_{};  ///< When progress was seen, or a check that found all peers well ended.
-  Time moved_at_{};     ///< When progress was seen.
+  Time progress_at_{};
   double operation_seconds_ = 0;
   Time operation_began_{};
   double factor_ = 1;  ///< Grows while checks find that all peers are well.
