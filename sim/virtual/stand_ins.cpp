@@ -133,22 +133,23 @@ class IdleStageLearner final : public StageLearner {
   std::size_t slices(std::size_t stage) const override { return sizes_[stage].slices.size(); }
   void take_up(std::size_t stage, const Range& slices) override {
     const auto [entry, is_new] = now_.try_emplace(stage);
-    if (!is_new && entry->second.slices == slices) return;
+    Own& held = entry->second;
+    if (!is_new && held.slices == slices) return;
     Own own{.slices = slices, .values = std::vector<float>(size_of(stage, slices), 0)};
     if (!is_new) {
       const auto keep = [&](const PartOfStage& part) {
-        std::ranges::copy(part_of(entry->second, part), part_of(own, part).begin());
+        std::ranges::copy(part_of(held, part), part_of(own, part).begin());
       };
       keep({.stage = stage});
-      const Range& before = entry->second.slices;
+      const Range& before = held.slices;
       for (std::size_t slice = std::max(before.begin, slices.begin);
            slice < std::min(before.end, slices.end); ++slice) {
         keep({.stage = stage, .slice = slice});
       }
     }
-    entry->second = std::move(own);
+    held = std::move(own);
     held_layouts_[stage] = {};
-    held_layouts_[stage].add("parameters", {entry->second.values.size()});
+    held_layouts_[stage].add("parameters", {held.values.size()});
     before_run_ = now_;
   }
   void release(std::size_t stage) override {
