@@ -371,10 +371,10 @@ void WholeReplica::add(const std::vector<Force>& forces) {
   }
 }
 
-/// Reports a change that left parameters at their bound, unless the last one did so too. `before`:
-/// the learner's count before the change.
-void WholeReplica::report_if_held(std::uint64_t before, JobDone& done) {
-  const bool was_held = std::exchange(is_held_, learner_->held() > before);
+/// Reports a change that left parameters at their bound, unless the last one did so too.
+void WholeReplica::report_if_held(JobDone& done) {
+  const std::uint64_t held = learner_->held();
+  const bool was_held = std::exchange(is_held_, held > std::exchange(held_, held));
   if (is_held_ && !was_held) done.results.emplace_back(result::ModelHeld{});
 }
 
@@ -452,18 +452,16 @@ JobDone WholeReplica::run(Job job) {
         begin = learner_->step();
       },
       [&](const task::ApplyUpdate& task) {
-        const std::uint64_t before = learner_->held();
         update(task, done);
-        report_if_held(before, done);
+        report_if_held(done);
       },
       [&](const task::TakeFingerprint&) {
         done.results.emplace_back(result::Fingerprint{fingerprint(learner_->parameters())});
       },
       [&](const task::ExportState& task) { export_state(*task.values); },
       [&](const task::AddForces& task) {
-        const std::uint64_t before = learner_->held();
         add(task.forces);
-        report_if_held(before, done);
+        report_if_held(done);
       },
       [&](const task::FollowSwarm& task) { follow(task); },
       [&](const task::TakeSteps& task) { done.score = take_steps(task); },
@@ -488,13 +486,12 @@ JobDone WholeReplica::run(Job job) {
         begin = learner_->step();
       },
       [&](task::MixRound& task) {
-        const std::uint64_t before = learner_->held();
         std::size_t refused = 0;
         learner_->change_by_others([&](std::span<float> parameters) {
           refused = mixer().mix(task.round, parameters, std::exchange(task.arrived, {}));
         });
         done.results.emplace_back(result::Mixing{refused, mixer().held_back()});
-        report_if_held(before, done);
+        report_if_held(done);
       },
       [&](const task::BeginRound& task) { mixer().begin_round(task.round, live()); },
       [&](const task::SendRound& task) {

@@ -61,7 +61,7 @@ class WholeReplica final : public Replica {
   void update(const task::ApplyUpdate& update, JobDone& done);
   void part_from_mode();
   void add(const std::vector<Force>& forces);
-  void report_if_held(std::uint64_t before, JobDone& done);
+  void report_if_held(JobDone& done);
   void fill(const task::TakeSnapshot& task) const;
   Score compute(const task::ComputeGradient& task, std::uint64_t job, result::Gradient& found);
   std::size_t take_array(const task::ComputeGradient& task);
@@ -76,8 +76,9 @@ class WholeReplica final : public Replica {
   std::unique_ptr<Learner> learner_;
   OuterStep outer_;
   std::optional<Mixer<float>> mixer_;
-  bool is_held_ = false;  ///< True if the newest change to which other peers contributed has left
-                          ///< parameters at their bound.
+  std::uint64_t held_ = 0;  ///< Learner::held() after the newest change to which other peers
+                            ///< contributed.
+  bool is_held_ = false;    ///< True if that change has left parameters at their bound.
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
   SwarmNote swarm_note_;
