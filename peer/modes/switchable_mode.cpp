@@ -233,7 +233,9 @@ Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
-  if (target_ || asked_ || council_.is_deciding() || council_.heard().number >= switches_max) {
+  // A council that only tells newcomers of the present mode does not keep others from switching.
+  const bool is_decided = council_.is_deciding() && council_.heard().number > present_.number;
+  if (target_ || asked_ || is_decided || council_.heard().number >= switches_max) {
     return {{.place = "switch",
              .reason = "another switch is under way",
              .remedy = "wait until `grapevine status` shows the new mode"}};
@@ -248,8 +250,8 @@ Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
 }
 
 void SwitchableMode::follow_council(Time now, const Membership& members, Effects& out) {
-  if (const auto asked = std::exchange(asked_, std::nullopt)) {
-    council_.ask(now, *asked, standing(), members, out);
+  if (asked_ && !council_.is_deciding()) {
+    council_.ask(now, *std::exchange(asked_, std::nullopt), standing(), members, out);
   }
   // A message may have brought a decision, or the next tick of the council.
   if (const auto decision = council_.take_decision()) decide(now, *decision, out);
