@@ -63,7 +63,8 @@ class Mixer {
   void end_steps(std::span<Real> x, double learning_rate, std::uint64_t steps);
 
   /// The messages of this round. Empty if any value decodes to NaN or infinity; `is_sound()` is
-  /// then false. Equal messages to several peers share their bytes.
+  /// then false. Also empty if the rule sends nothing in this round. Equal messages to several
+  /// peers share their bytes.
   std::vector<MixMessage> messages(std::uint64_t round, std::span<Real> x);
   bool is_sound() const { return peer_.is_sound; }
   /// Ends the round with the messages that arrived, in any order. Returns the number of unusable

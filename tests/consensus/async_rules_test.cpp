@@ -163,6 +163,45 @@ TEST_CASE("a peer with several slices trains one after the other", "[unit]") {
   for (const Vector& x : lab.models()) CHECK(x == Vector{2, 3, 2, 3, 2});
 }
 
+TEST_CASE("who hears nothing keeps enough of its weight in push-sum without waiting", "[unit]") {
+  const MixRule rule{.topology = {.kind = TopologyKind::complete},
+                     .kind = MixKind::push_sum,
+                     .staleness = unbounded_staleness};
+  std::vector<float> x{1, 2}, y{3, 4};
+  Mixer<float> fast(rule, 2, 1);
+  Mixer<float> slow(rule, 2, 1);
+  fast.begin_generation(0, order_of(2), 1, x);
+  slow.begin_generation(1, order_of(2), 1, y);
+  std::vector<MixMessage> mail;
+  std::uint64_t round = 0;
+  const auto turn = [&] {
+    fast.begin_round(round, x);
+    fast.end_steps(x, 0.1, 1);
+    for (MixMessage& message : fast.messages(round, x)) mail.push_back(std::move(message));
+    fast.mix(round++, x, {});
+  };
+  while (round < 200) turn();
+  // 1, 1/2, 1/4 and 1/8 were halved, and no more.
+  CHECK(mail.size() == 4);
+  CHECK(fast.weight() == 1.0 / 16);
+  CHECK(x == std::vector<float>{1, 2});
+  // Nothing is lost: with all messages the peers hold the sum.
+  slow.mix(0, y, mail);
+  CHECK(fast.weight() + slow.weight() == 2);
+  for (std::size_t k = 0; k < 2; ++k) {
+    const double sum =
+        fast.weight() * static_cast<double>(x[k]) + slow.weight() * static_cast<double>(y[k]);
+    CHECK(sum == Approx(4 + 2 * static_cast<double>(k)));
+  }
+  // It sends again once it has got some.
+  slow.begin_round(1, y);
+  slow.end_steps(y, 0.1, 1);
+  fast.mix(round++, x, slow.messages(1, y));
+  mail.clear();
+  turn();
+  CHECK(mail.size() == 1);
+}
+
 TEST_CASE("every slice of a peer arrives over a link that takes each second message", "[unit]") {
   const MixRule rule{.topology = {.kind = TopologyKind::complete},
                      .staleness = unbounded_staleness,

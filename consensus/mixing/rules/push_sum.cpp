@@ -5,6 +5,9 @@
 namespace gv::rules {
 namespace {
 
+/// A peer that does not wait sends only while its weight is at least this part of its share.
+constexpr double least_weight = 1.0 / 8;
+
 /// SGP (Assran 2019); with staleness overlap SGP. The model is numerator / weight. Local steps
 /// change the numerator by the same amount as the model, times our share.
 template <class Real>
@@ -30,7 +33,11 @@ class PushSum : public MixStep<Real> {
 
   void end_steps(Peer& peer, std::span<Real> x) override { add<Real>(numerator_, x, peer.share); }
 
+  /// Where nobody waits, a fast peer would give away nearly all of its weight between two messages
+  /// that it gets. Its local steps and rounding, which are divided by its weight, would then grow
+  /// without bound. So it keeps what it has until others have sent it some.
   void write(Peer& peer, Draft& draft, std::span<Real>) override {
+    if (!is_in_step(peer.rule) && peer.weight < least_weight * peer.share) return;
     const std::size_t parts = peer.plan->turn(peer.rank, draft.round).out.size() + 1;
     for (Real& value : numerator_) value /= static_cast<Real>(parts);
     peer.weight /= static_cast<double>(parts);
