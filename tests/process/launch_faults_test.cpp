@@ -307,9 +307,10 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
 }
 
 TEST_CASE("the summary names the peer with which chunks of leased data were lost", "[process]") {
-  std::string config = endless_config(quick_membership);
+  // With the usual limits of time only peer-2 counts as dead, also on a busy machine.
+  std::string config = endless_config();
   config.insert(config.find("[data.generated]"), "partition = \"leased\"\n");
-  FaultyRun run(3, config, fault("kind = \"kill\"\nat_s = 1.5\nfor_s = 0\npeers = 2"));
+  FaultyRun run(3, config, fault("kind = \"kill\"\nat_s = 2.5\nfor_s = 0\npeers = 2"));
   REQUIRE(eventually(
       [&] {
         const Json status = run.status(0);
