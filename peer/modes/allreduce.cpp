@@ -486,7 +486,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
                           .step = state.version.step,
                           .own_optimizer = options_.local.is_local(state.version.step),
                           .model_only = options_.averages_models && options_.ends_run,
-                          .norm_cap = generations_.norm_cap_of(state)});
+                          .norm_cap = generations_.norm_cap_of(now, state)});
   generations_.adopt(state);
   follow_budget(now);
   course_.go_back_to(state.version.step);

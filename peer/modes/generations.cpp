@@ -140,9 +140,13 @@ bool Generations::refuse(Time now, PeerId peer, const std::string& why, Effects&
   return agreement_.is_spoilt();
 }
 
-double Generations::norm_cap_of(const ArrivedState& state) const {
-  const auto longer = static_cast<std::size_t>(std::ranges::count_if(
-      longer_, [this](PeerId peer) { return std::ranges::binary_search(present_, peer); }));
+double Generations::norm_cap_of(Time now, const ArrivedState& state) const {
+  // Peers that are refused in turn come back one by one, each after the time of a refusal.
+  const auto counts = [&](const auto& refused) {
+    return now < refused.second + 3 * agreement_.refusal() &&
+           std::ranges::binary_search(present_, refused.first);
+  };
+  const auto longer = static_cast<std::size_t>(std::ranges::count_if(longer_, counts));
   return longer >= 2 && 3 * longer > present_.size() ? 0 : state.norm_cap();
 }
 
@@ -156,7 +160,7 @@ std::optional<PeerId> Generations::reject_state(Time now, const JobDone& done, E
   if (refused == nullptr || !replaced_) return std::nullopt;
   const Replaced replaced = *std::exchange(replaced_, std::nullopt);
   agreement_.set_version(replaced.version);
-  if (refused->why == Reason::norm_exceeded) longer_.insert(replaced.source);
+  if (refused->why == Reason::norm_exceeded) longer_[replaced.source] = now;
   out.tell(ModelRefused{.peer = replaced.source, .reason = refused->why, .norm = refused->norm});
   static_cast<void>(refuse(now, replaced.source,
                            refused->why == Reason::norm_exceeded

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -100,10 +100,10 @@ class Generations {
   /// Refuses to work with `peer` for a while, and reports this. Returns true if the generation
   /// therefore has to end.
   [[nodiscard]] bool refuse(Time now, PeerId peer, const std::string& why, Effects& out);
-  /// As ArrivedState::norm_cap(). But once we have refused the models of two peers, and of more
-  /// than a third of all, for their norms, any norm is accepted: with fewer than a third hostile,
-  /// one of these peers is sound, so ours is the model that differs.
-  double norm_cap_of(const ArrivedState& state) const;
+  /// As ArrivedState::norm_cap(). But if we have lately refused the models of two peers, and of
+  /// more than a third of all, for their norms, any norm is accepted: with fewer than a third
+  /// hostile, one of these peers is sound, so ours is the model that differs.
+  double norm_cap_of(Time now, const ArrivedState& state) const;
   /// Takes over the version of a state that the next job loads.
   void adopt(const ArrivedState& state);
   /// If that job has refused the state, returns to our own version, refuses the state's source for
@@ -165,8 +165,8 @@ class Generations {
   std::uint64_t operations_ = 0;
   double steps_per_second_ = 0;
   std::optional<Replaced> replaced_;
-  std::set<PeerId> longer_;  ///< Peers whose models we have refused for their norms.
-  bool joined_ = false;      ///< True if we have called our first ballot or answered one.
+  std::map<PeerId, Time> longer_;  ///< When we last refused a peer's model for its norm.
+  bool joined_ = false;            ///< True if we have called our first ballot or answered one.
   bool rebalance_due_ = false;
 };
 

@@ -510,7 +510,7 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (state) {
     job.add(task::LoadState{.values = std::move(state->values),
                             .step = state->version.step,
-                            .norm_cap = generations_.norm_cap_of(*state)});
+                            .norm_cap = generations_.norm_cap_of(now, *state)});
   }
   if (place) {
     const bool switches = std::exchange(switches_, false);

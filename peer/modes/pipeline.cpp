@@ -352,8 +352,8 @@ void PipelineMode::commit(Time now, Effects& out) {
   follow_budget(now);
   completed_.erase(operation);
   say_again_at_ = never;
-  // States handed over when the generation began have arrived as well.
   has_left_seed_ = false;
+  // States handed over when the generation began have arrived as well.
   states_.settle(options_.copy_every == 0 ? generations_.agreement().version()
                                           : copied_.value_or(ModelVersion()));
   generations_.operation_done(now, operation, 1, out);

@@ -60,7 +60,7 @@ void pass_on(Effects& made, Effects& out) {
 }  // namespace
 
 BallotRange ballots_of_mode(const SettingsRevision& revision) {
-  // Below the range of the first switch, whatever its settings are.
+  // This range ends below those of the first switch, whatever its settings are.
   if (revision.number == 0) return {0, std::uint64_t{1} << (text_bits + ballot_bits)};
   const std::uint64_t text = stable_hash(revision.settings) >> (64 - text_bits);
   return {(revision.number << text_bits | text) << ballot_bits, std::uint64_t{1} << ballot_bits};

@@ -234,8 +234,8 @@ Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
   // A council that only tells newcomers of the present mode does not keep others from switching.
-  const bool is_decided = council_.is_deciding() && council_.heard().number > present_.number;
-  if (target_ || asked_ || is_decided || council_.heard().number >= switches_max) {
+  const bool decides_another = council_.is_deciding() && council_.heard().number > present_.number;
+  if (target_ || asked_ || decides_another || council_.heard().number >= switches_max) {
     return {{.place = "switch",
              .reason = "another switch is under way",
              .remedy = "wait until `grapevine status` shows the new mode"}};

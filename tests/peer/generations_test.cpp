@@ -35,14 +35,16 @@ class Newcomer {
     REQUIRE(generations_.candidates().size() == count);
   }
 
-  void refuse(std::uint64_t from, Reason why) {
+  void refuse(std::uint64_t from, Reason why, Time now = Time(1s)) {
     Effects out;
     generations_.adopt({.version = {.step = 9}, .from = PeerId{from}});
     JobDone done;
     done.results.emplace_back(result::StateRefused{why, 1e9});
-    CHECK(generations_.reject_state(Time(1s), done, out) == PeerId{from});
+    CHECK(generations_.reject_state(now, done, out) == PeerId{from});
   }
-  bool refuses_long_models() const { return generations_.norm_cap_of({.from = PeerId{2}}) > 0; }
+  bool refuses_long_models(Time now = Time(2s)) const {
+    return generations_.norm_cap_of(now, {.from = PeerId{2}}) > 0;
+  }
 
  private:
   Generations generations_;
@@ -57,6 +59,10 @@ TEST_CASE("who finds the models of more than a third too long doubts its own", "
   CHECK(of_four.refuses_long_models());
   of_four.refuse(3, Reason::norm_exceeded);
   CHECK_FALSE(of_four.refuses_long_models());
+
+  CHECK_FALSE(of_four.refuses_long_models(Time(2min)));
+  // What was long ago says nothing of the present models.
+  CHECK(of_four.refuses_long_models(Time(5min)));
 
   // A single peer can always be the hostile one.
   Newcomer of_two(2);

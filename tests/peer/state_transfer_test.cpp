@@ -135,6 +135,32 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   return ended.transfer.offset;
 }
 
+/// Two stages of 40 bytes. A peer in a generation with them is sent copies of them.
+class CopyKeeper {
+ public:
+  CopyKeeper() { states.enter(generation_); }
+
+  /// The first `size` bytes of a copy come. Returns true if they are taken.
+  bool takes(PeerId sender, std::uint32_t stage, std::uint64_t run, std::size_t size) {
+    Effects out;
+    const TransferId id = copy_id(sender, generation_.key(), stage, run);
+    const auto bytes = std::as_bytes(std::span<const float>(*values_));
+    return states.receive(Time{}, sender, {id, 0, bytes.first(size)}, out);
+  }
+
+  StageStates states{self, layout, two_stages(), Rng(1)};
+
+ private:
+  static PipelineOptions two_stages() {
+    PipelineOptions options;
+    options.stages = {{.state = 10}, {.state = 10}};
+    return options;
+  }
+
+  Generation generation_ = from(first, 1);
+  VectorPool::Vector values_ = constant(1);
+};
+
 }  // namespace
 
 TEST_CASE("the next generation's source sends the rest of the same state", "[unit]") {
@@ -364,22 +390,11 @@ TEST_CASE("only peers that are to carry a stage without its state may ask others
 }
 
 TEST_CASE("copies of one part that nobody expects take no room from those of others", "[unit]") {
-  PipelineOptions options;
-  options.stages = {{.state = 10}, {.state = 10}};
-  StageStates states(self, layout, options, Rng(1));
-  const Generation generation = from(first, 1);
-  states.enter(generation);
-  const VectorPool::Vector values = constant(1);
-  const auto bytes = std::as_bytes(std::span<const float>(*values));
-  const auto takes = [&](PeerId sender, std::uint32_t stage, std::uint64_t run, std::size_t size) {
-    Effects out;
-    const TransferId id = copy_id(sender, generation.key(), stage, run);
-    return states.receive(Time{}, sender, {id, 0, bytes.first(size)}, out);
-  };
-  for (std::uint64_t run = 1; run <= 20; ++run) CHECK(takes(first, 0, run, 4) == (run <= 2));
-  states.expect_copy(1, {.step = 8, .samples = 8, .lineage = 1}, second);
-  CHECK(takes(second, 1, 8, 40));
-  CHECK_FALSE(states.expects_copies());
+  CopyKeeper keeper;
+  for (std::uint64_t run = 1; run <= 20; ++run) CHECK(keeper.takes(first, 0, run, 4) == (run <= 2));
+  keeper.states.expect_copy(1, {.step = 8, .samples = 8, .lineage = 1}, second);
+  CHECK(keeper.takes(second, 1, 8, 40));
+  CHECK_FALSE(keeper.states.expects_copies());
 }
 
 TEST_CASE("states kept until a run are dropped by it and other copies are not", "[unit]") {
@@ -400,23 +415,12 @@ TEST_CASE("states kept until a run are dropped by it and other copies are not", 
 }
 
 TEST_CASE("blocks of copies that come again take no room from later copies", "[unit]") {
-  PipelineOptions options;
-  options.stages = {{.state = 10}, {.state = 10}};
-  StageStates states(self, layout, options, Rng(1));
-  const Generation generation = from(first, 1);
-  states.enter(generation);
-  const VectorPool::Vector values = constant(1);
-  const auto bytes = std::as_bytes(std::span<const float>(*values));
-  const auto takes = [&](std::uint64_t run) {
-    Effects out;
-    const TransferId id = copy_id(first, generation.key(), 0, run);
-    return states.receive(Time{}, first, {id, 0, bytes.first(40)}, out);
-  };
+  CopyKeeper keeper;
   for (std::uint64_t run = 1; run <= 20; ++run) {
-    states.expect_copy(0, {.step = run, .samples = run, .lineage = 1}, first);
-    CHECK(takes(run));
-    CHECK_FALSE(states.expects_copies());
-    CHECK_FALSE(takes(run));
+    keeper.states.expect_copy(0, {.step = run, .samples = run, .lineage = 1}, first);
+    CHECK(keeper.takes(first, 0, run, 40));
+    CHECK_FALSE(keeper.states.expects_copies());
+    CHECK_FALSE(keeper.takes(first, 0, run, 40));
   }
 }
 

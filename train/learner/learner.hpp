@@ -73,6 +73,7 @@ class Learner {
  public:
   /// A function that changes a gradient before the optimiser gets it.
   using Direct = std::function<void(std::span<float> gradient)>;
+  /// A function that changes parameters.
   using Change = std::function<void(std::span<float> parameters)>;
 
   virtual ~Learner() = default;
@@ -116,7 +117,8 @@ class Learner {
   /// (0: as many as in one of its own steps). The samples of the last gradient(), if it came after
   /// the last update, are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
-  /// Calls `change` with the parameters, to which it may add what other peers have sent.
+  /// Makes a change that contains what other peers have sent. A learner may then hold parameters
+  /// at a bound (held()); one without a bound leaves them as they are.
   virtual void change_by_others(const Change& change) { change(live_parameters()); }
   /// The number of updates, of ends of local steps and of changes by others that would have made
   /// parameters absurdly large, so that the parameters were held at a bound. Equal at all learners
