@@ -26,14 +26,14 @@ class Mapping {
     }
   }
 
-  std::vector<std::vector<std::uint32_t>> map() {
+  std::vector<std::vector<std::uint32_t>> map(bool balances) {
     for (std::uint32_t stage = 0; stage < seconds_.size(); ++stage) {
       if (carriers_of(stage) == 0) fill(stage);
     }
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
       if (stages_of_[i].empty()) place(i);
     }
-    balance();
+    if (balances) balance();
     for (auto& stages : stages_of_) std::ranges::sort(stages);
     return std::move(stages_of_);
   }
@@ -212,9 +212,10 @@ class Mapping {
 }  // namespace
 
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
-                                                   std::span<const double> stage_seconds) {
+                                                   std::span<const double> stage_seconds,
+                                                   bool balances) {
   check(!carriers.empty() && !stage_seconds.empty(), "stages are mapped to peers that are there");
-  return Mapping(carriers, stage_seconds).map();
+  return Mapping(carriers, stage_seconds).map(balances);
 }
 
 }  // namespace gv

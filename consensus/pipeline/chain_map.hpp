@@ -29,8 +29,9 @@ struct StageCarrier {
 /// carriers. Finally one peer may move to the slowest stage, or one of its peers may swap with a
 /// peer of another stage, if this lowers the slowest stage's time by more than `worth_changing`. So
 /// peers move only for a real gain, one change at a time, and none moves back and forth while
-/// speeds stay the same.
+/// speeds stay the same. With `balances = false` this last change is left out.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
-                                                   std::span<const double> stage_seconds);
+                                                   std::span<const double> stage_seconds,
+                                                   bool balances = true);
 
 }  // namespace gv

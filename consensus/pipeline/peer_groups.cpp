@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/shares.hpp"
@@ -14,7 +15,7 @@ PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
   check(sizes.size() == stages.size(), "every rank may be in a group");
   std::map<std::vector<std::uint32_t>, std::vector<std::uint32_t>> alike;
   for (std::uint32_t rank = 0; rank < stages.size(); ++rank) alike[stages[rank]].push_back(rank);
-  PeerGroups groups;
+  std::vector<std::vector<std::uint32_t>> members;
   for (const auto& [carried, ranks] : alike) {
     const GroupSize& size = sizes[ranks.front()];
     const std::size_t count = std::min((ranks.size() + size.most - 1) / size.most,
@@ -22,11 +23,15 @@ PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
     for (std::size_t g = 0; g < count; ++g) {
       const auto begin = static_cast<std::ptrdiff_t>(g * ranks.size() / count);
       const auto end = static_cast<std::ptrdiff_t>((g + 1) * ranks.size() / count);
-      groups.members.emplace_back(ranks.begin() + begin, ranks.begin() + end);
+      members.emplace_back(ranks.begin() + begin, ranks.begin() + end);
     }
   }
+  return numbered(std::move(members), stages.size());
+}
+
+PeerGroups numbered(std::vector<std::vector<std::uint32_t>> members, std::size_t ranks) {
+  PeerGroups groups{.members = std::move(members), .group_of = std::vector<std::uint32_t>(ranks)};
   std::ranges::sort(groups.members);
-  groups.group_of.resize(stages.size());
   for (std::uint32_t g = 0; g < groups.members.size(); ++g) {
     for (const std::uint32_t rank : groups.members[g]) groups.group_of[rank] = g;
   }

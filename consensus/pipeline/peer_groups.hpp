@@ -37,6 +37,9 @@ struct GroupSize {
 PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
                        std::span<const GroupSize> sizes);
 
+/// Numbers groups by their first ranks; each of the ranks is in one of them.
+PeerGroups numbered(std::vector<std::vector<std::uint32_t>> members, std::size_t ranks);
+
 /// The slices of each member of a group: together all slices, in the order of members, in
 /// proportion to speeds, at least one and at most `most` for each.
 std::vector<Range> member_slices(std::span<const double> speeds, std::size_t slices,

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/shares.hpp"
 #include "consensus/pipeline/chain_map.hpp"
 
 namespace gv {
@@ -99,13 +100,13 @@ std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
 
 /// The slices of each rank, which are the same in each stage that it carries. Nullopt if a group is
 /// too small for its memory.
-std::optional<std::vector<Range>> slices_of_ranks(
-    const std::vector<std::vector<std::uint32_t>>& stages,
-    const std::vector<StageCarrier>& carriers, const StagePlanOptions& options) {
-  std::vector<Range> slices(stages.size());
-  for (const auto& members : groups_of(stages, options).members) {
+std::optional<std::vector<Range>> slices_of_ranks(const StageLayout& layout,
+                                                  const std::vector<StageCarrier>& carriers,
+                                                  const StagePlanOptions& options) {
+  std::vector<Range> slices(layout.stages.size());
+  for (const auto& members : layout.groups.members) {
     std::size_t all = 0;
-    for (const std::uint32_t stage : stages[members.front()]) {
+    for (const std::uint32_t stage : layout.stages[members.front()]) {
       if (options.parts.has_slices(stage)) all = options.parts.slices_of(stage).size();
     }
     if (all == 0) continue;
@@ -119,17 +120,121 @@ std::optional<std::vector<Range>> slices_of_ranks(
   return slices;
 }
 
-}  // namespace
+/// True if a group can carry these stages.
+bool can_share(const std::vector<std::uint32_t>& stages, const StageParts& parts) {
+  return std::ranges::all_of(stages, [&](std::uint32_t stage) { return parts.has_slices(stage); });
+}
 
-PeerGroups groups_of(std::span<const std::vector<std::uint32_t>> stages,
-                     const StagePlanOptions& options) {
+/// As few groups as possible.
+PeerGroups largest_groups(const std::vector<std::vector<std::uint32_t>>& stages,
+                          const StagePlanOptions& options) {
   std::vector<GroupSize> sizes;
   for (const std::vector<std::uint32_t>& carried : stages) {
-    const bool can_share = std::ranges::all_of(
-        carried, [&](std::uint32_t stage) { return options.parts.has_slices(stage); });
-    sizes.push_back(can_share ? options.group : GroupSize{});
+    sizes.push_back(can_share(carried, options.parts) ? options.group : GroupSize{});
   }
   return peer_groups(stages, sizes);
+}
+
+/// True if the peer carries the first slice of a stage, as the first member of a group does.
+bool begins_group(const StageOffer& offer, const StageParts& parts) {
+  return std::ranges::any_of(offer.holdings, [&](const StageHolding& holding) {
+    return holding.carried && parts.is_slice(holding.stage) && parts.slice_of(holding.stage) == 0;
+  });
+}
+
+/// The groups in which peers already are, as far as all carriers of the same stages have carried
+/// these before; other carriers form as few groups as possible.
+PeerGroups kept_groups(const std::vector<std::vector<std::uint32_t>>& stages,
+                       const std::vector<StageCarrier>& carriers,
+                       std::span<const StageOffer> offers, const StagePlanOptions& options) {
+  std::map<std::vector<std::uint32_t>, std::vector<std::vector<std::uint32_t>>> kept;
+  std::set<std::vector<std::uint32_t>> changed;
+  std::uint32_t rank = 0;
+  for (const StageOffer& offer : offers) {
+    if (offer.leaves) continue;
+    auto& groups = kept[stages[rank]];
+    const bool begins = begins_group(offer, options.parts);
+    if (begins) groups.emplace_back();
+    const bool is_same = carriers[rank].stages == stages[rank] && !groups.empty() &&
+                         groups.back().size() < options.group.limit() &&
+                         can_share(stages[rank], options.parts);
+    if (is_same) {
+      groups.back().push_back(rank);
+    } else {
+      changed.insert(stages[rank]);
+    }
+    ++rank;
+  }
+  std::vector<std::vector<std::uint32_t>> all;
+  for (const auto& members : largest_groups(stages, options).members) {
+    if (changed.contains(stages[members.front()])) all.push_back(members);
+  }
+  for (const auto& [carried, groups] : kept) {
+    if (!changed.contains(carried)) all.insert(all.end(), groups.begin(), groups.end());
+  }
+  return numbered(std::move(all), stages.size());
+}
+
+/// The peers and links for a prediction. Empty if no peer's speed is known. A peer whose speed is
+/// not known gets the median of the others.
+std::optional<SplitSite> site_of(const std::vector<StageCarrier>& carriers,
+                                 const LinkBetween& link) {
+  std::vector<double> known;
+  for (const StageCarrier& carrier : carriers) {
+    if (carrier.speed > 0) known.push_back(carrier.speed);
+  }
+  if (known.empty()) return std::nullopt;
+  std::ranges::sort(known);
+  SplitSite site;
+  for (const StageCarrier& carrier : carriers) {
+    const double speed = carrier.speed > 0 ? carrier.speed : known[known.size() / 2];
+    site.peers.push_back({.name = {}, .operations_per_s = speed});
+    auto& links = site.links.emplace_back();
+    for (const StageCarrier& other : carriers) {
+      const bool is_free = !link || other.peer == carrier.peer;
+      links.push_back(is_free ? SplitLink{} : link(carrier.peer, other.peer));
+    }
+  }
+  return site;
+}
+
+/// Replaces the layout by the best one, if that is worth the change.
+void improve(StageLayout& layout, const std::vector<StageCarrier>& carriers,
+             const LayoutCosts& costs, const LinkBetween& link) {
+  const std::optional<SplitSite> site = site_of(carriers, link);
+  if (!site) return;
+  std::optional<StageLayout> best = best_layout(layout, costs, *site);
+  const bool is_worth_it = best && predicted_step(*best, costs, *site) <
+                                       (1 - worth_changing) * predicted_step(layout, costs, *site);
+  if (is_worth_it) layout = *std::move(best);
+}
+
+}  // namespace
+
+PeerGroups groups_of(const HeldParts& held, const StageParts& parts) {
+  std::vector<std::vector<std::uint32_t>> members;
+  struct Open {
+    std::vector<std::uint32_t> ranks;
+    std::size_t slices = 0;  ///< Slices of these ranks together.
+  };
+  std::map<std::vector<std::uint32_t>, Open> open;
+  for (std::uint32_t rank = 0; rank < held.stages.size(); ++rank) {
+    const std::vector<std::uint32_t>& stages = held.stages[rank];
+    if (stages.empty() || !can_share(stages, parts) || !held.slices[rank].contains(stages[0])) {
+      members.push_back({rank});
+      continue;
+    }
+    Open& group = open[stages];
+    group.ranks.push_back(rank);
+    group.slices += held.slices[rank].at(stages[0]).size();
+    if (group.slices < parts.slices_of(stages[0]).size()) continue;
+    members.push_back(std::move(group.ranks));
+    group = {};
+  }
+  for (auto& [stages, group] : open) {
+    if (!group.ranks.empty()) members.push_back(std::move(group.ranks));
+  }
+  return numbered(std::move(members), held.stages.size());
 }
 
 HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignment> assignments,
@@ -161,7 +266,7 @@ HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignm
 
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
-                                     StagePlanOptions options) {
+                                     StagePlanOptions options, const LinkBetween& link) {
   const auto all = static_cast<std::uint32_t>(stage_seconds.size());
   if (options.parts.count() == 0) options.parts = StageParts(std::vector<std::size_t>(all, 0));
   const StageParts& parts = options.parts;
@@ -174,13 +279,18 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   std::vector<double> work(options.mirrored ? all / 2 : all, 0);
   for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
   const std::vector<StageCarrier> carriers = carriers_among(offers, *version, parts, mapped);
-  std::vector<std::vector<std::uint32_t>> map = map_stages(carriers, work);
+  const bool searches = options.layouts && carriers.size() <= planned_peers_max;
+  std::vector<std::vector<std::uint32_t>> map = map_stages(carriers, work, !searches);
   for (std::vector<std::uint32_t>& stages : map) {
     if (!options.mirrored) break;
     for (std::size_t i = stages.size(); i-- > 0;) stages.push_back(all - 1 - stages[i]);
     std::ranges::sort(stages);
   }
-  const auto slices = slices_of_ranks(map, carriers, options);
+  StageLayout layout{.stages = std::move(map), .groups = {}};
+  layout.groups = searches ? kept_groups(layout.stages, carriers, offers, options)
+                           : largest_groups(layout.stages, options);
+  if (searches) improve(layout, carriers, *options.layouts, link);
+  const auto slices = slices_of_ranks(layout, carriers, options);
   if (!slices) return std::nullopt;
   StagePlan plan{.version = *version, .assignments = {}};
   Held held(offers, *version);
@@ -190,8 +300,8 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
       plan.assignments.push_back(
           {.stage = part, .carrier = peer, .source = held.source(part, peer)});
     };
-    for (const std::uint32_t stage : map[rank]) assign(stage);
-    for (const std::uint32_t stage : map[rank]) {
+    for (const std::uint32_t stage : layout.stages[rank]) assign(stage);
+    for (const std::uint32_t stage : layout.stages[rank]) {
       if (!parts.has_slices(stage)) continue;
       const auto first = static_cast<std::uint32_t>(parts.slices_of(stage).begin);
       for (std::size_t s = (*slices)[rank].begin; s < (*slices)[rank].end; ++s) {

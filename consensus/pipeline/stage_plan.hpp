@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "consensus/message/message.hpp"
 #include "consensus/pipeline/peer_groups.hpp"
+#include "consensus/pipeline/stage_layout.hpp"
 #include "consensus/pipeline/stage_parts.hpp"
 
 namespace gv {
@@ -26,6 +28,9 @@ struct StagePlan {
   std::vector<StageAssignment> assignments;
 };
 
+/// The link between two peers, as measured or assumed.
+using LinkBetween = std::function<SplitLink(PeerId, PeerId)>;
+
 struct StagePlanOptions {
   /// True if the carrier of a stage also carries its mirror image, the stage equally far from the
   /// other end, as Chimera requires. The number of stages must then be even.
@@ -34,11 +39,11 @@ struct StagePlanOptions {
   StageParts parts = {};
   GroupSize group = {};         ///< Bounds for groups of stages that have slices.
   std::size_t slices_most = 0;  ///< The most slices of a stage that fit into a member's memory.
+  /// What a step costs, if all stages and groups are to be chosen by its predicted time. Empty: one
+  /// peer at a time moves to the slowest stage, and groups are as large as they may be. With
+  /// `mirrored` or `slices_most` it must be empty.
+  std::optional<LayoutCosts> layouts = {};
 };
-
-/// The groups of a generation whose rank r carries stages[r].
-PeerGroups groups_of(std::span<const std::vector<std::uint32_t>> stages,
-                     const StagePlanOptions& options);
 
 /// The stages and slices that each rank of a generation carries.
 struct HeldParts {
@@ -51,6 +56,10 @@ struct HeldParts {
 HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignment> assignments,
                      const StageParts& parts);
 
+/// The groups of a generation: of the ranks that carry the same stages, those whose slices follow
+/// each other from the first to the last one. A rank that has all of them is alone in its group.
+PeerGroups groups_of(const HeldParts& held, const StageParts& parts);
+
 /// Takes the newest version for which every part is held by some peer, assigns the stages
 /// (map_stages), gives each member of a group slices in proportion to its speed, and names a source
 /// for every state that a carrier lacks. At step 0 every peer has every part, because the run's
@@ -58,8 +67,13 @@ HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignm
 /// otherwise later work would be lost. Returns nullopt if some part is lost, because then no
 /// version is complete and peers must not guess, or if there are too few peers for their memory.
 /// `offers` must be sorted by id, and not all peers may be leaving.
+///
+/// With `options.layouts` the peers keep their stages and groups, apart from what losses and
+/// newcomers make necessary, unless the best layout (best_layout) is predicted to make a step
+/// shorter by more than `worth_changing`. As long as no peer's speed is known there is no
+/// prediction. `link` may be empty if links cost nothing.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
-                                     StagePlanOptions options = {});
+                                     StagePlanOptions options = {}, const LinkBetween& link = {});
 
 }  // namespace gv

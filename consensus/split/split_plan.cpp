@@ -172,7 +172,9 @@ class StageSearch {
 
   std::vector<SplitPlan> best() const {
     std::vector<std::map<Run, std::vector<Partial>>> at(question_.layers.size() + 1);
-    for (const auto& [run, segments] : runs_) add(at, nullptr, 0, run, *segments);
+    for (const auto& [run, segments] : runs_) {
+      if (!choice_.all_peers || run.begin == 0) add(at, nullptr, 0, run, *segments);
+    }
     std::vector<SplitPlan> plans;
     for (std::size_t first = 1; first < question_.layers.size(); ++first) {
       if (!question_.layers[first].may_begin_stage) continue;
@@ -180,12 +182,14 @@ class StageSearch {
         for (const Partial& partial : partials) {
           if (partial.stages.size() == choice_.stages_max) continue;
           for (auto next = runs_.lower_bound({before.end, 0}); next != runs_.end(); ++next) {
+            if (choice_.all_peers && next->first.begin > before.end) break;
             add(at, &partial, first, next->first, *next->second, before);
           }
         }
       }
     }
     for (const auto& [run, partials] : at.back()) {
+      if (choice_.all_peers && run.end < order_.size()) continue;
       for (const Partial& partial : partials) {
         const std::size_t least = choice_.group > 0 ? 1 : 2;
         if (partial.stages.size() < std::max(choice_.stages_min, least)) continue;

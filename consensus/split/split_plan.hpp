@@ -16,6 +16,7 @@ struct SplitChoice {
   bool may_split_layers = true;  ///< True if `model` and `rows` are allowed.
   bool may_use_factors = true;
   bool one_group = false;  ///< All layers of a stage are shared by the same peers.
+  bool all_peers = false;  ///< In plans with stages or with `group` every peer carries a stage.
   /// Above 0: a pipeline as it runs with `pipeline.group` of this number. All layers of a stage are
   /// shared by slices, above 1 in one stage at least by several peers.
   std::size_t group = 0;

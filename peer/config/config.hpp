@@ -20,6 +20,7 @@
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
+#include "consensus/pipeline/stage_plan_kind.hpp"
 #include "consensus/topology/topology.hpp"
 #include "peer/config/config_places.hpp"
 #include "peer/modes/exchange_trigger.hpp"
@@ -226,7 +227,8 @@ struct PipelineConfig {
   double mix_alpha = 0.5;
   std::uint64_t mix_every = 1;  ///< Number of runs between two averagings.
   bool recompute = false;
-  std::uint32_t group = 1;       ///< The most peers that carry a stage together.
+  std::uint32_t group = 1;  ///< The most peers that carry a stage together.
+  StagePlanKind plan = StagePlanKind::steady;
   std::uint64_t copy_every = 8;  ///< Number of runs between two copies; 0 means never.
 
   /// The number of stages, from `ends` if given.

@@ -11,6 +11,7 @@
 #include "consensus/compression/compressors.hpp"
 #include "consensus/gossip/pair_memories.hpp"
 #include "consensus/mixing/stability.hpp"
+#include "consensus/pipeline/stage_layout.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/config_reading.hpp"
@@ -416,6 +417,30 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
+/// The search for a plan counts one update a run, of one version, and no memory.
+void check_plan(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const PipelineConfig& pipeline = config.pipeline;
+  if (config.run.mode != ModeKind::pipeline || pipeline.plan != StagePlanKind::automatic) return;
+  const auto refuse = [&](std::string reason, std::string remedy) {
+    reading.report("pipeline.plan", std::move(reason),
+                   std::move(remedy) + ", or plan = \"steady\"");
+  };
+  if (!is_synchronous(pipeline.schedule) || pipeline.schedule == PipelineKind::chimera) {
+    refuse(fmt::format("with schedule = \"{}\" peers carry stages that no plan could change",
+                       to_string(pipeline.schedule)),
+           "write schedule = \"1f1b\"");
+  }
+  if (pipeline.memory_mb > 0) {
+    refuse("plans are made by time, and a peer might get stages above memory_mb",
+           "write memory_mb = 0");
+  }
+  if (pipeline.stage_count() > planned_stages_max) {
+    refuse(fmt::format("plans are searched for up to {} stages", planned_stages_max),
+           "use fewer stages");
+  }
+}
+
 void check_groups(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.run.mode != ModeKind::pipeline || config.pipeline.group == 1) return;
@@ -565,6 +590,7 @@ void check_together(ConfigReading& reading) {
   check_network(reading);
   check_ring(reading);
   check_pipeline(reading);
+  check_plan(reading);
   check_groups(reading);
   check_mixing(reading);
   check_centre(reading);

@@ -50,6 +50,9 @@ void append_replicas(const Keys& pipeline) {
       "group", GV_FIELD(pipeline.group), {1, static_cast<double>(slices_of_stage)},
       "peers that carry a stage together at most: each holds some heads, and some units of dense "
       "layers, and computes these of every micro-batch; 1 = each computes whole micro-batches");
+  pipeline.choice("plan", GV_FIELD(pipeline.plan), named_choices(stage_plan_kinds),
+                  "how peers get other stages: one at a time moves to the slowest stage, or all "
+                  "take up the stages and groups with the shortest predicted step");
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
                   "which replica of a stage takes which micro-batch: in turns, at random, or as "
                   "many as its speed allows");

@@ -25,12 +25,18 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
       course_(self, course),
       work_(self, course.work),
       generations_(self, session, options.agreement, signer),
-      planner_(options.stage_seconds, options.micro_batches * options.micro_batch, options.plan()),
+      planner_(options.stage_seconds, options.micro_batches * options.micro_batch,
+               options.planning()),
       options_(options),
       parts_(options.parts()),
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),
-      states_(self, course.layout_hash, options, draws) {}
+      states_(self, course.layout_hash, options, draws) {
+  if (options.plan != StagePlanKind::automatic) return;
+  std::size_t most = 0;
+  for (const StageSize& stage : options.stages) most = std::max(most, stage.forward);
+  survey_.emplace(self, most);
+}
 
 double PipelineMode::work_done_here() const {
   double part = 0;
@@ -170,6 +176,9 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   choose_panel();
   end_.enter(generation, generations_.agreement());
   states_.enter(generation);
+  begun_in_generation_ = 0;
+  planned_speed_ = speed_;
+  if (survey_) survey_->begin(generation.order, generations_.key());
   end_last_run(generation.version);
   const bool stays = generations_.agreement().version() == generation.version;
   for (const std::uint32_t part : run_.own_parts()) {
@@ -233,6 +242,7 @@ void PipelineMode::abandon() {
   run_was_begun_ = run_was_begun_ || run_.is_begun();
   run_.leave();
   states_.leave();
+  if (survey_) survey_->end();
   completed_.clear();
   say_again_at_ = never;
   due_.exports.clear();
@@ -311,6 +321,10 @@ void PipelineMode::become_ready(Time now, Effects& out) {
 void PipelineMode::begin_run(Time now, Effects& out) {
   if (step() >= course_.steps() || course_.is_leaving()) return;
   idle_since_ = now;
+  if (survey_) {
+    survey_->operation_began(now, begun_in_generation_++,
+                             from_seconds(generations_.operation_seconds()), out);
+  }
   run_.begin(step(), is_test_due(), out);
 }
 
@@ -425,7 +439,11 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
 
 void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
-  if (const TransferId* transfer = transfer_of(message)) {
+  if (const auto* probed = std::get_if<ProbeAck>(&message)) {
+    if (!survey_) return;
+    survey_->receive(now, from, *probed, out);
+    generations_.agreement().set_links(survey_->reports());
+  } else if (const TransferId* transfer = transfer_of(message)) {
     if (transfer->kind != TransferKind::state) return;
     states_.receive(now, from, message, out);
     // After the first run of the generation every peer has its states, and ours are no longer the
@@ -461,6 +479,9 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
     case TransferKind::mixing:
       if (run_.receive(from, block, out)) return;
       break;
+    case TransferKind::probe:
+      if (survey_) survey_->receive_block(from, block, out);
+      return;
     default:
       return;  // Belongs to another mode.
   }
@@ -472,13 +493,20 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
 }
 
 void PipelineMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  if (survey_) {
+    survey_->lane_lost(peer);
+    generations_.agreement().set_links(survey_->reports());
+  }
   // Between generations a lost peer should not be waited for.
   const bool concerns = generations_.current() == nullptr || states_.fetches_from(peer) ||
                         (course_.phase() != Phase::done && run_.involves(peer));
   if (concerns) disturb(now, {peer}, out);
 }
 
-void PipelineMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(now, peer, out); }
+void PipelineMode::lane_refused(Time now, PeerId peer, Effects& out) {
+  if (survey_) survey_->lane_refused(peer);
+  lane_lost(now, peer, out);
+}
 
 // ---- Jobs ----
 
@@ -511,31 +539,6 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   const auto* pass = first_of<task::StagePass>(tasks);
   if (pass != nullptr && !pass->what.tests) measure(*pass, seconds(done.busy));
   if (is_ours) run_.done(done.job, out);
-}
-
-/// Our speed: the time that passes should take by the plan, divided by the time that they take. The
-/// speed is smoothed over a hundred passes and at least a second, because on a shared machine a
-/// pass of microseconds may wait for another program's time slice. It is the mean over all stages
-/// that we have worked on long enough. The speed in a single stage would include the plan's error
-/// about that stage, and peers would exchange stages back and forth because of it. In a group we
-/// work only on our share of a pass.
-void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
-  constexpr double passes = 100;
-  constexpr double window_s = 1;
-  const double keep = 1 - std::min(1 / passes, busy_s / window_s);
-  StagePace& pace = paces_[pass.what.stage];
-  const double work_s =
-      part_of_stage(pass.what.action) * options_.stage_seconds[pass.what.stage] * run_.own_share();
-  pace.work_s = keep * pace.work_s + work_s / static_cast<double>(run_.parts_of(pass.what));
-  pace.busy_s = keep * pace.busy_s + busy_s;
-  double sum = 0;
-  std::size_t stages = 0;
-  for (const auto& [stage, each] : paces_) {
-    if (each.busy_s < window_s / 2) continue;
-    sum += each.work_s / each.busy_s;
-    ++stages;
-  }
-  if (stages > 0) generations_.agreement().set_speed(sum / static_cast<double>(stages));
 }
 
 void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "consensus/generation/link_survey.hpp"
 #include "peer/modes/agreed_end.hpp"
 #include "peer/modes/early_blocks.hpp"
 #include "peer/modes/generations.hpp"
@@ -81,6 +82,8 @@ class PipelineMode final : public Mode {
 
   const PipelineOptions& options() const { return options_; }
   PipelineCounts counts() const;
+  /// Predicted seconds of a step of the current generation; 0: none, or not known.
+  double predicted_s() const;
   /// The parts of stages that we carry now (StageParts), and their stages.
   const std::set<std::uint32_t>& held_parts() const { return carried_; }
   std::set<std::uint32_t> stages() const;
@@ -178,6 +181,9 @@ class PipelineMode final : public Mode {
   EarlyBlocks early_;           ///< Blocks of a generation that will soon begin here.
   std::uint64_t early_of_ = 0;  ///< Key of the generation of these blocks.
   StageStates states_;
+  /// Measures links if plans are made from them.
+  std::optional<LinkSurvey> survey_;
+  std::uint64_t begun_in_generation_ = 0;  ///< Runs that were begun in this generation.
   bool handing_over_ = false;  ///< True if we are leaving and other peers are taking over our
                                ///< states.
   Time hand_over_until_ = never;
@@ -207,6 +213,8 @@ class PipelineMode final : public Mode {
     double busy_s = 0;
   };
   std::map<std::uint32_t, StagePace> paces_;
+  double speed_ = 0;           ///< Our speed as measured; 0: not known.
+  double planned_speed_ = 0;   ///< Our speed when the generation began.
   std::vector<PeerId> panel_;  ///< The carriers of the last stage, which judge the model.
   PipelineCounts counts_;
 };

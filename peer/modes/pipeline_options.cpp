@@ -28,6 +28,51 @@ MixRule in_runs(const MixRule& rule) {
           .fragments = rule.fragments};
 }
 
+namespace {
+
+/// A stage as the planner of unlike peers sees it: a micro-batch is one sample, and the members of
+/// a group share all of the stage's work.
+SplitLayer split_layer(const StageSize& size, double seconds, bool is_shared) {
+  SplitLayer layer;
+  layer.operations = seconds / 3;  // Backward takes twice as long as forward.
+  layer.inputs = static_cast<double>(size.forward);
+  layer.weights = static_cast<double>(size.parameters);
+  double sliced = 0;
+  for (const PartSize& slice : size.slices) sliced += static_cast<double>(slice.parameters);
+  layer.weights += sliced;
+  if (!is_shared || size.slices.empty()) return layer;
+  layer.slices = size.slices.size();
+  const std::size_t sums =
+      std::max<std::size_t>({1, size.forward_sums.size(), size.backward_sums.size()});
+  const auto at = [](const std::vector<std::size_t>& floats, std::size_t i) {
+    return i < floats.size() ? static_cast<double>(floats[i]) : 0;
+  };
+  for (std::size_t i = 0; i < sums; ++i) {
+    layer.units.push_back({.operations = layer.operations / static_cast<double>(sums),
+                           .weights = sliced / static_cast<double>(sums),
+                           .grains = layer.slices,
+                           .inputs = at(size.backward_sums, i),
+                           .outputs = at(size.forward_sums, i)});
+  }
+  return layer;
+}
+
+LayoutCosts layout_costs(const PipelineOptions& options) {
+  LayoutCosts costs{.stages = {},
+                    .kind = options.kind,
+                    .router = options.router,
+                    .micro_batches = options.micro_batches,
+                    .ahead = options.ahead,
+                    .group = options.group};
+  for (std::size_t s = 0; s < options.stages.size(); ++s) {
+    costs.stages.push_back(
+        split_layer(options.stages[s], options.stage_seconds[s], options.group > 1));
+  }
+  return costs;
+}
+
+}  // namespace
+
 StageParts PipelineOptions::parts() const {
   std::vector<std::size_t> slices;
   for (const StageSize& stage : stages) slices.push_back(stage.slices.size());
@@ -43,16 +88,18 @@ std::vector<PartSize> PipelineOptions::part_sizes() const {
   return sizes;
 }
 
-StagePlanOptions PipelineOptions::plan() const {
+StagePlanOptions PipelineOptions::planning() const {
   StagePlanOptions plan{.mirrored = kind == PipelineKind::chimera,
                         .parts = parts(),
                         .group = {.least = 1, .most = group},
-                        .slices_most = slices_most};
+                        .slices_most = slices_most,
+                        .layouts = {}};
   for (const StageSize& stage : stages) {
     if (slices_most == 0 || stage.slices.empty()) continue;
     const std::size_t least = (stage.slices.size() + slices_most - 1) / slices_most;
     plan.group.least = std::min(group, std::max(plan.group.least, least));
   }
+  if (this->plan == StagePlanKind::automatic) plan.layouts = layout_costs(*this);
   return plan;
 }
 

@@ -13,6 +13,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/pipeline/stage_plan.hpp"
+#include "consensus/pipeline/stage_plan_kind.hpp"
 #include "peer/modes/stage_consensus.hpp"
 #include "peer/node/job.hpp"
 
@@ -68,6 +69,7 @@ struct PipelineOptions {
   std::size_t test_samples = 0;   ///< Samples of a test, if the run has a target accuracy; 0: no
                                   ///< tests.
   std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
+  StagePlanKind plan = StagePlanKind::steady;
   /// The most peers that carry a stage together. Above 1, the schedule must be synchronous and
   /// `consensus` an all-reduce.
   std::size_t group = 1;
@@ -93,8 +95,8 @@ struct PipelineOptions {
 
   StageParts parts() const;
   std::vector<PartSize> part_sizes() const;
-  /// How peers form groups and divide stages.
-  StagePlanOptions plan() const;
+  /// How peers form groups and divide stages among themselves.
+  StagePlanOptions planning() const;
 };
 
 }  // namespace gv

@@ -31,6 +31,12 @@ CarrierNames carriers_of(const PipelineRun& run, const Membership& members) {
   return names;
 }
 
+std::string plan_line(double predicted_s, double measured_s) {
+  if (predicted_s == 0) return "plan auto: no speeds are known yet";
+  return fmt::format("plan auto: a step takes {:.1f} ms as predicted, {:.1f} ms as measured",
+                     1e3 * predicted_s, 1e3 * measured_s);
+}
+
 }  // namespace
 
 PipelineCounts PipelineMode::counts() const {
@@ -50,6 +56,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
   const double waiting_part = both > 0 ? all.waiting_s / both : 0;
   const auto [carriers, groups] = carriers_of(run_, members);
   const std::set<std::uint32_t> own = stages();
+  const double predicted = predicted_s();
   ReportSection section{
       .name = "pipeline",
       .figures = {{"schedule", std::string(to_string(options_.kind))},
@@ -58,6 +65,9 @@ ModeReport PipelineMode::report(const Membership& members) const {
                   {"stages", carriers},
                   {"groups", groups},
                   {"stage_work", options_.stage_seconds},
+                  {"plan", std::string(to_string(options_.plan))},
+                  {"predicted_s", predicted},
+                  {"measured_s", generations_.operation_seconds()},
                   {"operations", all.operations},
                   {"generations", all.generations},
                   {"losses", all.losses},
@@ -93,6 +103,9 @@ ModeReport PipelineMode::report(const Membership& members) const {
   report.details.push_back(fmt::format("schedule {}, router {}; waits {:.0f} % of its time in runs",
                                        to_string(options_.kind), to_string(options_.router),
                                        100 * waiting_part));
+  if (options_.plan == StagePlanKind::automatic) {
+    report.details.push_back(plan_line(predicted, generations_.operation_seconds()));
+  }
   for (std::size_t stage = 0; stage < carriers.size(); ++stage) {
     report.details.push_back(fmt::format("stage {} ({:.0f} % of the work): {}", stage,
                                          100 * options_.stage_seconds[stage],

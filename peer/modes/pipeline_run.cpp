@@ -23,7 +23,7 @@ PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOpti
     : self_(self),
       run_seed_(run_seed),
       options_(options),
-      plan_(options.plan()),
+      plan_(options.planning()),
       members_max_(plan_.group.limit()),
       group_sums_(self, options),
       held_(pipeline_held_max) {}
@@ -57,7 +57,7 @@ void PipelineRun::enter(const Generation& generation) {
 void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uint32_t>& speeds) {
   group_sums_.enter(key_, options_.micro_batches + tests_of_run());
   group_sums_.begin(operation_);
-  groups_ = groups_of(held.stages, plan_);
+  groups_ = groups_of(held, plan_.parts);
   worker_ = groups_.group_of[rank_];
   GroupPlace place{.slices = own_slices_.empty() ? Range{} : own_slices_.begin()->second,
                    .members = groups_.members[worker_].size()};

@@ -4,11 +4,24 @@
 #include <algorithm>
 #include <set>
 
+#include "consensus/allreduce/reduce_choice.hpp"
+
 namespace gv {
 namespace {
 
 /// The share of the fastest peer.
 constexpr std::uint32_t share_max = 1000;
+
+/// The link between two peers as the slower of its ends reports it; assumed if none does.
+SplitLink link_between(const LinkTable& links, PeerId a, PeerId b) {
+  LinkCost slowest;
+  for (const auto& cost : {links.find(a, b), links.find(b, a)}) {
+    slowest.latency_s = std::max(slowest.latency_s, cost.value_or(network_link).latency_s);
+    slowest.seconds_per_byte =
+        std::max(slowest.seconds_per_byte, cost.value_or(network_link).seconds_per_byte);
+  }
+  return {.latency_s = slowest.latency_s, .bytes_per_s = 1 / slowest.seconds_per_byte};
+}
 
 }  // namespace
 
@@ -26,7 +39,13 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
     offers.push_back({peer, answer.speed, options_.parts.unpacked(answer.holdings), answer.leaves});
     fastest = std::max(fastest, static_cast<double>(answer.speed));
   }
-  std::optional<StagePlan> plan = plan_stages(offers, stage_seconds_, options_);
+  LinkTable links;
+  if (options_.layouts) {
+    for (const auto& [peer, answer] : answers) links.add(peer, answer.links);
+  }
+  std::optional<StagePlan> plan =
+      plan_stages(offers, stage_seconds_, options_,
+                  [&](PeerId a, PeerId b) { return link_between(links, a, b); });
   if (!plan) return std::nullopt;
   Generation start{.version = plan->version, .ends = is_end_agreed(answers, plan->version)};
   for (const StageOffer& offer : offers) {
@@ -65,7 +84,8 @@ std::string StagePlanner::problem(const Generation& generation) const {
 std::string StagePlanner::problem_of_slices(const Generation& generation) const {
   const HeldParts held = held_parts(generation.order, generation.assignments, options_.parts);
   if (held.is_ragged) return "it assigns slices that do not follow each other";
-  for (const auto& members : groups_of(held.stages, options_).members) {
+  for (const auto& members : groups_of(held, options_.parts).members) {
+    if (members.size() > options_.group.limit()) return "it makes a group of too many peers";
     for (const std::uint32_t stage : held.stages[members.front()]) {
       std::size_t next = 0;
       for (const std::uint32_t rank : members) {
@@ -90,6 +110,33 @@ std::string StagePlanner::problem(const Answer& answer) const {
     if (!options_.parts.names(holding)) return "it promises a stage that does not exist";
   }
   return "";
+}
+
+double StagePlanner::predicted_s(const Generation& generation, PeerId self, double speed,
+                                 const std::vector<LinkReport>& links) const {
+  const auto own = static_cast<std::size_t>(std::ranges::find(generation.order, self) -
+                                            generation.order.begin());
+  if (!options_.layouts || speed <= 0 || own == generation.order.size()) return 0;
+  LinkTable table;
+  table.add(self, links);
+  SplitSite site;
+  for (std::size_t a = 0; a < generation.order.size(); ++a) {
+    const double ratio = static_cast<double>(generation.shares[a]) / generation.shares[own];
+    site.peers.push_back({.name = {}, .operations_per_s = speed * ratio});
+    auto& row = site.links.emplace_back();
+    const SplitLink to_a = link_between(table, self, generation.order[a]);
+    for (std::size_t b = 0; b < generation.order.size(); ++b) {
+      SplitLink link = link_between(table, self, generation.order[b]);
+      if (b == own) link = to_a;
+      if (a != own && b != own) {
+        link.latency_s = std::max(link.latency_s, to_a.latency_s);
+        link.bytes_per_s = std::min(link.bytes_per_s, to_a.bytes_per_s);
+      }
+      row.push_back(link);
+    }
+  }
+  const HeldParts held = held_parts(generation.order, generation.assignments, options_.parts);
+  return predicted_step({held.stages, groups_of(held, options_.parts)}, *options_.layouts, site);
 }
 
 /// We must carry a stage, and must have promised each state from which we are to go on.

@@ -27,6 +27,13 @@ class StagePlanner final : public GenerationPlanner {
   using GenerationPlanner::problem;
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
+  /// The predicted seconds of a step of this generation with `self` in it, if plans are made by
+  /// predictions and the speed of `self` is known; otherwise 0. The others' speeds follow from it
+  /// and from the generation's shares. `links` are those of `self`; a link between two others is
+  /// taken to be like the slower one of those to both.
+  double predicted_s(const Generation& generation, PeerId self, double speed,
+                     const std::vector<LinkReport>& links) const;
+
  private:
   std::string problem_of_slices(const Generation& generation) const;
 

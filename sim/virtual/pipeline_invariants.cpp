@@ -178,7 +178,7 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     const std::size_t size = pipeline.stages[end.stage].parameters;
     const std::span<const float> gradient = std::span<const float>(*end.sum).first(size);
     const auto counts = std::span<const float>(*end.sum).subspan(size);
-    const std::size_t members = pipeline.plan().group.limit();
+    const std::size_t members = pipeline.planning().group.limit();
     std::size_t counted = 0;
     bool once = true;
     for (std::size_t b = 0; b < pipeline.micro_batches; ++b) {
@@ -367,7 +367,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   // "micro-batches once": none is missing, except those of a lost peer if replicas share no sum.
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
-  const std::size_t members = pipeline.plan().group.limit();
+  const std::size_t members = pipeline.planning().group.limit();
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
   const auto passes =
       static_cast<std::size_t>(std::ranges::count_if(went_back_[name], [&](const auto& entry) {

@@ -1,0 +1,329 @@
+// Tries the layouts that the planner of unlike peers finds, by the clock of the schedule.
+#include "consensus/pipeline/stage_layout.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/rng.hpp"
+#include "base/shares.hpp"
+#include "consensus/pipeline/replay.hpp"
+#include "consensus/split/split_plan.hpp"
+
+namespace gv {
+namespace {
+
+double sliced_weights(const SplitLayer& stage) {
+  double weights = 0;
+  for (const SplitUnit& unit : stage.units) weights += unit.weights;
+  return weights;
+}
+
+/// The time of a step of one layout.
+class StepClock {
+ public:
+  StepClock(const StageLayout& layout, const LayoutCosts& costs, const SplitSite& site)
+      : layout_(layout), costs_(costs), site_(site), workers_(costs.stages.size()) {
+    const auto& groups = layout.groups.members;
+    for (std::uint32_t group = 0; group < groups.size(); ++group) {
+      for (const std::uint32_t stage : layout.stages[groups[group].front()]) {
+        workers_[stage].push_back(group);
+      }
+      pass_s_.emplace_back(costs.stages.size(), 0);
+      for (const std::uint32_t stage : layout.stages[groups[group].front()]) {
+        pass_s_.back()[stage] = pass_of(groups[group], costs.stages[stage]);
+      }
+    }
+  }
+
+  double seconds() const {
+    std::vector<double> speeds;
+    for (const auto& members : layout_.groups.members) {
+      double sum = 0;
+      for (const std::uint32_t rank : members) sum += site_.peers[rank].operations_per_s;
+      speeds.push_back(sum);
+    }
+    const Routes routes =
+        make_routes(costs_.kind, costs_.router, workers_, costs_.micro_batches, speeds, Rng(0));
+    const PipelineSchedule schedule =
+        make_schedule(costs_.kind, routes, workers_of_schedule(), 0, costs_.ahead);
+    std::vector<std::vector<double>> seconds;
+    for (std::size_t worker = 0; worker < schedule.workers.size(); ++worker) {
+      std::vector<double>& own = seconds.emplace_back();
+      for (const PipelineInstruction& what : schedule.workers[worker]) {
+        own.push_back(part_of_stage(what.action) * pass_s_[worker][what.stage]);
+      }
+    }
+    return replay(schedule, {.stages = {}, .boundaries = boundaries(), .speeds = {}}, seconds)
+               .makespan +
+           longest_sum() + completion_s();
+  }
+
+ private:
+  std::size_t workers_of_schedule() const { return layout_.groups.members.size(); }
+
+  SplitGroup group_of_ranks(const std::vector<std::uint32_t>& ranks) const {
+    return group_of(site_, {ranks.begin(), ranks.end()});
+  }
+
+  /// Seconds of a micro-batch forward and back through a stage.
+  double pass_of(const std::vector<std::uint32_t>& members, const SplitLayer& stage) const {
+    const SplitCost cost =
+        layer_cost(stage, {SplitKind::slices, 0, members.size()}, group_of_ranks(members),
+                   {.samples = 1, .micro_batches = 1}, site_.rounds);
+    return cost.compute_s + cost.activations_s;
+  }
+
+  /// The slowest link between two lists of ranks. A peer needs no link to itself.
+  SplitLink worst_link(const std::vector<std::uint32_t>& from,
+                       const std::vector<std::uint32_t>& to) const {
+    SplitLink worst;
+    for (const std::uint32_t a : from) {
+      for (const std::uint32_t b : to) {
+        if (a == b) continue;
+        const SplitLink& link = site_.links[a][b];
+        worst.latency_s = std::max(worst.latency_s, link.latency_s);
+        const bool is_slower = worst.bytes_per_s == 0 || link.bytes_per_s < worst.bytes_per_s;
+        if (link.bytes_per_s > 0 && is_slower) worst.bytes_per_s = link.bytes_per_s;
+      }
+    }
+    return worst;
+  }
+
+  std::vector<std::uint32_t> carriers(std::size_t stage) const {
+    std::vector<std::uint32_t> ranks;
+    for (const std::uint32_t worker : workers_[stage]) {
+      const auto& members = layout_.groups.members[worker];
+      ranks.insert(ranks.end(), members.begin(), members.end());
+    }
+    return ranks;
+  }
+
+  std::size_t largest_group(std::size_t stage) const {
+    std::size_t most = 1;
+    for (const std::uint32_t worker : workers_[stage]) {
+      most = std::max(most, layout_.groups.members[worker].size());
+    }
+    return most;
+  }
+
+  /// All members of a group have the outputs, and each sends them to its part of the receivers.
+  std::vector<BoundaryCost> boundaries() const {
+    std::vector<BoundaryCost> costs;
+    for (std::size_t stage = 0; stage + 1 < workers_.size(); ++stage) {
+      const SplitLink link = worst_link(carriers(stage), carriers(stage + 1));
+      const auto [few, many] = std::minmax({largest_group(stage), largest_group(stage + 1)});
+      const auto copies = static_cast<double>((many + few - 1) / few);
+      const double bytes = sizeof(float) * costs_.stages[stage + 1].inputs * copies;
+      costs.push_back({.seconds = link.bytes_per_s > 0 ? bytes / link.bytes_per_s : 0,
+                       .latency_s = link.latency_s});
+    }
+    return costs;
+  }
+
+  /// Seconds of the sum of this many gradients among these peers.
+  double sum_s(double weights, const std::vector<std::uint32_t>& ranks) const {
+    if (ranks.size() < 2 || weights <= 0) return 0;
+    SplitLayer only_weights;
+    only_weights.weights = weights;
+    return layer_cost(only_weights, {}, group_of_ranks(ranks), {.samples = ranks.size()},
+                      site_.rounds)
+        .weights_s;
+  }
+
+  /// The sums of all its stages follow each other at a peer.
+  double longest_sum() const {
+    std::vector<double> at(layout_.stages.size(), 0);
+    for (std::size_t stage = 0; stage < workers_.size(); ++stage) {
+      const double sliced = largest_group(stage) > 1 ? sliced_weights(costs_.stages[stage]) : 0;
+      std::vector<std::uint32_t> first;
+      std::size_t least = layout_.stages.size();
+      for (const std::uint32_t worker : workers_[stage]) {
+        const auto& members = layout_.groups.members[worker];
+        first.push_back(members.front());
+        least = std::min(least, members.size());
+      }
+      const double seconds = sum_s(costs_.stages[stage].weights - sliced, carriers(stage)) +
+                             sum_s(sliced / static_cast<double>(least), first);
+      for (const std::uint32_t rank : carriers(stage)) at[rank] += seconds;
+    }
+    return *std::ranges::max_element(at);
+  }
+
+  /// A step ends with a message from every peer to every other one.
+  double completion_s() const {
+    double longest = 0;
+    for (std::size_t a = 0; a < site_.links.size(); ++a) {
+      for (std::size_t b = 0; b < site_.links.size(); ++b) {
+        if (a != b) longest = std::max(longest, site_.links[a][b].latency_s);
+      }
+    }
+    return longest;
+  }
+
+  const StageLayout& layout_;
+  const LayoutCosts& costs_;
+  const SplitSite& site_;
+  std::vector<std::vector<std::uint32_t>> workers_;  ///< For each stage, the groups that carry it.
+  std::vector<std::vector<double>> pass_s_;          ///< For each group, by stage.
+};
+
+/// The site in which peers of nearly equal speed have their mean speed. The planner makes several
+/// groups only of equal peers, and no two measured speeds are equal.
+SplitSite with_equal_speeds(SplitSite site) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < site.peers.size(); ++i) order.push_back(i);
+  const auto speed = [&](std::size_t i) { return site.peers[i].operations_per_s; };
+  std::ranges::stable_sort(order, std::ranges::greater{}, speed);
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    double sum = 0;
+    const double least = (1 - worth_changing) * speed(order[begin]);
+    while (end < order.size() && speed(order[end]) >= least) sum += speed(order[end++]);
+    for (std::size_t i = begin; i < end; ++i) {
+      site.peers[order[i]].operations_per_s = sum / static_cast<double>(end - begin);
+    }
+  }
+  return site;
+}
+
+std::size_t in_common(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      a, [&](std::uint32_t stage) { return std::ranges::binary_search(b, stage); }));
+}
+
+/// Swaps the stages of equally fast peers where more stages then stay at their peers.
+void keep_places(std::vector<std::vector<std::uint32_t>>& stages, const StageLayout& present,
+                 const SplitSite& equal) {
+  for (std::size_t a = 0; a < stages.size(); ++a) {
+    for (std::size_t b = a + 1; b < stages.size(); ++b) {
+      if (equal.peers[a].operations_per_s != equal.peers[b].operations_per_s) continue;
+      const auto stay = [&] {
+        return in_common(stages[a], present.stages[a]) + in_common(stages[b], present.stages[b]);
+      };
+      const std::size_t before = stay();
+      std::swap(stages[a], stages[b]);
+      if (stay() <= before) std::swap(stages[a], stages[b]);
+    }
+  }
+}
+
+/// Stages of each rank, and the size of groups for each first stage that a rank carries.
+struct Draft {
+  std::vector<std::vector<std::uint32_t>> stages;
+  std::map<std::uint32_t, std::size_t> members;
+};
+
+/// The layout of a draft. Peers form groups only where all their stages can be shared.
+StageLayout layout_of(Draft draft, const LayoutCosts& costs) {
+  std::vector<GroupSize> sizes;
+  for (const auto& stages : draft.stages) {
+    const bool can_share = std::ranges::all_of(
+        stages, [&](std::uint32_t stage) { return !costs.stages[stage].units.empty(); });
+    const std::size_t members = can_share ? draft.members[stages.front()] : 1;
+    sizes.push_back({.least = members, .most = members});
+  }
+  PeerGroups groups = peer_groups(draft.stages, sizes);
+  return {std::move(draft.stages), std::move(groups)};
+}
+
+Draft draft_of(const SplitPlan& plan, const StageLayout& present, const SplitSite& equal) {
+  Draft draft{.stages = std::vector<std::vector<std::uint32_t>>(equal.peers.size()), .members = {}};
+  for (const SplitStage& planned : plan.stages) {
+    const SplitState& state = plan.layers[planned.first].state;
+    for (std::size_t stage = planned.first; stage < planned.last; ++stage) {
+      draft.members[static_cast<std::uint32_t>(stage)] = state.ways;
+      for (const std::size_t peer : plan.groups[state.group].peers) {
+        draft.stages[peer].push_back(static_cast<std::uint32_t>(stage));
+      }
+    }
+  }
+  keep_places(draft.stages, present, equal);
+  return draft;
+}
+
+/// Drafts that differ in the stages of one peer or two: one joins another, or they swap.
+std::vector<Draft> neighbours(const Draft& draft) {
+  std::vector<Draft> found;
+  const std::size_t peers = draft.stages.size();
+  for (std::size_t a = 0; a < peers; ++a) {
+    for (std::size_t b = 0; b < peers; ++b) {
+      if (draft.stages[a] == draft.stages[b]) continue;
+      if (std::ranges::count(draft.stages, draft.stages[a]) > 1) {
+        found.push_back(draft);
+        found.back().stages[a] = draft.stages[b];
+      }
+      if (a > b) continue;
+      found.push_back(draft);
+      std::swap(found.back().stages[a], found.back().stages[b]);
+    }
+  }
+  return found;
+}
+
+/// The best draft that can be reached by neighbours, each better than the one before.
+class Climb {
+ public:
+  Climb(const LayoutCosts& costs, const SplitSite& site) : costs_(costs), site_(site) {}
+
+  void from(Draft draft) {
+    double seconds = seconds_of(draft);
+    for (bool improved = true; improved;) {
+      improved = false;
+      for (Draft& next : neighbours(draft)) {
+        const double own = seconds_of(next);
+        if (own >= seconds) continue;
+        seconds = own;
+        draft = std::move(next);
+        improved = true;
+        break;
+      }
+    }
+    if (best_ && seconds >= least_) return;
+    best_ = std::move(draft);
+    least_ = seconds;
+  }
+
+  std::optional<StageLayout> best() const {
+    return best_ ? std::optional(layout_of(*best_, costs_)) : std::nullopt;
+  }
+
+ private:
+  double seconds_of(const Draft& draft) const {
+    return predicted_step(layout_of(draft, costs_), costs_, site_);
+  }
+
+  const LayoutCosts& costs_;
+  const SplitSite& site_;
+  std::optional<Draft> best_;
+  double least_ = 0;
+};
+
+}  // namespace
+
+double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const SplitSite& site) {
+  return StepClock(layout, costs, site).seconds();
+}
+
+std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
+                                       const SplitSite& site) {
+  const std::size_t peers = site.peers.size();
+  if (peers > planned_peers_max || costs.stages.size() > planned_stages_max) return std::nullopt;
+  SplitQuestion question{.layers = costs.stages,
+                         .site = with_equal_speeds(site),
+                         .samples = costs.micro_batches,
+                         .micro_batches = {costs.micro_batches},
+                         .groups = {}};
+  Climb climb(costs, site);
+  for (std::size_t group = 1; group <= std::min(costs.group, peers); ++group) {
+    for (std::size_t stages = 1; stages <= std::min(peers, costs.stages.size()); ++stages) {
+      const SplitChoice choice{
+          .all_peers = true, .group = group, .stages_min = stages, .stages_max = stages};
+      for (const SplitPlan& plan : best_plans(question, choice)) {
+        climb.from(draft_of(plan, present, question.site));
+      }
+    }
+  }
+  return climb.best();
+}
+
+}  // namespace gv

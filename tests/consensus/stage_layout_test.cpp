@@ -1,0 +1,338 @@
+// Layouts of stages compared with every other layout, and ballots that take them up.
+#include "consensus/pipeline/stage_layout.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "base/shares.hpp"
+#include "consensus/pipeline/replay.hpp"
+#include "consensus/pipeline/stage_plan.hpp"
+#include "peer/modes/stage_planner.hpp"
+
+namespace gv {
+namespace {
+
+using Stages = std::vector<std::vector<std::uint32_t>>;
+
+/// Stages that take these parts of a micro-batch's time. With `group` above 1 all can be shared.
+LayoutCosts costs_of(const std::vector<double>& seconds, std::size_t group = 1) {
+  LayoutCosts costs{
+      .stages = {}, .router = RouterKind::throughput, .micro_batches = 8, .group = group};
+  for (const double own : seconds) {
+    SplitLayer stage;
+    stage.operations = own / 3;
+    stage.weights = 1000;
+    stage.inputs = costs.stages.empty() ? 0 : 1000;
+    if (group > 1) {
+      stage.slices = 24;
+      stage.units.push_back({.operations = own / 3,
+                             .weights = 900,
+                             .grains = 24,
+                             .inputs = stage.inputs,
+                             .outputs = 1000});
+    }
+    costs.stages.push_back(std::move(stage));
+  }
+  return costs;
+}
+
+SplitSite site_of(const std::vector<double>& speeds, const SplitLink& link = {}) {
+  SplitSite site;
+  for (const double speed : speeds) site.peers.push_back({{}, speed, 0});
+  site.links.assign(speeds.size(), std::vector<SplitLink>(speeds.size(), link));
+  return site;
+}
+
+/// Every peer alone in its group.
+StageLayout alone(Stages stages) {
+  const std::vector<GroupSize> sizes(stages.size());
+  PeerGroups groups = peer_groups(stages, sizes);
+  return {std::move(stages), std::move(groups)};
+}
+
+/// The least predicted step over all ways to cut the stages, and to give each of the peers one of
+/// the parts. Written from the definition, not from the search.
+double least_step(const LayoutCosts& costs, const SplitSite& site) {
+  const std::size_t stages = costs.stages.size();
+  const std::size_t peers = site.peers.size();
+  std::optional<double> least;
+  for (std::uint32_t cuts = 0; cuts < 1U << (stages - 1); ++cuts) {
+    Stages parts = {{0}};
+    for (std::uint32_t stage = 1; stage < stages; ++stage) {
+      if ((cuts >> (stage - 1) & 1U) != 0) parts.emplace_back();
+      parts.back().push_back(stage);
+    }
+    std::size_t ways = 1;
+    for (std::size_t peer = 0; peer < peers; ++peer) ways *= parts.size();
+    for (std::size_t way = 0; way < ways; ++way) {
+      Stages of_peers;
+      std::vector<bool> is_carried(parts.size(), false);
+      for (std::size_t peer = 0, left = way; peer < peers; ++peer, left /= parts.size()) {
+        is_carried[left % parts.size()] = true;
+        of_peers.push_back(parts[left % parts.size()]);
+      }
+      if (std::ranges::find(is_carried, false) != is_carried.end()) continue;
+      const double seconds = predicted_step(alone(std::move(of_peers)), costs, site);
+      if (!least || seconds < *least) least = seconds;
+    }
+  }
+  return *least;
+}
+
+std::vector<double> drawn_speeds(Rng& rng, std::size_t peers) {
+  std::vector<double> speeds;
+  for (std::size_t i = 0; i < peers; ++i) speeds.push_back(0.25 + 2 * rng.uniform());
+  return speeds;
+}
+
+/// Peers as they answer the ballot after one that has given them these parts.
+std::vector<StageOffer> offers_after(const std::vector<StageAssignment>& assignments,
+                                     const std::vector<double>& speeds) {
+  std::vector<StageOffer> offers;
+  for (std::size_t i = 0; i < speeds.size(); ++i) {
+    StageOffer offer{PeerId{i + 1}, speeds[i], {}};
+    for (const StageAssignment& own : assignments) {
+      if (own.carrier == offer.peer) offer.holdings.push_back({own.stage, true, {7, 70, 7}});
+    }
+    offers.push_back(std::move(offer));
+  }
+  return offers;
+}
+
+std::vector<StageOffer> newcomers(const std::vector<double>& speeds) {
+  std::vector<StageOffer> offers;
+  for (std::size_t i = 0; i < speeds.size(); ++i) {
+    offers.push_back({PeerId{i + 1}, speeds[i], {{0, false, {}}}});
+  }
+  return offers;
+}
+
+StagePlanOptions planning(const LayoutCosts& costs) {
+  std::vector<std::size_t> slices;
+  for (const SplitLayer& stage : costs.stages) {
+    slices.push_back(stage.units.empty() ? 0 : stage.slices);
+  }
+  return {
+      .parts = StageParts(slices), .group = {.least = 1, .most = costs.group}, .layouts = costs};
+}
+
+std::vector<double> seconds_of(const LayoutCosts& costs) {
+  std::vector<double> seconds;
+  for (const SplitLayer& stage : costs.stages) seconds.push_back(3 * stage.operations);
+  return seconds;
+}
+
+}  // namespace
+
+TEST_CASE("a predicted step is the schedule on a clock", "[unit]") {
+  LayoutCosts costs = costs_of({0.5, 0.3, 0.2});
+  costs.stages[1].inputs = costs.stages[2].inputs = 250;
+  const SplitSite site = site_of({2, 1, 1}, {.latency_s = 0.01, .bytes_per_s = 1e4});
+  PipelineCosts clock{.stages = {}, .boundaries = {{0.1, 0.01}, {0.1, 0.01}}, .speeds = {2, 1, 1}};
+  for (const double own : {0.5, 0.3, 0.2}) clock.stages.push_back({own / 3, own / 3, own / 3, 0});
+  const double on_clock =
+      replay(make_schedule(costs.kind, straight_routes(3, 8), 3, 0, costs.ahead), clock).makespan;
+  const StageLayout chain = alone({{0}, {1}, {2}});
+  // All peers are told of the end, which takes one latency.
+  CHECK(predicted_step(chain, costs, site) == Approx(on_clock + 0.01));
+}
+
+TEST_CASE("replicas sum their gradients at the end of a predicted step", "[unit]") {
+  const LayoutCosts costs = costs_of({1});
+  const SplitLink link{.latency_s = 0, .bytes_per_s = 4000};
+  const StageLayout both = alone({{0}, {0}});
+  CHECK(predicted_step(both, costs, site_of({1, 1})) == Approx(4));
+  // Two gathers of 1000 floats, of which each of two peers has half.
+  CHECK(predicted_step(both, costs, site_of({1, 1}, link)) == Approx(4 + 2 * 0.5));
+}
+
+TEST_CASE("the members of a group share a pass and exchange what they compute", "[unit]") {
+  const LayoutCosts costs = costs_of({1}, 2);
+  StageLayout pair = alone({{0}, {0}});
+  pair.groups = numbered({{0, 1}}, 2);
+  CHECK(predicted_step(pair, costs, site_of({3, 1})) == Approx(8 * 0.25));
+  // In each pass a sum of 1000 floats, and at the end one of the 100 that all members have.
+  const SplitLink link{.latency_s = 0, .bytes_per_s = 4000};
+  CHECK(predicted_step(pair, costs, site_of({3, 1}, link)) == Approx(8 * (0.25 + 1) + 0.1));
+}
+
+TEST_CASE("no way to give peers whole stages is predicted to be much faster than the best one",
+          "[unit]") {
+  Rng rng(7);
+  for (int draw = 0; draw < 40; ++draw) {
+    const std::size_t peers = 2 + rng.below(3);
+    std::vector<double> seconds;
+    for (std::size_t s = 0, all = 1 + rng.below(4); s < all; ++s) {
+      seconds.push_back(0.1 + rng.uniform());
+    }
+    const LayoutCosts costs = costs_of(seconds);
+    const SplitSite site =
+        site_of(drawn_speeds(rng, peers), {.latency_s = 0.001, .bytes_per_s = 1e6});
+    const auto best = best_layout(alone(Stages(peers)), costs, site);
+    REQUIRE(best);
+    CHECK(predicted_step(*best, costs, site) < 1.05 * least_step(costs, site));
+  }
+}
+
+TEST_CASE("groups are chosen on fast links and replicas on slow ones", "[unit]") {
+  LayoutCosts costs = costs_of({0.5, 0.5}, 4);
+  costs.micro_batches = 2;
+  const auto largest = [&](const SplitLink& link) {
+    const auto best = best_layout(alone(Stages(4)), costs, site_of({1, 1, 1, 1}, link));
+    REQUIRE(best);
+    std::size_t most = 0;
+    for (const auto& members : best->groups.members) most = std::max(most, members.size());
+    return most;
+  };
+  CHECK(largest({.latency_s = 1e-6, .bytes_per_s = 1e9}) > 1);
+  CHECK(largest({.latency_s = 0.1, .bytes_per_s = 1e5}) == 1);
+}
+
+TEST_CASE("a plan depends on speeds and not on the order of peers", "[unit]") {
+  Rng rng(11);
+  for (int draw = 0; draw < 20; ++draw) {
+    const std::size_t peers = 2 + rng.below(4);
+    const LayoutCosts costs = costs_of({0.4, 0.3, 0.2, 0.1}, 1 + rng.below(3));
+    std::vector<double> speeds = drawn_speeds(rng, peers);
+    const SplitLink link{.latency_s = 1e-4, .bytes_per_s = 1e7};
+    const auto predicted = [&] {
+      const SplitSite site = site_of(speeds, link);
+      const auto best = best_layout(alone(Stages(peers)), costs, site);
+      REQUIRE(best);
+      CHECK(best == best_layout(alone(Stages(peers)), costs, site));
+      for (const auto& stages : best->stages) CHECK_FALSE(stages.empty());
+      return predicted_step(*best, costs, site);
+    };
+    const double first = predicted();
+    rng.shuffle(std::span(speeds));
+    // With more than four peers not all orders are searched, and the numbers of peers decide which.
+    CHECK(predicted() == Approx(first).epsilon(worth_changing));
+  }
+}
+
+TEST_CASE("a ballot changes all stages at once where that is worth it, and then nothing",
+          "[unit]") {
+  const LayoutCosts costs = costs_of({0.25, 0.25, 0.25, 0.25});
+  const std::vector<double> equal = {1, 1, 1, 1};
+  const auto begin = plan_stages(newcomers({0, 0, 0, 0}), seconds_of(costs), planning(costs));
+  REQUIRE(begin);
+  auto plan =
+      plan_stages(offers_after(begin->assignments, equal), seconds_of(costs), planning(costs));
+  REQUIRE(plan);
+  // Then one peer becomes slow.
+  const std::vector<double> unlike = {1, 0.2, 1, 1};
+  const auto keeps = plan->assignments;
+  const auto better = plan_stages(offers_after(keeps, unlike), seconds_of(costs), planning(costs));
+  REQUIRE(better);
+  CHECK(better->assignments != keeps);
+  // Peers whose speeds vary a little stay where they are.
+  Rng rng(3);
+  for (int ballot = 0; ballot < 20; ++ballot) {
+    std::vector<double> speeds = unlike;
+    for (double& speed : speeds) speed *= 0.96 + 0.08 * rng.uniform();
+    const auto next =
+        plan_stages(offers_after(better->assignments, speeds), seconds_of(costs), planning(costs));
+    REQUIRE(next);
+    CHECK(next->assignments == better->assignments);
+  }
+}
+
+TEST_CASE("groups stay as they are until another layout is worth the change", "[unit]") {
+  const LayoutCosts costs = costs_of({1}, 4);
+  std::vector<StageAssignment> pairs;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    pairs.push_back({0, PeerId{id}, PeerId{id}});
+    const std::uint32_t begin = id % 2 == 1 ? 1 : 13;
+    for (std::uint32_t part = begin; part < begin + 12; ++part) {
+      pairs.push_back({part, PeerId{id}, PeerId{id}});
+    }
+  }
+  const LinkBetween slow = [](PeerId, PeerId) { return SplitLink{0.001, 1e6}; };
+  const auto plan =
+      plan_stages(offers_after(pairs, {1, 1, 1, 1}), seconds_of(costs), planning(costs), slow);
+  REQUIRE(plan);
+  const std::vector<PeerId> order = {PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}};
+  const auto groups = [&](const StagePlan& made) {
+    return groups_of(held_parts(order, made.assignments, planning(costs).parts),
+                     planning(costs).parts)
+        .members;
+  };
+  CHECK(groups(*plan) == Stages{{0, 1}, {2, 3}});
+  // If exchanges are slow, each peer makes passes alone.
+  const LinkBetween slowest = [](PeerId, PeerId) { return SplitLink{0.1, 1e4}; };
+  const auto apart =
+      plan_stages(offers_after(pairs, {1, 1, 1, 1}), seconds_of(costs), planning(costs), slowest);
+  REQUIRE(apart);
+  CHECK(groups(*apart) == Stages{{0}, {1}, {2}, {3}});
+}
+
+TEST_CASE("the layout of as many peers and stages as are planned is found", "[unit]") {
+  std::vector<double> seconds(planned_stages_max, 1.0 / planned_stages_max);
+  Rng rng(5);
+  const std::vector<double> speeds = drawn_speeds(rng, planned_peers_max);
+  const LayoutCosts costs = costs_of(seconds, 4);
+  const auto site = site_of(speeds, {.latency_s = 1e-4, .bytes_per_s = 1e8});
+  const auto best = best_layout(alone(Stages(planned_peers_max)), costs, site);
+  REQUIRE(best);
+  const double ideal = 8 / std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  CHECK(predicted_step(*best, costs, site) < 2 * ideal);
+  const std::vector<double> more(planned_peers_max + 1, 1.0);
+  CHECK_FALSE(best_layout(alone(Stages(more.size())), costs, site_of(more)));
+}
+
+TEST_CASE("every generation that a planner makes from plans is sound to the others", "[unit]") {
+  Rng rng(13);
+  for (int draw = 0; draw < 60; ++draw) {
+    const std::size_t peers = 1 + rng.below(6);
+    const LayoutCosts costs = costs_of({0.4, 0.3, 0.2, 0.1}, 1 + rng.below(4));
+    const StagePlanner planner(seconds_of(costs), 80, planning(costs));
+    const std::vector<double> speeds = drawn_speeds(rng, peers);
+    const auto begin = plan_stages(newcomers(speeds), seconds_of(costs), planning(costs));
+    REQUIRE(begin);
+    Answers answers;
+    for (const StageOffer& offer : offers_after(begin->assignments, speeds)) {
+      Answer answer{.version = {7, 70, 7},
+                    .speed = static_cast<float>(offer.speed),
+                    .holdings = planning(costs).parts.packed(offer.holdings)};
+      for (std::uint64_t other = 1; other <= peers; ++other) {
+        if (PeerId{other} == offer.peer) continue;
+        answer.links.push_back({PeerId{other}, 1e-3F, 1e6F});
+      }
+      CHECK(planner.problem(answer) == "");
+      answers.emplace(offer.peer, std::move(answer));
+    }
+    const auto generation = planner.plan(answers, nullptr);
+    REQUIRE(generation);
+    CHECK(planner.problem(*generation) == "");
+    CHECK(generation == planner.plan(answers, nullptr));
+    // All members predict the same step, as far as shares and their own speeds are exact.
+    std::vector<double> predicted;
+    for (const auto& [peer, answer] : answers) {
+      predicted.push_back(planner.predicted_s(*generation, peer, answer.speed, answer.links));
+      CHECK(predicted.back() == Approx(predicted.front()).epsilon(0.02));
+    }
+    CHECK(predicted.front() > 0);
+    CHECK(planner.predicted_s(*generation, PeerId{1}, 0, {}) == 0);
+  }
+}
+
+TEST_CASE("a generation with a group of too many peers is refused", "[unit]") {
+  const LayoutCosts costs = costs_of({1}, 2);
+  const StagePlanner planner({1}, 80, planning(costs));
+  Generation generation{.order = {PeerId{1}, PeerId{2}, PeerId{3}}, .shares = {1000, 1000, 1000}};
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    generation.assignments.push_back({0, PeerId{id}, PeerId{id}});
+    for (auto slice = static_cast<std::uint32_t>(8 * (id - 1)); slice < 8 * id; ++slice) {
+      generation.assignments.push_back({1 + slice, PeerId{id}, PeerId{id}});
+    }
+  }
+  CHECK(planner.problem(generation) == "it makes a group of too many peers");
+}
+
+}  // namespace gv
