@@ -175,6 +175,27 @@ TEST_CASE("when one of a group is killed the others share its stage and go on", 
   none_refused(swarm, others);
 }
 
+TEST_CASE("a pipeline with plans tells what it predicts and goes on when one is killed",
+          "[process]") {
+  Swarm swarm(4, pipeline(100000000, 4, "plan = \"auto\"\nrouter = \"throughput\"\n"));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 50));
+  // There is no prediction until a ballot has been told of speeds.
+  REQUIRE(eventually(
+      [&] {
+        const nlohmann::json own = swarm.status(0)["pipeline"];
+        return own.is_object() && own.value("predicted_s", 0.0) > 0 &&
+               own.value("measured_s", 0.0) > 0;
+      },
+      60s));
+  CHECK(swarm.status(0)["pipeline"]["plan"] == "auto");
+  CHECK(carried(swarm, {0, 1, 2, 3}) == std::set<std::size_t>{0, 1, 2, 3});
+  swarm.kill(1);
+  REQUIRE(swarm.go_on({0, 2, 3}));
+  CHECK(carried(swarm, {0, 2, 3}) == std::set<std::size_t>{0, 1, 2, 3});
+  none_refused(swarm, {0, 2, 3});
+}
+
 TEST_CASE("a stage too large for a peer trains in a group that is large enough", "[process]") {
   const auto config = [](const std::string& memory_mb) {
     std::string text = pipeline(100000000, 1, "group = 3\nmemory_mb = " + memory_mb + "\n");
