@@ -177,7 +177,9 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   end_.enter(generation, generations_.agreement());
   states_.enter(generation);
   begun_in_generation_ = 0;
-  planned_speed_ = speed_;
+  measured_s_ = 0;
+  planned_speed_ = pace_.speed();
+  pace_.carry({run_.own_stages().begin(), run_.own_stages().end()});
   if (survey_) survey_->begin(generation.order, generations_.key());
   end_last_run(generation.version);
   const bool stays = generations_.agreement().version() == generation.version;
@@ -320,10 +322,10 @@ void PipelineMode::become_ready(Time now, Effects& out) {
 
 void PipelineMode::begin_run(Time now, Effects& out) {
   if (step() >= course_.steps() || course_.is_leaving()) return;
-  idle_since_ = now;
+  idle_since_ = run_began_at_ = now;
+  const std::uint64_t begun = begun_in_generation_++;
   if (survey_) {
-    survey_->operation_began(now, begun_in_generation_++,
-                             from_seconds(generations_.operation_seconds()), out);
+    survey_->operation_began(now, begun, from_seconds(generations_.operation_seconds()), out);
   }
   run_.begin(step(), is_test_due(), out);
 }
@@ -370,6 +372,7 @@ void PipelineMode::commit(Time now, Effects& out) {
   // States handed over when the generation began have arrived as well.
   states_.settle(options_.copy_every == 0 ? generations_.agreement().version()
                                           : copied_.value_or(ModelVersion()));
+  measure_step(now);
   generations_.operation_done(now, operation, 1, out);
   const bool is_point = options_.copy_every > 0 && step() % options_.copy_every == 0;
   if (is_point) plan_copies(generations_.agreement().version());
@@ -537,8 +540,9 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   }
   if (part == nullptr) return;
   const auto* pass = first_of<task::StagePass>(tasks);
+  if (!is_ours) return;
   if (pass != nullptr && !pass->what.tests) measure(*pass, seconds(done.busy));
-  if (is_ours) run_.done(done.job, out);
+  run_.done(done.job, out);
 }
 
 void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {

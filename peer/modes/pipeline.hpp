@@ -14,6 +14,7 @@
 #include "peer/modes/mode.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/pipeline_run.hpp"
+#include "peer/modes/stage_pace.hpp"
 #include "peer/modes/stage_planner.hpp"
 #include "peer/modes/stage_states.hpp"
 #include "peer/modes/swarm_work.hpp"
@@ -84,6 +85,8 @@ class PipelineMode final : public Mode {
   PipelineCounts counts() const;
   /// Predicted seconds of a step of the current generation; 0: none, or not known.
   double predicted_s() const;
+  /// Recent seconds of a step of the current generation, smoothed; 0: none is done yet.
+  double measured_s() const { return measured_s_; }
   /// The parts of stages that we carry now (StageParts), and their stages.
   const std::set<std::uint32_t>& held_parts() const { return carried_; }
   std::set<std::uint32_t> stages() const;
@@ -167,6 +170,7 @@ class PipelineMode final : public Mode {
   bool may_ask_ahead() const;
   bool ask(Time now, std::vector<Job>& jobs);
   void measure(const task::StagePass& pass, double busy_s);
+  void measure_step(Time now);
   void tell_holdings();
 
   PeerId self_;
@@ -207,14 +211,10 @@ class PipelineMode final : public Mode {
   std::optional<ModelVersion> copied_;  ///< The last copying point of the generation.
 
   Time idle_since_{};
-  /// Time of passes through a stage, planned and measured; their ratio is our speed in that stage.
-  struct StagePace {
-    double work_s = 0;
-    double busy_s = 0;
-  };
-  std::map<std::uint32_t, StagePace> paces_;
-  double speed_ = 0;           ///< Our speed as measured; 0: not known.
-  double planned_speed_ = 0;   ///< Our speed when the generation began.
+  StagePace pace_;             ///< Our speed as measured.
+  double planned_speed_ = 0;   ///< Our speed when the generation began; 0: not known.
+  Time run_began_at_{};        ///< When the run under way began.
+  double measured_s_ = 0;      ///< See measured_s().
   std::vector<PeerId> panel_;  ///< The carriers of the last stage, which judge the model.
   PipelineCounts counts_;
 };

@@ -32,9 +32,12 @@ CarrierNames carriers_of(const PipelineRun& run, const Membership& members) {
 }
 
 std::string plan_line(double predicted_s, double measured_s) {
-  if (predicted_s == 0) return "plan auto: no speeds are known yet";
-  return fmt::format("plan auto: a step takes {:.1f} ms as predicted, {:.1f} ms as measured",
-                     1e3 * predicted_s, 1e3 * measured_s);
+  const std::string measured =
+      measured_s > 0 ? fmt::format("{:.1f} ms measured", 1e3 * measured_s) : "none measured yet";
+  if (predicted_s == 0) {
+    return fmt::format("step: {}; plan auto predicts after the next ballot", measured);
+  }
+  return fmt::format("step: {:.1f} ms predicted by plan auto, {}", 1e3 * predicted_s, measured);
 }
 
 }  // namespace
@@ -67,7 +70,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
                   {"stage_work", options_.stage_seconds},
                   {"plan", std::string(to_string(options_.plan))},
                   {"predicted_s", predicted},
-                  {"measured_s", generations_.operation_seconds()},
+                  {"measured_s", measured_s_},
                   {"operations", all.operations},
                   {"generations", all.generations},
                   {"losses", all.losses},
@@ -104,7 +107,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
                                        to_string(options_.kind), to_string(options_.router),
                                        100 * waiting_part));
   if (options_.plan == StagePlanKind::automatic) {
-    report.details.push_back(plan_line(predicted, generations_.operation_seconds()));
+    report.details.push_back(plan_line(predicted, measured_s_));
   }
   for (std::size_t stage = 0; stage < carriers.size(); ++stage) {
     report.details.push_back(fmt::format("stage {} ({:.0f} % of the work): {}", stage,

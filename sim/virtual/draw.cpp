@@ -506,6 +506,11 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   if (may_share && is_synchronous(pipeline.schedule) && group.chance(0.4)) {
     pipeline.group = 2 + group.below(3);
   }
+  const bool has_plans =
+      is_synchronous(pipeline.schedule) && pipeline.schedule != PipelineKind::chimera;
+  if (has_plans && Rng(world.seed).fork("plan").chance(0.4)) {
+    pipeline.plan = StagePlanKind::automatic;
+  }
   const bool is_hostile = !scenario.saboteurs.ranges.empty();
   return is_hostile ? as_hostile(std::move(world)) : world;
 }
