@@ -271,7 +271,7 @@ class Climb {
       improved = false;
       for (Draft& next : neighbours(draft)) {
         const double own = seconds_of(next);
-        if (own >= seconds) continue;
+        if (!(own < seconds)) continue;
         seconds = own;
         draft = std::move(next);
         improved = true;

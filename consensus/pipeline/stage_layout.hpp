@@ -51,7 +51,8 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 /// `costs.group`, improved by peers that join others or swap with them, as long as that makes the
 /// step shorter. Peers whose speeds differ by less than `worth_changing` count as equal in
 /// best_plans(), and take the places of `present` in which most stages stay where they are. Returns
-/// nullopt if there are too many peers or stages, or too few micro-batches for so many replicas.
+/// nullopt if there are too many peers or stages, or if each plan would need more micro-batches for
+/// its replicas.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site);
 

@@ -2,6 +2,7 @@
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -176,18 +177,19 @@ PeerGroups kept_groups(const std::vector<std::vector<std::uint32_t>>& stages,
 }
 
 /// The peers and links for a prediction. Empty if no peer's speed is known. A peer whose speed is
-/// not known gets the median of the others.
+/// not known, or not finite, gets the median of the others.
 std::optional<SplitSite> site_of(const std::vector<StageCarrier>& carriers,
                                  const LinkBetween& link) {
+  const auto is_known = [](double speed) { return speed > 0 && std::isfinite(speed); };
   std::vector<double> known;
   for (const StageCarrier& carrier : carriers) {
-    if (carrier.speed > 0) known.push_back(carrier.speed);
+    if (is_known(carrier.speed)) known.push_back(carrier.speed);
   }
   if (known.empty()) return std::nullopt;
   std::ranges::sort(known);
   SplitSite site;
   for (const StageCarrier& carrier : carriers) {
-    const double speed = carrier.speed > 0 ? carrier.speed : known[known.size() / 2];
+    const double speed = is_known(carrier.speed) ? carrier.speed : known[known.size() / 2];
     site.peers.push_back({.name = {}, .operations_per_s = speed});
     auto& links = site.links.emplace_back();
     for (const StageCarrier& other : carriers) {

@@ -20,12 +20,11 @@
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
-#include "consensus/pipeline/stage_plan_kind.hpp"
 #include "consensus/topology/topology.hpp"
 #include "peer/config/config_places.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode_kind.hpp"
-#include "peer/modes/stage_consensus.hpp"
+#include "peer/modes/stage_choices.hpp"
 #include "train/spec.hpp"
 
 namespace gv {

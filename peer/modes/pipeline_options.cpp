@@ -1,22 +1,9 @@
-// The parts of stages, the names of stage consensus, and the rules by which replicas of a stage may
-// mix.
+// The parts and the costs of stages, and the rules by which replicas of a stage may mix.
 #include "peer/modes/pipeline_options.hpp"
 
 #include <algorithm>
 
 namespace gv {
-
-std::string_view to_string(StageConsensus consensus) {
-  switch (consensus) {
-    case StageConsensus::allreduce:
-      return "allreduce";
-    case StageConsensus::gossip:
-      return "gossip";
-    case StageConsensus::mixing:
-      return "mixing";
-  }
-  return "";
-}
 
 MixRule in_runs(const MixRule& rule) {
   return {.topology = rule.topology,

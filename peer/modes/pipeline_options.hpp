@@ -13,8 +13,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/pipeline/stage_plan.hpp"
-#include "consensus/pipeline/stage_plan_kind.hpp"
-#include "peer/modes/stage_consensus.hpp"
+#include "peer/modes/stage_choices.hpp"
 #include "peer/node/job.hpp"
 
 namespace gv {

@@ -441,6 +441,13 @@ void draw_stage_target(Rng rng, DrawnWorld& world) {
   world.config.run.target_every = run * static_cast<double>(1 + rng.below(20)) / peers;
 }
 
+/// Some of the pipelines whose stages a plan can change have one.
+void draw_plan(Rng rng, PipelineConfig& pipeline) {
+  const bool may_plan =
+      is_synchronous(pipeline.schedule) && pipeline.schedule != PipelineKind::chimera;
+  if (may_plan && rng.chance(0.4)) pipeline.plan = StagePlanKind::automatic;
+}
+
 }  // namespace
 
 DrawnWorld as_pipeline(DrawnWorld world) {
@@ -506,11 +513,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   if (may_share && is_synchronous(pipeline.schedule) && group.chance(0.4)) {
     pipeline.group = 2 + group.below(3);
   }
-  const bool has_plans =
-      is_synchronous(pipeline.schedule) && pipeline.schedule != PipelineKind::chimera;
-  if (has_plans && Rng(world.seed).fork("plan").chance(0.4)) {
-    pipeline.plan = StagePlanKind::automatic;
-  }
+  draw_plan(Rng(world.seed).fork("plan"), pipeline);
   const bool is_hostile = !scenario.saboteurs.ranges.empty();
   return is_hostile ? as_hostile(std::move(world)) : world;
 }

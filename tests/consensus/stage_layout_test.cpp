@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -241,6 +242,20 @@ TEST_CASE("a ballot changes all stages at once where that is worth it, and then 
     REQUIRE(next);
     CHECK(next->assignments == better->assignments);
   }
+}
+
+TEST_CASE("a peer that states no finite speed is planned like the median of the others", "[unit]") {
+  const LayoutCosts costs = costs_of({0.4, 0.3, 0.2, 0.1}, 2);
+  const auto begin = plan_stages(newcomers({0, 0, 0}), seconds_of(costs), planning(costs));
+  REQUIRE(begin);
+  const auto assignments = [&](double stated) {
+    const auto plan = plan_stages(offers_after(begin->assignments, {1, stated, 0.2}),
+                                  seconds_of(costs), planning(costs));
+    REQUIRE(plan);
+    return plan->assignments;
+  };
+  CHECK(assignments(std::numeric_limits<double>::infinity()) == assignments(0));
+  CHECK(assignments(std::numeric_limits<double>::quiet_NaN()) == assignments(0));
 }
 
 TEST_CASE("groups stay as they are until another layout is worth the change", "[unit]") {

@@ -48,7 +48,7 @@ const std::vector<Folder> layout = {
      {"consensus/transfer/", "consensus/compression/"},
      {"Eigen/", "emmintrin.h"},
      true},
-    {"consensus/pipeline/", {"consensus/message/"}, {}, true},
+    {"consensus/pipeline/", {"consensus/message/", "consensus/split/"}, {}, true},
     {"consensus/split/", {}, {}, true},
     {"train/learner/", {}, {}, true},
     {"train/",
