@@ -280,6 +280,11 @@ std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
+/// Steps of the next round that our model has already made, in a round that was not ended.
+std::uint64_t MixingMode::carried_steps() const {
+  return is_in_step(options_.rule) ? 0 : std::min(made_, steps_at(step()));
+}
+
 /// True if we are a centre that rests. A centre without workers has no steps to follow.
 bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
@@ -313,6 +318,7 @@ void MixingMode::go_on(Time now, Effects& out) {
   ends_ = round_;
   take_messages(staleness == 0 ? round_ : unbounded_staleness, arrived_);
   sent_ = false;
+  made_ = 0;
   ++round_;
   if (is_in_step(options_.rule)) box_.close_before(round_ - std::min(round_, staleness));
   const ModelVersion before = generations_.agreement().version();
@@ -447,6 +453,7 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   course_.job_done(done);
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
+  if (steps != nullptr && !steps->rests) made_ += steps->count;
   bool has_news = finale_.is_on() && finale_.work().learn_from(done, out);
   if (finale_.is_on() && steps != nullptr && !steps->rests && !is_overtaken(done.job)) {
     finale_.work().count(now, steps->count, batch_growth(done.job));
@@ -495,6 +502,7 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   auto state = states_.take();
   if (state) {
     generations_.adopt(*state);
+    made_ = 0;
     follow_budget(now);
     course_.go_back_to(state->version.step);
     ++counts_.states_adopted;
@@ -513,6 +521,7 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
                             .norm_cap = generations_.norm_cap_of(now, *state)});
   }
   if (place) {
+    place->step += carried_steps();
     const bool switches = std::exchange(switches_, false);
     job.add(task::EnterGeneration{*std::move(place),
                                   switches ? std::make_shared<MixRule>(options_.rule) : nullptr,
@@ -551,6 +560,7 @@ void MixingMode::begin_round(Time now, Job& job) {
         samples_together() < options_.batch * order_.size() && rank_ > 0 ? rank_ - 1 : rank_;
     steps.from = generations_.agreement().version().samples + before * steps.count * options_.batch;
   }
+  steps.count -= carried_steps();
   const task::SendRound messages{round_, outbox_};
   job.add(task::BeginRound{round_});
   if (finale_.is_on()) {

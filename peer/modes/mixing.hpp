@@ -37,9 +37,10 @@ struct MixingCounts {
 /// its own model. Ballots decide which peers take part and give each a rank, so all compute the
 /// same plan. A lost peer ends the generation for all; the next one begins with the current models
 /// and does not mix the round that was under way. Within a generation peers wait only for their
-/// neighbours, and with rule.staleness not for their newest rounds. If peers never wait, a resting
-/// centre makes a round whenever messages have come. With the swarm's budget, all peers end
-/// together with the mean of their models (Finale).
+/// neighbours, and with rule.staleness not for their newest rounds. If peers never wait, steps that
+/// a generation has outlived count for the next one's first round, so that a slow peer ends its
+/// rounds in short generations too, and a resting centre makes a round whenever messages have come.
+/// With the swarm's budget, all peers end together with the mean of their models (Finale).
 class MixingMode final : public Mode {
  public:
   /// `session` distinguishes this process from earlier ones of the same peer.
@@ -120,6 +121,7 @@ class MixingMode final : public Mode {
   bool is_complete() const;
   void take_messages(std::uint64_t last, std::vector<MixMessage>& to);
   std::uint64_t steps_at(std::uint64_t step) const;
+  std::uint64_t carried_steps() const;
   void go_by(const Generation& generation, Effects& out);
   Problems adopt(const SettingsRevision& revision);
   bool rests() const;
@@ -142,11 +144,12 @@ class MixingMode final : public Mode {
   std::optional<MixPlace> place_;  ///< Our place, which the next job passes on to the mixer.
   bool told_ = false;      ///< True if a job has passed on our place in the newest generation.
   bool switches_ = false;  ///< True if the next job passes a new rule on to the mixer.
-  std::uint64_t ruled_since_ = 0;      ///< Step from which the newest settings revision applies.
-  bool gives_state_ = false;           ///< True if peers of this generation download our state.
-  VectorPool::Vector state_;           ///< The copied state; kept until the generation ends.
-  std::uint64_t round_ = 0;            ///< The next round, or the one under way.
-  bool sent_ = false;                  ///< True if the messages of `round_` have been sent.
+  std::uint64_t ruled_since_ = 0;  ///< Step from which the newest settings revision applies.
+  bool gives_state_ = false;       ///< True if peers of this generation download our state.
+  VectorPool::Vector state_;       ///< The copied state; kept until the generation ends.
+  std::uint64_t round_ = 0;        ///< The next round, or the one under way.
+  bool sent_ = false;              ///< True if the messages of `round_` have been sent.
+  std::uint64_t made_ = 0;         ///< Steps that our model has made since our last round ended.
   std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty: none.
   std::vector<MixMessage> arrived_;    ///< Messages that the next job mixes.
   /// Unmixed messages of the last generation, for the next job.

@@ -361,6 +361,33 @@ TEST_CASE("who never waits is not held up by a straggler", "[sim][mixing]") {
   CHECK(own_pace < 7);
 }
 
+TEST_CASE("a slow peer that never waits ends its rounds in short generations too",
+          "[sim][mixing]") {
+  for (const MixOrder order : {MixOrder::adapt_then_combine, MixOrder::combine_then_adapt}) {
+    std::vector<FaultRule> deaths;
+    for (int i = 0; i < 10; ++i) {
+      deaths.push_back(fault(FaultKind::kill, 2s + 3s * i, just(2), 500ms));
+    }
+    MixRule rule{.order = order};
+    rule.staleness = unbounded_staleness;
+    Simulator::Options options = faulty_world(rule, deaths);
+    options.node.course.steps = 1'000'000;
+    options.node.mixing.period = 10;
+    options.node.mixing.catch_up_rounds = 1'000'000;
+    options.scenario.speeds = {{.peers = just(5), .factor = 0.02}};
+    const QuadraticSpec spec = agreeable(options.scenario.dimension);
+    Simulator world(options,
+                    mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+    // A round of ten steps of 20 ms takes 10 s at a fiftieth of the pace, and a generation lasts
+    // 3 s at most.
+    world.run(Time(30s));
+    const MixingCounts counts = world.peer(5).node->as<MixingMode>()->counts();
+    INFO(to_string(order));
+    CHECK(counts.generations > 8);
+    CHECK(counts.rounds == 2);
+  }
+}
+
 namespace {
 
 /// Virtual seconds of 50 rounds with steps of 100 ms over links of 80 ms.

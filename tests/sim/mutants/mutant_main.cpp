@@ -1,5 +1,6 @@
-// Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. "pipelines",
-// "rounds" and "leased" turn every world into one of that kind, and "gossip" leaves out all others.
+// Runs drawn worlds with a broken core, and succeeds if a checker finds the fault. The arguments
+// are the seed of the first world, the number of worlds, and which they are: "pipelines", "rounds"
+// and "leased" turn every world into one of that kind, and "gossip" leaves out all others.
 // "hostile" makes some peers hostile, with "tickets" peers join by tickets and are revoked, and
 // with "switching" swarms switch to other modes.
 #include <unistd.h>
@@ -40,10 +41,12 @@ void crash(int) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::uint64_t worlds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1000;
+  if (argc < 3) return 2;
+  const std::uint64_t first = std::strtoull(argv[1], nullptr, 10);
+  const std::uint64_t worlds = std::strtoull(argv[2], nullptr, 10);
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, crash);
-  for (std::uint64_t seed = 1; seed <= worlds; ++seed) {
-    const auto world = draw(seed, argc - 2, argv + 2);
+  for (std::uint64_t seed = first; seed < first + worlds; ++seed) {
+    const auto world = draw(seed, argc - 3, argv + 3);
     if (!world) continue;
     const auto violation = gv::run_world(*world).violation;
     if (!violation) continue;
