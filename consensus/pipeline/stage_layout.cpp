@@ -2,6 +2,7 @@
 #include "consensus/pipeline/stage_layout.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -150,12 +151,15 @@ class StepClock {
     return *std::ranges::max_element(at);
   }
 
-  /// A step ends with a message from every peer to every other one.
+  /// A step ends with a message from every peer to every other one. It needs no lane, so a link
+  /// whose lane carries nothing, which counts as one byte a second, delays nobody.
   double completion_s() const {
     double longest = 0;
     for (std::size_t a = 0; a < site_.links.size(); ++a) {
       for (std::size_t b = 0; b < site_.links.size(); ++b) {
-        if (a != b) longest = std::max(longest, site_.links[a][b].latency_s);
+        const SplitLink& link = site_.links[a][b];
+        const bool has_lane = link.bytes_per_s == 0 || link.bytes_per_s > 1;
+        if (a != b && has_lane) longest = std::max(longest, link.latency_s);
       }
     }
     return longest;
@@ -220,7 +224,7 @@ StageLayout layout_of(Draft draft, const LayoutCosts& costs) {
     const bool can_share = std::ranges::all_of(
         stages, [&](std::uint32_t stage) { return !costs.stages[stage].units.empty(); });
     const std::size_t members = can_share ? draft.members[stages.front()] : 1;
-    sizes.push_back({.least = members, .most = members});
+    sizes.push_back({.least = 1, .most = members});
   }
   PeerGroups groups = peer_groups(draft.stages, sizes);
   return {std::move(draft.stages), std::move(groups)};
@@ -260,10 +264,28 @@ std::vector<Draft> neighbours(const Draft& draft) {
   return found;
 }
 
+/// The number of stages and slices that peers carry. One alone in its group has all slices.
+std::size_t assignments_of(const StageLayout& layout, const LayoutCosts& costs) {
+  std::size_t count = 0;
+  for (const auto& members : layout.groups.members) {
+    for (const std::uint32_t stage : layout.stages[members.front()]) {
+      const SplitLayer& carried = costs.stages[stage];
+      count += members.size() + (carried.units.empty() ? 0 : carried.slices);
+    }
+  }
+  return count;
+}
+
+/// A prediction takes about a microsecond for each stage and micro-batch.
+constexpr std::size_t search_microseconds = 500'000;
+
 /// The best draft that can be reached by neighbours, each better than the one before.
 class Climb {
  public:
-  Climb(const LayoutCosts& costs, const SplitSite& site) : costs_(costs), site_(site) {}
+  Climb(const LayoutCosts& costs, const SplitSite& site)
+      : costs_(costs),
+        site_(site),
+        predictions_left_(search_microseconds / (costs.stages.size() * costs.micro_batches)) {}
 
   void from(Draft draft) {
     double seconds = seconds_of(draft);
@@ -278,7 +300,7 @@ class Climb {
         break;
       }
     }
-    if (best_ && seconds >= least_) return;
+    if (!(seconds < least_)) return;
     best_ = std::move(draft);
     least_ = seconds;
   }
@@ -288,14 +310,21 @@ class Climb {
   }
 
  private:
-  double seconds_of(const Draft& draft) const {
-    return predicted_step(layout_of(draft, costs_), costs_, site_);
+  /// Infinite for a draft that cannot be used, and for all once the search is over.
+  double seconds_of(const Draft& draft) {
+    const StageLayout layout = layout_of(draft, costs_);
+    if (predictions_left_ == 0 || assignments_of(layout, costs_) > assignments_max) {
+      return std::numeric_limits<double>::infinity();
+    }
+    --predictions_left_;
+    return predicted_step(layout, costs_, site_);
   }
 
   const LayoutCosts& costs_;
   const SplitSite& site_;
+  std::size_t predictions_left_;
   std::optional<Draft> best_;
-  double least_ = 0;
+  double least_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace

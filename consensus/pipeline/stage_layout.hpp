@@ -15,9 +15,12 @@
 
 namespace gv {
 
-/// With more peers or stages the search would take seconds, in which its peer answers nobody.
+/// With more of them the search would take seconds, in which its peer answers nobody.
 inline constexpr std::size_t planned_peers_max = 8;
 inline constexpr std::size_t planned_stages_max = 8;
+inline constexpr std::size_t planned_micro_batches_max = 64;
+/// The most assignments of a layout, because a message has room for no more.
+inline constexpr std::size_t assignments_max = 1024;
 
 /// What a step costs, apart from the peers.
 struct LayoutCosts {
@@ -49,10 +52,11 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 /// The layout with the shortest predicted step, in which each peer carries a stage. The candidates
 /// are the plans of best_plans() for each number of stages of peers and each size of groups up to
 /// `costs.group`, improved by peers that join others or swap with them, as long as that makes the
-/// step shorter. Peers whose speeds differ by less than `worth_changing` count as equal in
+/// step shorter; after a number of predictions that take about half a second, the best one so far
+/// is returned. Peers whose speeds differ by less than `worth_changing` count as equal in
 /// best_plans(), and take the places of `present` in which most stages stay where they are. Returns
 /// nullopt if there are too many peers or stages, or if each plan would need more micro-batches for
-/// its replicas.
+/// its replicas or more than `assignments_max` assignments.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site);
 

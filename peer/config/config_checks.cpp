@@ -11,12 +11,12 @@
 #include "consensus/compression/compressors.hpp"
 #include "consensus/gossip/pair_memories.hpp"
 #include "consensus/mixing/stability.hpp"
-#include "consensus/pipeline/stage_layout.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/config_reading.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/group_problems.hpp"
+#include "peer/config/plan_problems.hpp"
 
 namespace gv {
 namespace {
@@ -417,27 +417,12 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
-/// The search for a plan counts one update a run, of one version, and no memory.
 void check_plan(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
-  const PipelineConfig& pipeline = config.pipeline;
-  if (config.run.mode != ModeKind::pipeline || pipeline.plan != StagePlanKind::automatic) return;
-  const auto refuse = [&](std::string reason, std::string remedy) {
-    reading.report("pipeline.plan", std::move(reason),
-                   std::move(remedy) + ", or plan = \"steady\"");
-  };
-  if (!is_synchronous(pipeline.schedule) || pipeline.schedule == PipelineKind::chimera) {
-    refuse(fmt::format("with schedule = \"{}\" peers carry stages that no plan could change",
-                       to_string(pipeline.schedule)),
-           "write schedule = \"1f1b\"");
-  }
-  if (pipeline.memory_mb > 0) {
-    refuse("plans are made by time, and a peer might get stages above memory_mb",
-           "write memory_mb = 0");
-  }
-  if (pipeline.stage_count() > planned_stages_max) {
-    refuse(fmt::format("plans are searched for up to {} stages", planned_stages_max),
-           "use fewer stages");
+  const bool is_planned = config.pipeline.plan == StagePlanKind::automatic;
+  if (config.run.mode != ModeKind::pipeline || !is_planned) return;
+  for (Problem& problem : plan_problems(config)) {
+    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
   }
 }
 

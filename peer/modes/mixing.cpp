@@ -370,6 +370,8 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
       disturb(now, {}, out);
       break;
     case Generations::Heard::handled:
+      // Our answer to a ballot says how far we are, so no message may end a round from now on.
+      if (generations_.current() == nullptr && generations_.is_in_one()) abandon();
       break;
   }
 }

@@ -117,8 +117,12 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
   const auto own = static_cast<std::size_t>(std::ranges::find(generation.order, self) -
                                             generation.order.begin());
   if (!options_.layouts || speed <= 0 || own == generation.order.size()) return 0;
+  // A ballot takes the slower of two directions, and we know only our own.
   LinkTable table;
   table.add(self, links);
+  for (const LinkReport& link : links) {
+    table.add(link.to, {{self, link.latency_s, link.bytes_per_second}});
+  }
   SplitSite site;
   for (std::size_t a = 0; a < generation.order.size(); ++a) {
     const double ratio = static_cast<double>(generation.shares[a]) / generation.shares[own];

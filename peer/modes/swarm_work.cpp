@@ -135,7 +135,8 @@ void SwarmWork::hear(Time now, const Membership& members) {
   const std::uint64_t before = base_;
   take_total(now);
   if (base_ == before) return;
-  // The total includes counts of others that we have not believed yet.
+  // The total includes counts of others that we have not believed or not heard yet.
+  for (Other& other : others_) other.is_in_total |= !other.lives;
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work) return;
     const auto other = std::ranges::lower_bound(others_, member.id, {}, &Other::peer);
@@ -188,6 +189,11 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
   // A far lower count comes from a new process, a slightly lower one from an older report.
   if (work.samples < other.told / 4) other.told = work.samples;
   if (work.samples <= other.told) return;
+  if (std::exchange(other.is_in_total, false)) {
+    other.told = work.samples;
+    other.counted = now;
+    return;
+  }
   // The excess is believed later, if the peer keeps up such a pace.
   const std::uint64_t grown = believed(now, other, work.samples - other.told);
   other.told += grown;

@@ -35,7 +35,8 @@ class RecentPace {
 /// it, and keep this sum when the peer is gone. Between two reports a peer is assumed to continue
 /// at its measured pace. Samples trained before we heard of them come from the totals that others
 /// report: the largest total that more than a third of the live peers reach replaces ours, if ours
-/// is lower by more than ten seconds' work. With fewer than a third hostile peers, no false total
+/// is lower by more than ten seconds' work. What peers that are away then report when they come
+/// back may be part of it and is not added. With fewer than a third hostile peers, no false total
 /// is believed.
 ///
 /// A count grows at most four times as fast as the fastest pace measured at other peers, or as its
@@ -149,6 +150,8 @@ class SwarmWork {
     RecentPace pace;
     bool trains = false;
     bool lives = false;
+    bool is_in_total = false;  ///< True if it was away when we took over a total, which may include
+                               ///< the work that it reports when it comes back.
   };
 
   /// The sums over the training peers, as far as their pace is known.

@@ -443,8 +443,9 @@ void draw_stage_target(Rng rng, DrawnWorld& world) {
 
 /// Some of the pipelines whose stages a plan can change have one.
 void draw_plan(Rng rng, PipelineConfig& pipeline) {
-  const bool may_plan =
-      is_synchronous(pipeline.schedule) && pipeline.schedule != PipelineKind::chimera;
+  const bool may_plan = is_synchronous(pipeline.schedule) &&
+                        pipeline.schedule != PipelineKind::chimera &&
+                        pipeline.consensus == StageConsensus::allreduce;
   if (may_plan && rng.chance(0.4)) pipeline.plan = StagePlanKind::automatic;
 }
 

@@ -144,6 +144,17 @@ TEST_CASE("a predicted step is the schedule on a clock", "[unit]") {
   CHECK(predicted_step(chain, costs, site) == Approx(on_clock + 0.01));
 }
 
+TEST_CASE("a link that carries nothing delays only the plans that use it", "[unit]") {
+  const LayoutCosts costs = costs_of({0.5, 0.3, 0.2});
+  const SplitSite site = site_of({2, 1, 1}, {.latency_s = 0.01, .bytes_per_s = 1e4});
+  SplitSite broken = site;
+  broken.links[0][2] = broken.links[2][0] = {.latency_s = 1000, .bytes_per_s = 1};
+  const StageLayout past = alone({{0}, {1}, {2}});
+  const StageLayout over = alone({{0}, {2}, {1}});
+  CHECK(predicted_step(past, costs, broken) == predicted_step(past, costs, site));
+  CHECK(predicted_step(over, costs, broken) > 1000);
+}
+
 TEST_CASE("replicas sum their gradients at the end of a predicted step", "[unit]") {
   const LayoutCosts costs = costs_of({1});
   const SplitLink link{.latency_s = 0, .bytes_per_s = 4000};
@@ -197,9 +208,11 @@ TEST_CASE("groups are chosen on fast links and replicas on slow ones", "[unit]")
 
 TEST_CASE("a plan depends on speeds and not on the order of peers", "[unit]") {
   Rng rng(11);
-  for (int draw = 0; draw < 20; ++draw) {
-    const std::size_t peers = 2 + rng.below(4);
-    const LayoutCosts costs = costs_of({0.4, 0.3, 0.2, 0.1}, 1 + rng.below(3));
+  for (int draw = 0; draw < 60; ++draw) {
+    const std::size_t peers = 2 + rng.below(5);
+    const bool are_few = rng.chance(0.5);
+    const LayoutCosts costs = costs_of(
+        are_few ? std::vector{0.55, 0.45} : std::vector{0.4, 0.3, 0.2, 0.1}, 1 + rng.below(3));
     std::vector<double> speeds = drawn_speeds(rng, peers);
     const SplitLink link{.latency_s = 1e-4, .bytes_per_s = 1e7};
     const auto predicted = [&] {
@@ -208,6 +221,7 @@ TEST_CASE("a plan depends on speeds and not on the order of peers", "[unit]") {
       REQUIRE(best);
       CHECK(best == best_layout(alone(Stages(peers)), costs, site));
       for (const auto& stages : best->stages) CHECK_FALSE(stages.empty());
+      for (const auto& members : best->groups.members) CHECK(members.size() <= costs.group);
       return predicted_step(*best, costs, site);
     };
     const double first = predicted();
@@ -287,15 +301,30 @@ TEST_CASE("groups stay as they are until another layout is worth the change", "[
   CHECK(groups(*apart) == Stages{{0}, {1}, {2}, {3}});
 }
 
+TEST_CASE("no plan has more assignments than fit into a message", "[unit]") {
+  // Eight whole replicas would be faster, but have 8 * 8 * 25 assignments.
+  const LayoutCosts costs = costs_of(std::vector<double>(8, 1.0 / 8), 2);
+  const SplitLink link{.latency_s = 60e-6, .bytes_per_s = 1.25e9};
+  const auto best = best_layout(alone(Stages(8)), costs, site_of(std::vector<double>(8, 5), link));
+  REQUIRE(best);
+  std::size_t assignments = 0;
+  for (const auto& members : best->groups.members) {
+    assignments += best->stages[members.front()].size() * (24 + members.size());
+  }
+  CHECK(assignments <= 1024);
+}
+
 TEST_CASE("the layout of as many peers and stages as are planned is found", "[unit]") {
   std::vector<double> seconds(planned_stages_max, 1.0 / planned_stages_max);
   Rng rng(5);
   const std::vector<double> speeds = drawn_speeds(rng, planned_peers_max);
-  const LayoutCosts costs = costs_of(seconds, 4);
+  LayoutCosts costs = costs_of(seconds, 4);
+  costs.micro_batches = GENERATE(8, planned_micro_batches_max);
   const auto site = site_of(speeds, {.latency_s = 1e-4, .bytes_per_s = 1e8});
   const auto best = best_layout(alone(Stages(planned_peers_max)), costs, site);
   REQUIRE(best);
-  const double ideal = 8 / std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  const double ideal =
+      static_cast<double>(costs.micro_batches) / std::accumulate(speeds.begin(), speeds.end(), 0.0);
   CHECK(predicted_step(*best, costs, site) < 2 * ideal);
   const std::vector<double> more(planned_peers_max + 1, 1.0);
   CHECK_FALSE(best_layout(alone(Stages(more.size())), costs, site_of(more)));

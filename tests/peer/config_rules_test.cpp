@@ -53,6 +53,20 @@ TEST_CASE("a group is refused where its members could not add up one gradient", 
   }
 }
 
+TEST_CASE("plans are refused where they could not be searched for or would be wrong", "[unit]") {
+  const std::string text = "[run]\nmode = \"pipeline\"\npeers = 4\n[pipeline]\nplan = \"auto\"\n";
+  CHECK(sound(text + "stages = 2\n").pipeline.plan == StagePlanKind::automatic);
+  for (const std::string other :
+       {"consensus = \"gossip\"", "schedule = \"2bw\"", "schedule = \"chimera\"", "memory_mb = 1",
+        "micro_batches = 65"}) {
+    const Problem problem = only_problem(text + "stages = 2\n" + other + "\n");
+    INFO(to_string(problem));
+    CHECK(problem.place == "a.toml:5: pipeline.plan");
+    CHECK_THAT(problem.remedy, Catch::Contains("or plan = \"steady\""));
+  }
+  CHECK(only_problem(text + "stages = 9\n").place == "a.toml:5: pipeline.plan");
+}
+
 TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {
   const Config config = sound("[run]\nmode = \"allreduce\"\n[allreduce]\nalgorithm = \"ring\"\n");
   CHECK(config.allreduce.algorithm == ReduceAlgorithm::ring);

@@ -42,8 +42,8 @@ auto options_of_generations(const NodeOptions& node) {
                     allreduce.bucket_elements, allreduce.measures_noise, node.mixing.rule,
                     node.mixing.period, node.mixing.catch_up_rounds, pipeline.kind, pipeline.router,
                     pipeline.consensus, pipeline.micro_batches, pipeline.accumulate, pipeline.group,
-                    pipeline.ahead, pipeline.mix_alpha, pipeline.rule, pipeline.mix_every,
-                    pipeline.copy_every);
+                    pipeline.plan, pipeline.ahead, pipeline.mix_alpha, pipeline.rule,
+                    pipeline.mix_every, pipeline.copy_every);
 }
 
 }  // namespace

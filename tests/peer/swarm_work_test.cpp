@@ -44,6 +44,7 @@ struct Counting {
     Member member{.id = peer,
                   .name = "peer",
                   .address = "virtual:1",
+                  .incarnation = incarnation,
                   .layout_hash = 3,
                   .progress = {.step = ++steps, .phase = phase, .work = told}};
     restate(member, signer_of(peer));
@@ -51,8 +52,16 @@ struct Counting {
     work.hear(now, members);
   }
 
+  /// A second in which nobody is heard.
+  void hear_nobody() {
+    Effects out;
+    members.tick(now, out);
+    work.hear(now, members);
+  }
+
   SwarmWork work;
   Membership members;
+  std::uint64_t incarnation = 0;  ///< A higher one brings back peers that count as dead.
   Time now{};
   std::uint64_t steps = 0;
 };
@@ -158,6 +167,41 @@ TEST_CASE("a newcomer learns the total that more than a third of the peers repor
   // A total counts once, however many peers report it.
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60100});
   CHECK(swarm.work.counted() == 60100);
+}
+
+TEST_CASE("work of peers that were away is not added to a total that includes it", "[unit]") {
+  Counting swarm;
+  std::uint64_t each = 0;
+  const auto train = [&](std::initializer_list<std::uint64_t> heard) {
+    for (int second = 0; second < 10; ++second) {
+      swarm.now += 1s;
+      swarm.work.count(swarm.now, 10);
+      each += 100;
+      if (heard.size() == 0) swarm.hear_nobody();
+      for (const std::uint64_t id : heard) {
+        swarm.report(PeerId{id}, {.samples = each, .counted = 4 * each});
+      }
+    }
+  };
+  for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});
+  train({2, 3, 4});
+  REQUIRE(swarm.work.counted() == 4 * each);
+  // The others hear each other, and we hear nobody for a minute. At the end we hear two of
+  // them, with the total of all, and later the third.
+  for (int tens = 0; tens < 6; ++tens) train({});
+  for (const std::uint64_t id : {2, 3, 4}) {
+    REQUIRE(swarm.members.find(PeerId{id})->state == MemberState::dead);
+  }
+  ++swarm.incarnation;
+  for (const std::uint64_t id : {2, 3}) {
+    swarm.report(PeerId{id}, {.samples = each, .counted = 4 * each});
+  }
+  CHECK(swarm.work.counted() == 4 * each);
+  swarm.report(PeerId{4}, {.samples = each, .counted = 4 * each});
+  CHECK(swarm.work.counted() == 4 * each);
+  // What it does from then on counts.
+  train({2, 3, 4});
+  CHECK(swarm.work.counted() == 4 * each);
 }
 
 TEST_CASE("one report cannot use up the budget", "[unit]") {
