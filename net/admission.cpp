@@ -2,6 +2,7 @@
 #include "net/admission.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -114,6 +115,7 @@ std::optional<Admission> ask_once(const std::string& address, const Ticket& tick
       if (const std::string why = door.failure(); !why.empty()) failure = why;
     }
   } catch (const zmq::error_t& error) {
+    if (error.num() == EINTR) return std::nullopt;  // A signal came, so we ask again.
     return Admission{.problem = std::string("it cannot be dialled: ") + error.what(),
                      .remedy = new_ticket};
   }
