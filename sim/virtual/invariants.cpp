@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/comparison.hpp"
+#include "base/magnitude.hpp"
 #include "base/overloaded.hpp"
 #include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/trace.hpp"
@@ -389,10 +390,12 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
     }
   }
   const auto* taken = first_of<task::TakeSnapshot>(done.job.tasks);
-  if (taken == nullptr) return;
-  const bool finite = std::ranges::all_of(taken->snapshot->values,
-                                          [](float value) { return std::isfinite(value); });
-  if (!finite) fail(world, "finite", fmt::format("peer-{}'s model is not finite", peer));
+  const bool is_from_others = first_of<task::MixRound>(done.job.tasks) != nullptr ||
+                              first_of<task::LoadState>(done.job.tasks) != nullptr;
+  if ((taken != nullptr && !is_finite(taken->snapshot->values)) ||
+      (is_from_others && !is_finite(work.parameters()))) {
+    fail(world, "finite", fmt::format("peer-{}'s model is not finite", peer));
+  }
 }
 
 void Invariants::on_fault_event(const Simulator& world, const FaultEvent& fault_event) {

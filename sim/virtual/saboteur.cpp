@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t messages_kept = 64;
 constexpr std::size_t transfers_kept = 16;
+constexpr std::size_t header_values = 4;
 constexpr std::size_t held_max = 32;
 /// Bytes of an invented block, and the number of small blocks in which one transfer is sent.
 constexpr std::uint64_t noise_bytes_max = 4096;
@@ -203,7 +205,8 @@ void Saboteur::dribble(const Transfer& transfer, Deeds& deeds) {
 float Saboteur::loud() {
   switch (rng().below(4)) {
     case 0:
-      return std::numeric_limits<float>::quiet_NaN();
+      // All bits are set, so a double of which it becomes the upper half is no number either.
+      return std::bit_cast<float>(~std::uint32_t{0});
     case 1:
       return std::numeric_limits<float>::infinity();
     case 2:
@@ -213,14 +216,16 @@ float Saboteur::loud() {
   }
 }
 
-/// The payload with some or all of its values replaced by large ones.
+/// The payload with some or all of its values replaced by large ones. The first ones may be a
+/// header, which is checked by other rules than the values.
 Payload Saboteur::poisoned(const Payload& payload) {
   std::vector<std::byte> bytes(payload.bytes.begin(), payload.bytes.end());
   const std::size_t values = bytes.size() / sizeof(float);
   const bool all = rng().chance(0.3);
   const float value = loud();
   for (std::size_t i = 0; i < values; ++i) {
-    if (!all && !rng().chance(2.0 / static_cast<double>(values))) continue;
+    const double chance = i < header_values ? 0.25 : 2.0 / static_cast<double>(values);
+    if (!all && !rng().chance(chance)) continue;
     std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(float));
   }
   return owned(std::move(bytes));

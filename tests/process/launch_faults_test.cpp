@@ -331,8 +331,7 @@ suspicion_max_factor = 2
 push_pull_period_s = 1
 )";
   // On a very busy machine the peer may have told nobody of a chunk yet, so it is killed again.
-  FaultyRun run(3, config,
-                fault("kind = \"kill\"\nat_s = 5\nfor_s = 10\nevery_s = 20\npeers = 2"));
+  FaultyRun run(3, config, fault("kind = \"kill\"\nat_s = 5\nfor_s = 10\nevery_s = 20\npeers = 2"));
   REQUIRE(eventually(
       [&] {
         const Json status = run.status(0);
