@@ -151,8 +151,8 @@ class StepClock {
     return *std::ranges::max_element(at);
   }
 
-  /// A step ends with a message from every peer to every other one. It needs no lane, so a link
-  /// whose lane carries nothing, which counts as one byte a second, delays nobody.
+  /// A step ends with a message from every peer to every other one, over control links. A lane that
+  /// carries nothing counts as one byte a second, and does not delay these messages.
   double completion_s() const {
     double longest = 0;
     for (std::size_t a = 0; a < site_.links.size(); ++a) {

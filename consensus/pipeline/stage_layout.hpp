@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// With more of them the search would take seconds, in which its peer answers nobody.
+/// With more, the search would take seconds, and meanwhile its peer would answer no messages.
 inline constexpr std::size_t planned_peers_max = 8;
 inline constexpr std::size_t planned_stages_max = 8;
 inline constexpr std::size_t planned_micro_batches_max = 64;

@@ -52,7 +52,7 @@ struct Counting {
     work.hear(now, members);
   }
 
-  /// A second in which nobody is heard.
+  /// Lets time pass without a report of any peer.
   void hear_nobody() {
     Effects out;
     members.tick(now, out);
@@ -186,8 +186,8 @@ TEST_CASE("work of peers that were away is not added to a total that includes it
   for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});
   train({2, 3, 4});
   REQUIRE(swarm.work.counted() == 4 * each);
-  // The others hear each other, and we hear nobody for a minute. At the end we hear two of
-  // them, with the total of all, and later the third.
+  // For a minute the others hear each other, and we hear none of them. Then two of them report,
+  // with the total of all, and later the third.
   for (int tens = 0; tens < 6; ++tens) train({});
   for (const std::uint64_t id : {2, 3, 4}) {
     REQUIRE(swarm.members.find(PeerId{id})->state == MemberState::dead);
