@@ -61,12 +61,10 @@ bool is_proof(const Equivocation& claim, const Signer& signer) {
 
 auto EquivocationWatch::accept(const Decision& decision, const std::vector<PeerId>& present,
                                Effects& out) -> Finding {
-  std::vector<PeerId> others = present;
-  std::rotate(others.begin(), std::ranges::upper_bound(others, self_), others.end());
-  std::erase(others, self_);
-  others.resize(std::min(others.size(), present.size() / 3 + 1));
-  for (const PeerId witness : others) {
-    if (witness != decision.ballot.proposer) out.send(witness, Decided{decision});
+  for (const PeerId witness : present) {
+    if (witness != self_ && witness != decision.ballot.proposer) {
+      out.send(witness, Decided{decision});
+    }
   }
   return hear(self_, decision);
 }

@@ -26,12 +26,9 @@ bool is_signed(const Decision& decision, const Signer& signer);
 bool is_proof(const Equivocation& claim, const Signer& signer);
 
 /// Compares the decisions that proposers send to us and to others. Every peer shows each decision
-/// that it accepts to the floor(n/3) + 1 peers after it, in the cycle of all n live peers by id. If
-/// two sound peers have different decisions of a ballot, then somewhere in the cycle a sound peer
-/// with one decision is followed by a sound peer with the other, with only hostile peers or peers
-/// without a decision between them. So the difference is found at once if at most a third of the
-/// peers are such. Both signatures together are a proof, which every peer checks for itself and
-/// passes on to all. Pure.
+/// that it accepts to all live peers. So two sound peers that have different decisions of a ballot
+/// find the difference at once, however many others are hostile or have no decision. Both
+/// signatures together are a proof, which every peer checks for itself and passes on to all. Pure.
 class EquivocationWatch {
  public:
   /// `signer` must outlive this object.
@@ -44,7 +41,7 @@ class EquivocationWatch {
   };
 
   /// Compares a decision that our proposer has sent us, whose signature we have checked, and shows
-  /// it to others in `present`, which is sorted and contains us.
+  /// it to all others in `present`.
   Finding accept(const Decision& decision, const std::vector<PeerId>& present, Effects& out);
   /// Compares a decision that `holder` shows us. Checks signatures only if two decisions differ.
   Finding hear(PeerId holder, const Decision& decision);
@@ -52,8 +49,8 @@ class EquivocationWatch {
   /// Keeps a proof, which is shown at once. The convicted peer must not be convicted yet.
   void convict(const Equivocation& proof);
   bool is_convicted(PeerId peer) const { return proofs_.contains(peer); }
-  /// Shows all proofs to `present` when that is due. They are shown again every ten seconds, as a
-  /// peer may have restarted. Forgets the decisions of others.
+  /// Shows all proofs to `present`, which is sorted, when that is due. They are shown again every
+  /// ten seconds, as a peer may have restarted. Forgets the decisions of others.
   void show_proofs(Time now, const std::vector<PeerId>& present, Effects& out);
   Time deadline() const { return proofs_.empty() ? never : shows_at_; }
 
