@@ -107,11 +107,8 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
   generations_.join(now, course_, out);
   end_.follow(now, course_, members, work_, generations_, out);
   if (options_.averages_arrays) follow_calls(now, out);
-  if (generations_.takes_part(course_)) look_after_generation(now, out);
-  const Generations::Change change = generations_.follow(now, course_);
-  if (change.left) abandon();
-  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
-  go_on(now, out);
+  while (!follow_generation(now, out)) {
+  }
   next_job(now, jobs, out);
   const bool was_done = course_.phase() == Phase::done;
   generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
@@ -148,6 +145,18 @@ void AllReduceMode::leave_at_once(Time now, Effects& out) {
 }
 
 // ---- Generations ----
+
+/// Takes part in ballots and goes on with sums. Returns false if that has ended the generation: a
+/// piece that arrived early can spoil a sum as soon as it begins. The next ballot may then be due.
+bool AllReduceMode::follow_generation(Time now, Effects& out) {
+  if (generations_.takes_part(course_)) look_after_generation(now, out);
+  const Generations::Change change = generations_.follow(now, course_);
+  if (change.left) abandon();
+  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+  const bool is_in_one = generations_.current() != nullptr;
+  go_on(now, out);
+  return !is_in_one || generations_.current() != nullptr;
+}
 
 /// Ends the generation if a better one is due or peers are lost, and takes part in ballots.
 void AllReduceMode::look_after_generation(Time now, Effects& out) {

@@ -95,6 +95,7 @@ class AllReduceMode final : public Mode {
   void begin_generation(Time now, const Generation& generation, Effects& out);
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  bool follow_generation(Time now, Effects& out);
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   bool is_busy() const;
