@@ -1,4 +1,5 @@
-// Runs one scripted world with a broken core, and succeeds if a checker finds the fault.
+// Runs one scripted world with a broken core, and succeeds if a checker finds the fault. The
+// arguments are the world's file and its seed.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -7,8 +8,8 @@
 #include "sim/virtual/swarm.hpp"
 
 int main(int argc, char** argv) try {
-  if (argc != 2) return 2;
-  const gv::CheckedWorld read = gv::read_world(argv[1], 1);
+  if (argc != 3) return 2;
+  const gv::CheckedWorld read = gv::read_world(argv[1], std::strtoull(argv[2], nullptr, 10));
   if (!read.problems.empty()) {
     std::fprintf(stderr, "%s\n", to_string(read.problems.front()).c_str());
     return 2;
