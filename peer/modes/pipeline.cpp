@@ -357,6 +357,7 @@ void PipelineMode::become_made() {
   due_.end = std::exchange(complete_, std::nullopt);
   if (due_.end->ends.empty()) due_.end.reset();  // We carry no stage.
   run_was_begun_ = false;
+  has_left_seed_ = false;
   generations_.agreement().set_version(complete_version_);
 }
 
@@ -368,7 +369,6 @@ void PipelineMode::commit(Time now, Effects& out) {
   follow_budget(now);
   completed_.erase(operation);
   say_again_at_ = never;
-  has_left_seed_ = false;
   // States handed over when the generation began have arrived as well.
   states_.settle(options_.copy_every == 0 ? generations_.agreement().version()
                                           : copied_.value_or(ModelVersion()));

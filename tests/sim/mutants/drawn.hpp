@@ -10,10 +10,10 @@
 
 namespace gv {
 
-/// The world of the seed; nullopt if it is left out. Of `kinds`, "pipelines" and "rounds" turn every
-/// world into one of that kind, and "gossip" leaves out all others. "hostile" makes some peers
-/// hostile, with "tickets" peers join by tickets and are revoked, and with "switching" swarms switch
-/// to other modes.
+/// The world of the seed; nullopt if it is left out. Of `kinds`, "pipelines" and "rounds" turn
+/// every world into one of that kind, and "gossip" leaves out all others. "hostile" makes some
+/// peers hostile, with "tickets" peers join by tickets and are revoked, and with "switching" swarms
+/// switch to other modes.
 inline std::optional<DrawnWorld> draw_mutant_world(std::uint64_t seed, std::span<char*> kinds) {
   DrawnWorld world = draw_world(seed);
   for (const std::string_view which : kinds) {

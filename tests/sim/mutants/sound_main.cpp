@@ -1,6 +1,6 @@
-// Runs one drawn world with the sound core, and succeeds if every invariant holds. A mutant runs this
-// program for the world that shows its fault: an invariant that the sound core breaks there, too,
-// proves nothing. The arguments are the seed and the kinds of the world.
+// Runs one drawn world with the sound core, and succeeds if every invariant holds. A mutant runs
+// this program for the world that shows its fault: an invariant that the sound core breaks there,
+// too, proves nothing. The arguments are the seed and the kinds of the world.
 #include <cstdio>
 #include <cstdlib>
 #include <span>
