@@ -24,12 +24,13 @@ void PipelineMode::keep_until_run() {
   }
 }
 
-/// True if all states of the generation have arrived, and those that they replace are copied. Until
-/// the jobs under way are done, our stages are not at the generation's version.
+/// True if all states of the generation have arrived, and those that they replace or that we hand
+/// over are copied. If the generation ended before such a copy was made, the parts that we release
+/// might be nowhere. Until the jobs under way are done, our stages are not at the generation's
+/// version.
 bool PipelineMode::may_become_ready() const {
-  if (!preparing_ || states_.is_fetching() || course_.jobs_under_way() > 0) return false;
-  const bool stays = generations_.agreement().version() == generations_.current()->version;
-  return stays || due_.exports.empty();
+  return preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0 &&
+         due_.exports.empty();
 }
 
 /// Takes the copies that a job has made of our parts at `version`.
