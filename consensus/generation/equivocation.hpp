@@ -41,7 +41,7 @@ class EquivocationWatch {
   };
 
   /// Compares a decision that our proposer has sent us, whose signature we have checked, and shows
-  /// it to all others in `present`.
+  /// it to all others in `present` but the proposer.
   Finding accept(const Decision& decision, const std::vector<PeerId>& present, Effects& out);
   /// Compares a decision that `holder` shows us. Checks signatures only if two decisions differ.
   Finding hear(PeerId holder, const Decision& decision);

@@ -55,7 +55,7 @@ SwitchableMode::SwitchableMode(PeerId self, std::uint64_t session, NodeOptions o
                 .present = present_,
                 .alike = options_.alike},
                planner_of(options_), signer) {
-  NodeOptions first = present_.number > 0 ? options_after(kept_) : options_;
+  NodeOptions first = this->options();
   first.mixing.tells_rule = false;
   kind_ = first.mode;
   made_ = make_mode(self, session, std::move(first), signer, draws);

@@ -70,6 +70,8 @@ class SwitchableMode final : public Mode {
   ModeKind kind() const { return kind_; }
   /// The revision by which the present mode was made; number 0: the config's own mode.
   const SettingsRevision& present() const { return present_; }
+  /// The options with which the present mode was made.
+  NodeOptions options() const { return present_.number > 0 ? options_after(kept_) : options_; }
   /// True from the decision until the new mode has begun.
   bool is_switching() const { return target_.has_value(); }
   /// True while the mode gets no ticks, because a decision or a new mode is awaited.

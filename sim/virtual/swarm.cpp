@@ -99,16 +99,9 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
 
 /// The options of peers in the mode that any of these peers is in now.
 NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& up) {
-  NodeOptions node = world.options().node;
-  if (up.empty()) return node;
+  if (up.empty()) return world.options().node;
   const Node& peer = *world.peer(up.front()).node;
-  node.mode = peer.switchable().kind();
-  const SettingsRevision& present = peer.switchable().present();
-  if (present.number > 0) {
-    SwitchedMode switched = node.read_switch(present.settings);
-    node.gossip = std::move(switched.gossip);
-    node.allreduce = std::move(switched.allreduce);
-  }
+  NodeOptions node = peer.switchable().options();
   // In mixing, a later revision changes the settings of the same mode.
   if (peer.as<MixingMode>() != nullptr) node.mixing = peer.as<MixingMode>()->options();
   return node;
