@@ -38,9 +38,15 @@ void add_sim(CLI::App& app) {
       "--swarm", arguments->swarm.worlds,
       "Instead of CONFIG: this many worlds drawn from the seeds from --seed on, with "
       "all invariants checked; exit code 3, 4 or 5 for unsafe, stuck or crashed");
+  std::vector<std::string> kinds;
+  for (const WorldKind& kind : world_kinds()) kinds.emplace_back(kind.name);
   command
-      ->add_flag("--hostile", arguments->swarm.hostile,
-                 "Put hostile peers into every world of at least four peers")
+      ->add_option(
+          "--kind", arguments->swarm.kinds,
+          "Turn every drawn world that allows it into one of this kind; may be repeated, and "
+          "acts in the order given")
+      ->check(CLI::IsMember(kinds))
+      ->allow_extra_args(false)
       ->needs(swarm_option);
   command
       ->add_flag("--shrink", arguments->swarm.shrink, "Make a world that fails as small as it gets")

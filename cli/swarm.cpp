@@ -29,7 +29,7 @@ void limit_processor(time_t at_most) {
 /// The seed of the running world, for the handler of a failed check().
 std::uint64_t running_seed = 0;
 /// What a replay needs in addition to the seed.
-const char* replay_flags = "";
+std::string replay_flags;
 
 void say_crash(int) {
   char text[240];
@@ -38,7 +38,7 @@ void say_crash(int) {
       "crash or no end in the world of seed %llu\ncommit %s; replay: grapevine sim --swarm 1 "
       "--seed %llu%s --trace\n",
       static_cast<unsigned long long>(running_seed), GRAPEVINE_COMMIT,
-      static_cast<unsigned long long>(running_seed), replay_flags);
+      static_cast<unsigned long long>(running_seed), replay_flags.c_str());
   if (length > 0)
     static_cast<void>(!::write(STDOUT_FILENO, text, static_cast<std::size_t>(length)));
   ::_exit(swarm_crashed);
@@ -88,11 +88,11 @@ int run_swarm(const SwarmOptions& options) {
   Verdict total;
   std::uint64_t stages_lost = 0;
   std::uint64_t hostile = 0;
-  replay_flags = options.hostile ? " --hostile" : "";
+  replay_flags.clear();
+  for (const std::string& kind : options.kinds) replay_flags += " --kind " + kind;
   for (std::uint64_t i = 0; i < options.worlds; ++i) {
     running_seed = options.seed + i;
-    DrawnWorld world = options.draw(running_seed);
-    if (options.hostile) world = as_hostile(std::move(world));
+    const DrawnWorld world = draw_world(running_seed, options.kinds);
     if (options.trace) fmt::print("{}\n", to_toml(world));
     limit_processor(processor_seconds_max);
     const Verdict verdict = run_world(world, options.trace ? &trace : nullptr);

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <string>
+#include <vector>
 
 #include "cli/exit_codes.hpp"
 #include "sim/virtual/draw.hpp"
@@ -11,11 +12,10 @@ namespace gv {
 
 struct SwarmOptions {
   std::uint64_t worlds = 100;
-  std::uint64_t seed = 1;  ///< Seed of the first world. The others have the next numbers.
-  bool trace = false;      ///< Print every event of every world as a line.
-  bool hostile = false;    ///< Put hostile peers into every world that is large enough.
-  bool shrink = false;     ///< Reduce a failing world to its smallest form and print it.
-  std::function<DrawnWorld(std::uint64_t seed)> draw = draw_world;
+  std::uint64_t seed = 1;          ///< Seed of the first world. The others have the next numbers.
+  bool trace = false;              ///< Print every event of every world as a line.
+  bool shrink = false;             ///< Reduce a failing world to its smallest form and print it.
+  std::vector<std::string> kinds;  ///< Of world_kinds(): every world that can is made one of each.
 };
 
 /// Runs one world and prints its result. Returns the same codes as run_swarm().

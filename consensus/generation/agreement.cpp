@@ -314,9 +314,9 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     return;
   }
   if (do_all_leave()) {
-    const Install install = signed_install({.id = promised_}, watch_.signer());
-    for (const PeerId peer : asked_) out.send(peer, install);
-    become_left_out({.id = promised_});
+    const Generation end{.id = promised_, .version = planner.newest_version(answers_)};
+    for (const PeerId peer : asked_) out.send(peer, signed_install(end, watch_.signer()));
+    become_left_out(end);
     return;
   }
   std::optional<Generation> start = planner.plan(taking_part, last_ ? &*last_ : nullptr);
@@ -382,12 +382,35 @@ void Agreement::confirm(Effects& out) const {
   out.send(promised_.proposer, Promise{promised_, own_});
 }
 
+/// True if this answer to our ballot is the peer's first.
+bool Agreement::awaits(PeerId from, const Promise& message) const {
+  return proposing_ && message.ballot == promised_ && !answers_.contains(from) &&
+         std::ranges::find(asked_, from) != asked_.end();
+}
+
+/// True if this may be the decision that we wait for.
+bool Agreement::awaits(PeerId from, const Install& message) const {
+  const GenerationId& ballot = message.generation.id;
+  return answered_ && ballot == promised_ && ballot.proposer == from && from != self_;
+}
+
+/// To judge settings takes milliseconds, so a peer that repeats itself, or speaks unasked, must not
+/// make us do it. If a repeated decision differs from the first, the watch notices.
+bool Agreement::is_judged(PeerId from, const Message& message) const {
+  if (const auto* promise = std::get_if<Promise>(&message)) return awaits(from, *promise);
+  const auto* install = std::get_if<Install>(&message);
+  if (install == nullptr || install->generation.id.proposer != from) return true;
+  return awaits(from, *install) && !watch_.has_accepted(install->generation.id);
+}
+
 void Agreement::receive(Time now, PeerId from, const Message& message,
                         const GenerationPlanner& planner, Effects& out) {
   if (is_excluded(from)) return;
   heard(from);
-  const std::string why = unsoundness(from, message, planner);
-  if (!why.empty()) return offend(now, from, why, out);
+  if (is_judged(from, message)) {
+    const std::string why = unsoundness(from, message, planner);
+    if (!why.empty()) return offend(now, from, why, out);
+  }
   std::visit(
       [&](const auto& known) {
         using T = std::decay_t<decltype(known)>;
@@ -427,7 +450,13 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   charge_for_wait(now);
   stand_still(now);
   promised_ = message.ballot;
-  newest_seen_ = was_lifted ? promised_.number : std::max(newest_seen_, promised_.number);
+  newest_seen_ = std::max(newest_seen_, promised_.number);
+  if (was_lifted) {
+    // Numbers of our ballots may come again. Two decisions of one ballot would convict us, so these
+    // ballots differ in their session.
+    newest_seen_ = promised_.number;
+    session_ = static_cast<std::uint32_t>(hash_combine(session_, newest_seen_));
+  }
   answered_ = true;
   ask_again_at_ = now + patience() / 3;
   confirm(out);
@@ -448,10 +477,9 @@ void Agreement::receive(Time now, PeerId from, const Promise& message,
     if (newest != nullptr && newest->id == message.ballot) out.send(from, *decided_);
     return;
   }
-  const bool awaited =
-      proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
-  if (!awaited) return;
-  if (answers_.emplace(from, message.answer).second) measure(now);
+  if (!awaits(from, message)) return;
+  answers_[from] = message.answer;
+  measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
 }
 
@@ -468,15 +496,15 @@ void Agreement::receive(Time now, PeerId from, const Preempted& message, Effects
 void Agreement::receive(Time now, PeerId from, const Install& message,
                         const GenerationPlanner& planner, Effects& out) {
   const Generation& start = message.generation;
-  const bool awaited =
-      answered_ && start.id == promised_ && start.id.proposer == from && from != self_;
-  if (!awaited) return;
+  if (!awaits(from, message)) return;
   const Decision decision = decision_in(message, watch_.signer());
-  if (!is_signed(decision, watch_.signer())) {
-    return offend(now, from, "it installs a generation without its signature", out);
+  if (!watch_.holds(decision)) {
+    if (!is_signed(decision, watch_.signer())) {
+      return offend(now, from, "it installs a generation without its signature", out);
+    }
+    judge(now, watch_.accept(decision, present_, out), out);
+    if (is_excluded(from)) return;
   }
-  judge(now, watch_.accept(decision, present_, out), out);
-  if (is_excluded(from)) return;
   const bool is_in = start.contains(self_);
   const bool is_with_refused =
       std::ranges::any_of(start.order, [this](PeerId peer) { return exclusion_.shuns(peer); });

@@ -169,6 +169,9 @@ class Agreement {
   void receive(Time now, PeerId from, const Equivocation& message, Effects& out);
   void receive(Time now, PeerId from, const EndGeneration& message, Effects& out);
   void receive(Time now, PeerId from, const Refusals& message, Effects& out);
+  bool awaits(PeerId from, const Promise& message) const;
+  bool awaits(PeerId from, const Install& message) const;
+  bool is_judged(PeerId from, const Message& message) const;
   void measure(Time now);
   void confirm(Effects& out) const;
   void ask(PeerId peer, Effects& out) const;
@@ -176,7 +179,7 @@ class Agreement {
   Time own_turn() const;
 
   PeerId self_;
-  std::uint32_t session_;
+  std::uint32_t session_;  ///< In the names of our ballots. Changes when their numbers come down.
   Options options_;
   Answer own_;                   ///< Our present answer to a ballot.
   std::vector<PeerId> present_;  ///< The peers that could take part, including excluded ones.

@@ -69,6 +69,17 @@ auto EquivocationWatch::accept(const Decision& decision, const std::vector<PeerI
   return hear(self_, decision);
 }
 
+bool EquivocationWatch::has_accepted(const GenerationId& ballot) const {
+  const auto own = held_.find(self_);
+  return own != held_.end() &&
+         std::ranges::find(own->second, ballot, &Decision::ballot) != own->second.end();
+}
+
+bool EquivocationWatch::holds(const Decision& decision) const {
+  const auto own = held_.find(self_);
+  return own != held_.end() && std::ranges::find(own->second, decision) != own->second.end();
+}
+
 auto EquivocationWatch::hear(PeerId holder, const Decision& decision) -> Finding {
   std::vector<Decision>& own = held_[holder];
   if (std::ranges::find(own, decision) != own.end()) return {};

@@ -43,6 +43,10 @@ class EquivocationWatch {
   /// Compares a decision that our proposer has sent us, whose signature we have checked, and shows
   /// it to all others in `present` but the proposer.
   Finding accept(const Decision& decision, const std::vector<PeerId>& present, Effects& out);
+  /// True if we have accepted a decision of this ballot, or this very decision. One that comes
+  /// again need not be judged again.
+  bool has_accepted(const GenerationId& ballot) const;
+  bool holds(const Decision& decision) const;
   /// Compares a decision that `holder` shows us. Checks signatures only if two decisions differ.
   Finding hear(PeerId holder, const Decision& decision);
 

@@ -31,6 +31,10 @@ class GenerationPlanner {
   /// no peer could continue.
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
+  /// The newest version of which the peers of these answers have a whole model together, if each
+  /// may have a part of it. All of them end at this version if all leave.
+  virtual ModelVersion newest_version(const Answers& /*answers*/) const { return {}; }
+
   /// The most samples that all peers together can contribute to one optimiser step.
   virtual std::uint64_t samples_max() const = 0;
   /// Returns why no sound peer of this run would install `generation`: a sentence without a full

@@ -341,7 +341,7 @@ struct StageHolding {
 };
 
 /// The most stage holdings in a message, so that messages stay small.
-inline constexpr std::size_t stage_holdings_max = 256;
+inline constexpr std::size_t stage_holdings_max = 1024;
 
 /// A stage, the peer that carries it, and the peer that sends the state (the carrier if it has it).
 struct StageAssignment {

@@ -56,22 +56,6 @@ class Held {
   std::map<PeerId, std::size_t> sent_;
 };
 
-std::optional<ModelVersion> newest_complete(std::span<const StageOffer> offers,
-                                            std::uint32_t parts) {
-  std::optional<ModelVersion> newest;
-  std::vector<ModelVersion> seen;
-  for (const StageOffer& offer : offers) {
-    for (const StageHolding& holding : offer.holdings) {
-      const ModelVersion& version = holding.version;
-      if (std::ranges::find(seen, version) != seen.end()) continue;
-      seen.push_back(version);
-      const bool is_better = !newest || is_before(*newest, version);
-      if (is_better && Held(offers, version).is_complete(offers, parts)) newest = version;
-    }
-  }
-  return newest;
-}
-
 /// The peers that may carry stages. If stages are mapped in pairs, a stage and its mirror image
 /// count as one.
 template <class Mapped>
@@ -212,6 +196,22 @@ void improve(StageLayout& layout, const std::vector<StageCarrier>& carriers,
 }
 
 }  // namespace
+
+std::optional<ModelVersion> newest_complete(std::span<const StageOffer> offers,
+                                            std::uint32_t parts) {
+  std::optional<ModelVersion> newest;
+  std::vector<ModelVersion> seen;
+  for (const StageOffer& offer : offers) {
+    for (const StageHolding& holding : offer.holdings) {
+      const ModelVersion& version = holding.version;
+      if (std::ranges::find(seen, version) != seen.end()) continue;
+      seen.push_back(version);
+      const bool is_better = !newest || is_before(*newest, version);
+      if (is_better && Held(offers, version).is_complete(offers, parts)) newest = version;
+    }
+  }
+  return newest;
+}
 
 PeerGroups groups_of(const HeldParts& held, const StageParts& parts) {
   std::vector<std::vector<std::uint32_t>> members;

@@ -23,6 +23,10 @@ struct StageOffer {
   bool leaves = false;  ///< True if it will carry no stage, but still sends the states that it has.
 };
 
+/// The newest version of which these peers have every part together; nullopt if there is none.
+std::optional<ModelVersion> newest_complete(std::span<const StageOffer> offers,
+                                            std::uint32_t parts);
+
 struct StagePlan {
   ModelVersion version;  ///< The version from which all peers continue.
   std::vector<StageAssignment> assignments;

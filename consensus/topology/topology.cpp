@@ -195,9 +195,12 @@ Traits traits_of(const Topology& topology, std::size_t n) {
   traits.symmetric = (topology.kind != TopologyKind::exponential || n <= 3) &&
                      (topology.kind != TopologyKind::one_peer_exponential || n <= 2);
   const std::size_t period = period_of(topology, n);
+  // Rounds inside hosts are all alike, so a shorter period has the same rows.
+  Topology shortest = topology;
+  if (topology.kind == TopologyKind::hosts) shortest.hosts_every = hosts_every_min;
   bool is_complete = true;
-  for (std::size_t round = 0; round < std::max<std::size_t>(1, period); ++round) {
-    for (const std::vector<Share>& row : mixing_of(topology, n, 0, round)) {
+  for (std::size_t round = 0; round < std::max<std::size_t>(1, period_of(shortest, n)); ++round) {
+    for (const std::vector<Share>& row : mixing_of(shortest, n, 0, round)) {
       traits.degree = std::max(traits.degree, row.size());
       is_complete = is_complete && row.size() + 1 == n;
     }

@@ -19,7 +19,12 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();
-    if (path != "run.peers" && path != "train.optimizer" && path != "train.learning_rate") continue;
+    const bool is_defence = path.starts_with("mixing.") && protects(running, path);
+    if (!is_defence && path != "run.peers" && path != "train.optimizer" &&
+        path != "train.learning_rate") {
+      continue;
+    }
+    if (settings.find(path + " ") != std::string_view::npos) continue;
     text += path + " = " + setting.show(running) + "\n";
   }
   bool named = false;
@@ -57,7 +62,10 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
     Config after = running;
     after.run.mode = ModeKind::mixing;  // The swarm may have begun in another mode.
     after.mixing = parsed.config.mixing;
-    switched.problems = batch_norm_problems(after, after.model.layers);
+    switched.problems = problems_of_defences(running, after);
+    if (switched.problems.empty()) {
+      switched.problems = batch_norm_problems(after, after.model.layers);
+    }
     if (switched.problems.empty() && has_buffers) switched.problems = buffer_problems(after);
   }
   switched.rule = parsed.config.mixing.rule;

@@ -56,12 +56,19 @@ Problems problems_of_switch(const Config& running, const Config& next) {
     refuse("data.partition", "each mode deals out leased data in its own way",
            "write another partition");
   }
-  if (running.population.is_on()) {
+  if (running.population.is_on() || next.population.is_on()) {
     refuse("population", "its members have hyper-parameters of their own", "leave it out");
   }
   if (running.allreduce.local.period > 1 || next.allreduce.local.period > 1) {
     refuse("allreduce.local_steps", "the outer step is a part of a replica from its start",
            "start the run with the settings that it needs, without a switch");
+  }
+  const bool were_by_speed =
+      running.run.mode == ModeKind::allreduce && running.allreduce.shares_by_speed;
+  const bool are_by_speed = next.run.mode == ModeKind::allreduce && next.allreduce.shares_by_speed;
+  if (are_by_speed && !were_by_speed) {
+    refuse("allreduce.shares", "the learners were made for batches of one size",
+           "leave it out: shares are \"equal\" then");
   }
   return problems;
 }
@@ -84,7 +91,7 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   Config base = running;
   base.run.algorithm.clear();
   base.run.mode = mode;
-  // The learner was made for batches of one size.
+  // As problems_of_switch() demands.
   if (running.run.mode != ModeKind::allreduce) base.allreduce.shares_by_speed = false;
   const bool is_named = given.contains("run.algorithm");
   const Config plain;
@@ -93,9 +100,13 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();
     if (given.contains(path) || !setting.counts(base) || path == "run.algorithm") continue;
-    // A named algorithm brings its own settings of the mode.
-    if (is_named && (path == "run.mode" || path.starts_with(section))) continue;
-    if (path != "run.mode" && setting.show(base) == setting.show(plain)) continue;
+    // A named algorithm brings its own settings of the mode, but neither those of learners, which
+    // exist already, nor those that protect a peer. A population is refused below.
+    const bool is_own =
+        path == "run.mode" || path.starts_with(section) || path.starts_with("population.");
+    const bool stays = protects(running, path) || path == "allreduce.shares";
+    if (is_named && is_own && !stays) continue;
+    if (path != "run.mode" && !is_named && setting.show(base) == setting.show(plain)) continue;
     text += path + " = " + setting.show(base) + "\n";
     if (path == "model.kind" && !base.model.layers.empty()) {
       text += "model.layers = " + to_string(base.model.layers) + "\n";
@@ -106,6 +117,7 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   switched.config = std::move(parsed.config);
   switched.problems = problems_of_switch(running, switched.config);
   if (switched.problems.empty()) switched.problems = std::move(parsed.problems);
+  if (switched.problems.empty()) switched.problems = problems_of_defences(base, switched.config);
   if (switched.problems.empty()) {
     const ModelSpec model = model_spec(switched.config.model, 1);
     switched.problems = batch_norm_problems(switched.config, model.layers);
@@ -114,6 +126,25 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
     switched.problems = buffer_problems(switched.config);
   }
   return switched;
+}
+
+bool protects(const Config& running, std::string_view path) {
+  if (path.starts_with("mixing.guard")) return running.mixing.rule.guard.kind != GuardKind::none;
+  return path.starts_with("gossip.clip_") || path == "gossip.norm_cap" ||
+         path == "gossip.quarantine_s" || path == "gossip.offences_max";
+}
+
+Problems problems_of_defences(const Config& running, const Config& next) {
+  Problems problems;
+  for (const Setting<Config>& setting : config_settings()) {
+    const bool is_defence = protects(running, setting.path()) && setting.counts(next);
+    if (!is_defence || setting.show(next) == setting.show(running)) continue;
+    problems.push_back(
+        {.place = setting.path(),
+         .reason = "protects peers from hostile ones, and stays as their configs say",
+         .remedy = "leave it out"});
+  }
+  return problems;
 }
 
 std::string settings_of(std::string_view mode_or_algorithm) {

@@ -62,8 +62,8 @@ Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
             .name_of = [this](PeerId peer) { return name_of(peer); },
             .warn = [this](const std::string& why) { warn(why + "; training goes on"); }}),
       signer_(options.identity, options.authorized),
-      cache_(options.folder / "members"),
-      config_text_(read_config_text(options.config_path)) {
+      config_text_(read_config_text(options.config_path)),
+      cache_(options.folder / "members") {
   names_[self_] = options_.name;
   for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
 }

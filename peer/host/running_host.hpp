@@ -184,6 +184,9 @@ class Host {
        .offer = [this](ExamAnswer& answer) { lanes_->offer_echo(answer); },
        .ledger = [this](std::size_t most) { return ledger_part(report_json(report()), most); }}};
   std::optional<Node> node_;
+  // Jobs that the worker ends in its destructor use these two.
+  std::string config_text_;
+  std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
   std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
   std::optional<Worker> worker_;
   Replica* replica_ = nullptr;  ///< The worker's replica; we only ask it to stop.
@@ -205,7 +208,6 @@ class Host {
   std::optional<Time> heard_other_settings_at_;  ///< When the first peer with other settings was
                                                  ///< heard.
   Time next_report_{};
-  std::string config_text_;
   int exit_code_ = 0;
   std::optional<Time> interrupted_;
   bool ending_ = false;
@@ -217,7 +219,6 @@ class Host {
   Time next_refusal_{};                      ///< When a refused guest may be reported again.
   std::uint64_t followed_ = 0;  ///< The version of the certificates that links currently use.
   std::uint64_t kept_ = 0;      ///< The number of certificate changes that are saved on disk.
-  std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
 };
 
 }  // namespace gv

@@ -38,6 +38,8 @@ namespace {
 
 /// Longer waits are divided into waits of this length.
 constexpr Duration longest_wait = std::chrono::hours(1);
+/// A peer that has begun listens to commands after less than this.
+constexpr Duration longest_wait_for_listening = std::chrono::seconds(10);
 constexpr std::size_t tensors_max = 1 << 20;
 
 thread_local std::string problem_of_thread;
@@ -243,10 +245,14 @@ gv_result wait_for_end(const gv_peer& peer) {
   return result == GV_OVER && has_failed ? fail_to_copy() : result;
 }
 
+/// Throws if there could not be written to it. Called before anything is done.
+void check_info(const gv_info* info) {
+  if (info != nullptr) known(info, "gv_info");
+}
+
 /// Writes what a loop should know, if it asks. `part`: samples of an epoch.
 void tell_of_loop(JoinedPeer& joined, std::uint64_t part, gv_info* info) {
   if (info == nullptr) return;
-  known(info, "gv_info");
   const auto& rule = joined.index_rule();
   const bool is_leased = rule && rule->part == IndexRule::Part::common;
   gv_info found{.size = info->size,
@@ -280,7 +286,6 @@ gv_result wait_for(gv_peer& peer, gv_info* info) {
 
 void tell_of_mean(const JoinedMeans& means, gv_info* info) {
   if (info == nullptr) return;
-  known(info, "gv_info");
   gv_info found{.size = info->size,
                 .steps = means.mean().number > 0 ? means.mean().number : means.common_calls(),
                 .samples = means.mean().peers,
@@ -411,6 +416,7 @@ gv_result gv_join_collective(const gv_options* options, gv_peer** peer) {
 
 gv_result gv_mean(gv_peer* peer, const gv_tensor* array, double weight, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     JoinedMeans& means = used_for_means(peer);
     means.set_pending(means.begin(array_of(array), weight));
     return wait_for_pending_mean(*peer, info);
@@ -428,6 +434,7 @@ gv_result gv_mean_begin(gv_peer* peer, const gv_tensor* array, double weight, ui
 
 gv_result gv_mean_end(gv_peer* peer, uint64_t call, double patience_s, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     if (!used_for_means(peer).is_open(call)) {
       throw std::invalid_argument("gv_mean_end: this call was not begun, or has been ended");
     }
@@ -440,6 +447,7 @@ gv_result gv_mean_end(gv_peer* peer, uint64_t call, double patience_s, gv_info* 
 
 gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     JoinedPeer& joined = free_of_calls(peer);
     if (!joined.is_over()) joined.step(score_of(samples, loss));
     return wait_for(*peer, info);
@@ -449,6 +457,7 @@ gv_result gv_step(gv_peer* peer, uint64_t samples, double loss, gv_info* info) {
 gv_result gv_reduce(gv_peer* peer, const gv_tensor* gradient, size_t count, uint64_t samples,
                     double loss, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     JoinedPeer& joined = free_of_calls(peer);
     UserTensors tensors = tensors_of(gradient, count, Part::all);
     const auto& model = joined.model().all();
@@ -477,6 +486,7 @@ gv_result gv_reduce_begin(gv_peer* peer, const gv_tensor* part, size_t count) {
 
 gv_result gv_reduce_end(gv_peer* peer, uint64_t samples, double loss, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     JoinedPeer& joined = free_of_calls(peer);
     if (!joined.is_over()) joined.reduce_end(score_of(samples, loss));
     return wait_for(*peer, info);
@@ -485,6 +495,7 @@ gv_result gv_reduce_end(gv_peer* peer, uint64_t samples, double loss, gv_info* i
 
 gv_result gv_wait(gv_peer* peer, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     check_handle(peer);
     return peer->means ? wait_for_pending_mean(*peer, info) : wait_for(*peer, info);
   });
@@ -500,6 +511,7 @@ gv_result gv_set_learning_rate(gv_peer* peer, double learning_rate) {
 gv_result gv_indices(gv_peer* peer, uint64_t samples, uint64_t position, uint64_t* indices,
                      size_t count, gv_info* info) {
   return guarded([&]() -> gv_result {
+    check_info(info);
     JoinedPeer& joined = free_of_calls(peer);
     if (indices == nullptr && count > 0) {
       throw std::invalid_argument("gv_indices: `indices` is NULL");
@@ -531,7 +543,8 @@ gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_i
     const std::string command = invite_command(uses, valid_s, may_invite != 0);
     // A peer that has just begun does not listen to commands yet.
     constexpr auto pause = std::chrono::milliseconds(10);
-    for (Duration waited{}; waited <= peer->patience; waited += pause) {
+    const Duration most = std::min(peer->patience, longest_wait_for_listening);
+    for (Duration waited{}; waited <= most; waited += pause) {
       const std::optional<std::string> reply = ask_peer(peer->host().folder(), command);
       if (reply) return ticket_in(*reply, {text, bytes});
       if (peer->host().has_ended(pause)) return wait_for_end(*peer);
@@ -545,6 +558,7 @@ gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes) {
     check_handle(peer);
     if (bytes == nullptr) throw std::invalid_argument("gv_status_json: `bytes` is NULL");
     const std::optional<std::string> document = ask_peer(peer->host().folder(), "");
+    if (!document && !peer->host().has_ended({})) return GV_PENDING;
     if (!document) return fail_with(GV_OVER, "the peer has ended, and says no status any more");
     const std::size_t room = std::exchange(*bytes, document->size() + 1);
     if (text == nullptr || room < *bytes) {

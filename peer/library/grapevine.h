@@ -215,12 +215,14 @@ GV_API gv_result gv_set_position(gv_peer* peer, uint64_t position);
 /* Makes a ticket with which `uses` other programs or machines may join within `valid_s` seconds (0:
  * an hour), and writes it and a zero byte to `text`, which has room for `bytes`, at least
  * GV_TICKET_BYTES. Unless `may_invite` is 0 they may invite others, too. The peer has begun a swarm or
- * joined by a ticket, and listens. May be called while gv_join() is pending. */
+ * joined by a ticket, and listens. May be called while gv_join() is pending. GV_PENDING: the peer does
+ * not answer yet, and there is no ticket: call gv_invite() again. */
 GV_API gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_invite,
                            char* text, size_t bytes);
 
 /* Writes the peer's status as JSON and a zero byte to `text`. `*bytes` is the room there, and
- * becomes what is needed; with too little room the result is GV_WRONG_ARGUMENT. */
+ * becomes what is needed; with too little room the result is GV_WRONG_ARGUMENT. GV_PENDING: the peer
+ * does not answer yet, or not in time, and nothing was written: call gv_status_json() again. */
 GV_API gv_result gv_status_json(gv_peer* peer, char* text, size_t* bytes);
 
 /* Leaves the swarm: saves, tells the others, and waits until that is done. May be called at any

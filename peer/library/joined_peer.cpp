@@ -111,8 +111,8 @@ void JoinedPeer::step(const Score& score) {
         "data are leased, and this step has not asked for its samples: take them from "
         "gv_indices() at gv_info's `position`, or in Python from a sampler");
   }
-  has_asked_ = false;
   loop_.give_step(score);
+  has_asked_ = false;
   pending_ = Call::step;
 }
 

@@ -147,8 +147,8 @@ void AllReduceMode::leave_at_once(Time now, Effects& out) {
 // ---- Generations ----
 
 /// Takes part in ballots and goes on with sums. Returns false if that has ended the generation: a
-/// piece that arrived early can spoil a sum as soon as it begins. The next ballot may then be due at
-/// once, but not after two such generations, so few calls are enough.
+/// piece that arrived early can spoil a sum as soon as it begins. The next ballot may then be due
+/// at once, but not after two such generations, so few calls are enough.
 bool AllReduceMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);

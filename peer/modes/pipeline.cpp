@@ -2,7 +2,6 @@
 #include "peer/modes/pipeline.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -12,12 +11,6 @@
 #include "peer/modes/divergence.hpp"
 
 namespace gv {
-namespace {
-
-/// A leaving peer leaves after this time, even if the others still need something from it.
-constexpr Duration hand_over_max = std::chrono::seconds(5);
-
-}  // namespace
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                            const PipelineOptions& options, const Signer& signer, const Rng& draws)
@@ -94,6 +87,8 @@ void PipelineMode::tell_holdings() {
     if (complete_) holdings.push_back({part, true, complete_version_});
   }
   holdings = parts_.packed(std::move(holdings));
+  // Only copies may have no place in a message.
+  std::ranges::stable_partition(holdings, &StageHolding::carried);
   if (holdings.size() > stage_holdings_max) holdings.resize(stage_holdings_max);
   generations_.agreement().set_holdings(std::move(holdings));
 }
@@ -103,12 +98,8 @@ void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector
   generations_.set_candidates(now, course_.options().layout_hash, members);
   generations_.join(now, course_, out);
   end_.follow(now, course_, members, work_, generations_, out, &panel_);
-  if (generations_.takes_part(course_)) look_after_generation(now, out);
-  end_handing_over(now, out);
-  const Generations::Change change = generations_.follow(now, course_);
-  if (change.left) abandon();
-  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
-  go_on(now, out);
+  for (int calls = 0; calls < 3 && !follow_generation(now, out); ++calls) {
+  }
   next_job(now, jobs);
   generations_.move_on(now, !preparing_, *this, course_, members, out);
 }
@@ -118,24 +109,21 @@ Time PipelineMode::deadline() const {
   return generations_.deadline(course_, is_waiting(), std::min(states_.deadline(), say_again_at_));
 }
 
-void PipelineMode::leave(Time now, Effects& out) {
-  course_.leave();
-  if (course_.phase() == Phase::done) {
-    generations_.leave();
-    abandon();
-    return;
-  }
-  // Other peers may need a stage that only we have.
-  handing_over_ = generations_.has_joined() && !course_.has_failed() &&
-                  generations_.candidates().size() > 1 && step() > 0 && !carried_.empty();
-  if (handing_over_) {
-    hand_over_until_ = now + hand_over_max;
-    generations_.agreement().set_leaving();
-  }
-  end_generation(now, out);
-}
-
 // ---- Generations ----
+
+/// Takes part in ballots and goes on with runs. Returns false if that has ended the generation: a
+/// pass that arrived early can be unsound. The next ballot may then be due at once, but not after
+/// two such generations, so few calls are enough.
+bool PipelineMode::follow_generation(Time now, Effects& out) {
+  if (generations_.takes_part(course_)) look_after_generation(now, out);
+  end_handing_over(now, out);
+  const Generations::Change change = generations_.follow(now, course_);
+  if (change.left) abandon();
+  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+  const bool is_in_one = generations_.current() != nullptr;
+  go_on(now, out);
+  return !is_in_one || generations_.current() != nullptr;
+}
 
 /// Ends the generation if a better one is due or peers are lost, and takes part in ballots.
 void PipelineMode::look_after_generation(Time now, Effects& out) {
@@ -160,15 +148,11 @@ void PipelineMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects&
 }
 
 void PipelineMode::peer_gone(Time now, PeerId peer, Effects& out) {
-  if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
-}
-
-/// While handing over we take part in ballots, but in no generation.
-void PipelineMode::end_handing_over(Time now, Effects& out) {
-  if (!handing_over_) return;
-  generations_.agree(now, planner_, out);
-  if (generations_.current() != nullptr) end_generation(now, out);  // Agreed on before we left.
-  if (generations_.candidates().size() < 2 || now >= hand_over_until_) handing_over_ = false;
+  // A source that leaves takes no part in the generation.
+  const bool is_source = states_.fetches_from(peer);
+  if (generations_.is_disturbed_by(now, peer, course_.phase()) || is_source) {
+    disturb(now, {peer}, out);
+  }
 }
 
 void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
@@ -176,6 +160,8 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   choose_panel();
   end_.enter(generation, generations_.agreement());
   states_.enter(generation);
+  // Some schedules change stages during a run, so copies for reviews are made before the first.
+  if (!is_synchronous(options_.kind)) states_.prepare_reviews();
   begun_in_generation_ = 0;
   measured_s_ = 0;
   planned_speed_ = pace_.speed();
@@ -213,30 +199,6 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
   // of the run that we gave up nor, if we finished it, the state from before it.
   tell_holdings();
   plan_exports();
-}
-
-/// We are leaving: the peers that take over our stages get their current state.
-void PipelineMode::hand_over() {
-  const Generation* last_generation = generations_.agreement().last_generation();
-  if (last_generation == nullptr) return;
-  if (last_generation->key() != last_generation_key_) {
-    last_generation_key_ = last_generation->key();
-    due_.exports.clear();  // These exports are from a ballot that failed.
-    states_.enter(*last_generation);
-    end_last_run(last_generation->version);
-  }
-  if (!states_.owes()) handing_over_ = false;
-}
-
-void PipelineMode::taken_over(PeerId peer, const StatusReply& here) {
-  const Generation* last_generation = generations_.agreement().last_generation();
-  if (last_generation != nullptr && here.ballot == last_generation->id) states_.taken_over(peer);
-}
-
-/// The generation of our jobs: the one we are in, or the one to which we hand over.
-const Generation* PipelineMode::served() const {
-  if (handing_over_) return generations_.agreement().last_generation();
-  return generations_.is_in_one() ? generations_.current() : nullptr;
 }
 
 void PipelineMode::abandon() {
@@ -315,8 +277,8 @@ void PipelineMode::become_ready(Time now, Effects& out) {
   follow_budget(now);
   if (!stays || !due_.loads.empty()) due_.move = {generation.version.step};
   carried_ = std::move(carries);
-  tell_holdings();
   plan_copies(generation.version);
+  tell_holdings();
   begin_run(now, out);
 }
 
@@ -475,8 +437,9 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
       states_.receive(now, from, block, out);
       return;
     case TransferKind::copy:
-      if (copies_from(from, block.id.stage) && states_.receive(now, from, block, out)) return;
-      break;
+      if (!copies_from(from, block.id.stage) || !states_.receive(now, from, block, out)) break;
+      tell_holdings();
+      return;
     case TransferKind::piece:
     case TransferKind::pass:
     case TransferKind::mixing:
@@ -567,6 +530,8 @@ bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
       step() >= course_.steps() ||
       (course_.options().save_every_steps > 0 && step() % course_.options().save_every_steps == 0);
   const bool saves = is_last || (ends_run && is_due && step() > course_.saved_step());
+  // What is saved must not contain half a run.
+  if (is_last && (complete_ || run_was_begun_)) due_.abandons = !due_.end;
   Job job = std::exchange(due_, {}).job();
   if (is_last) {
     course_.make_next_job_last();

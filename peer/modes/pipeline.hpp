@@ -90,6 +90,8 @@ class PipelineMode final : public Mode {
   /// The parts of stages that we carry now (StageParts), and their stages.
   const std::set<std::uint32_t>& held_parts() const { return carried_; }
   std::set<std::uint32_t> stages() const;
+  /// The copies of parts that we keep, our own and others'.
+  std::vector<StageHolding> copies() const { return states_.holdings(); }
   /// Our part of all peers' work: for each of our stages, its work divided by its number of
   /// carriers.
   double work_done_here() const;
@@ -133,6 +135,7 @@ class PipelineMode final : public Mode {
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void end_generation(Time now, Effects& out);
+  bool follow_generation(Time now, Effects& out);
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   void follow_budget(Time now);

@@ -77,6 +77,7 @@ void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uin
       workers_[stage].push_back(group);
     }
   }
+  test_routes_ = make_routes(RouterKind::fixed, workers_, tests_of_run(), worker_speeds_, Rng(0));
 }
 
 double PipelineRun::own_share() const {
@@ -122,6 +123,7 @@ void PipelineRun::leave() {
   unsound_pass_.reset();
   mixing_.clear();
   incoming_.clear();
+  early_routes_.clear();
   passes_.clear();
   held_.take();
   group_sums_.leave();
@@ -143,14 +145,15 @@ void PipelineRun::begin(std::uint64_t operation, bool tests, Effects& out) {
   PipelineSchedule schedule = make_schedule(options_.kind, routes_, groups_.members.size(),
                                             options_.accumulate, options_.ahead);
   list_ = std::move(schedule.workers[worker_]);
-  test_routes_.clear();
+  has_test_ = tests;
   tests_left_ = 0;
   is_tested_ = false;
   if (tests) begin_test();
-  // Keep only early results of this run that came from the neighbour that the routes name.
+  early_routes_.clear();
+  // Keep only early results of this run; it may have no test.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations_named;
-    return !is_now || !is_from_neighbour(entry.first, entry.second.from);
+    return !is_now || !is_from_neighbour(entry.first, 0, entry.second.from);
   });
   sums_.clear();
   for (const std::uint32_t stage : own_stages_) make_sum(stage);
@@ -465,14 +468,24 @@ std::vector<StageEnd> PipelineRun::finish() {
 // ---- Blocks ----
 
 /// Each member of a group gets a pass from one member of the group before. All members of that
-/// group have the same values.
-bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
+/// group have the same values. `ahead`: 1 for a pass of the next run, which its sender has already
+/// begun.
+bool PipelineRun::is_from_neighbour(const PassName& name, std::uint64_t ahead, PeerId from) {
   const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
-  // Only a run with a test has routes for tests.
-  if (name.micro_batch >= routes_.size() + test_routes_.size()) return false;
-  const std::vector<std::uint32_t>& route = route_of(name.micro_batch);
+  const bool is_now = begun_ && ahead == 0;
+  if (is_now && is_test(name.micro_batch) && !has_test_) return false;
+  const std::vector<std::uint32_t>& route =
+      is_now || is_test(name.micro_batch) ? route_of(name.micro_batch)
+                                          : early_routes(operation_ + ahead)[name.micro_batch];
   const auto& senders = groups_.members[route[stage]];
   return order_[senders[place_->own % senders.size()]] == from && route[name.stage] == worker_;
+}
+
+/// The routes of a run that has not begun here.
+const Routes& PipelineRun::early_routes(std::uint64_t operation) {
+  const auto found = early_routes_.find(operation);
+  if (found != early_routes_.end()) return found->second;
+  return early_routes_.emplace(operation, routes_of(operation)).first->second;
 }
 
 bool PipelineRun::carries(std::uint32_t part) const {
@@ -543,7 +556,7 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
                      (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
   const std::uint64_t ahead = (name.operation - operation_) % operations_named;
   if (!known || block.id.owner != from || ahead > 1) return false;
-  if (begun_ && ahead == 0 && !is_from_neighbour(name, from)) return false;
+  if (!is_from_neighbour(name, ahead, from)) return false;
   if (!incoming_.contains(name) && !may_keep(name)) return false;
   const std::size_t size = size_of(name);
   Incoming& incoming = incoming_[name];

@@ -177,7 +177,8 @@ class PipelineRun {
   bool receive_piece(PeerId from, const Block& block, Effects& out);
   bool receive_message(PeerId from, const Block& block);
   bool carries(std::uint32_t part) const;
-  bool is_from_neighbour(const PassName& name, PeerId from) const;
+  bool is_from_neighbour(const PassName& name, std::uint64_t ahead, PeerId from);
+  const Routes& early_routes(std::uint64_t operation);
   StageValues input_of(const PipelineInstruction& what);
   StageValues input_of(const Pass& pass);
   /// What we sum with our group in an instruction's passes; empty if we are alone in the group.
@@ -218,7 +219,9 @@ class PipelineRun {
   bool begun_ = false;
   std::size_t computing_ = 0;  ///< Number of tasks returned and not done.
   Routes routes_;
-  Routes test_routes_;                     ///< Routes of the test's micro-batches; empty: no test.
+  std::map<std::uint64_t, Routes> early_routes_;  ///< Routes of runs that have not begun here.
+  Routes test_routes_;                            ///< Routes of a test's micro-batches in any run.
+  bool has_test_ = false;                         ///< True if the present run has a test.
   std::vector<PipelineInstruction> list_;  ///< The instructions of the test, followed by those of
                                            ///< the schedule.
   std::size_t tests_left_ = 0;  ///< Test passes through us in the last stage that were not returned

@@ -18,7 +18,6 @@ std::size_t PipelineRun::tests_of_run() const {
 
 /// Puts a test before the run. Replicas take turns, so each judge has its own part of the samples.
 void PipelineRun::begin_test() {
-  test_routes_ = make_routes(RouterKind::fixed, workers_, tests_of_run(), worker_speeds_, Rng(0));
   const auto first = static_cast<std::uint32_t>(options_.micro_batches);
   std::vector<PipelineInstruction> list =
       test_instructions(test_routes_, worker_, first, options_.micro_batches);

@@ -59,6 +59,14 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
   return start;
 }
 
+ModelVersion StagePlanner::newest_version(const Answers& answers) const {
+  std::vector<StageOffer> offers;
+  for (const auto& [peer, answer] : answers) {
+    offers.push_back({peer, answer.speed, options_.parts.unpacked(answer.holdings), answer.leaves});
+  }
+  return newest_complete(offers, options_.parts.count()).value_or(ModelVersion());
+}
+
 std::string StagePlanner::problem(const Generation& generation) const {
   for (const std::uint32_t share : generation.shares) {
     if (share == 0 || share > share_max) return "a speed it installs is not one of a peer";
@@ -76,6 +84,12 @@ std::string StagePlanner::problem(const Generation& generation) const {
     carried.insert(assignment.stage);
   }
   if (carried.size() != options_.parts.count()) return "it assigns a stage to no peer";
+  for (const auto& [stage, carrier] : assignments) {
+    const std::uint32_t mirror = options_.parts.stages() - 1 - stage;
+    if (options_.mirrored && !assignments.contains({mirror, carrier})) {
+      return "it assigns a stage without its mirror image";
+    }
+  }
   return problem_of_slices(generation);
 }
 

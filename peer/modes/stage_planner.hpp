@@ -21,6 +21,7 @@ class StagePlanner final : public GenerationPlanner {
 
   /// Shares are speeds here, in thousandths of the fastest peer's.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
+  ModelVersion newest_version(const Answers& answers) const override;
   std::uint64_t samples_max() const override { return samples_; }
   std::string problem(const Generation& generation) const override;
   std::string problem(const Answer& answer) const override;

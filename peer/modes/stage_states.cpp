@@ -97,6 +97,12 @@ void StageStates::leave() {
   unsound_from_.reset();
 }
 
+void StageStates::prepare_reviews() {
+  for (const auto& [stage, peer] : lacking_) {
+    if (may_ask(peer, stage)) has_ready(stage);
+  }
+}
+
 /// Floats at the beginning of a stage's state that other carriers confirm. If bits may differ, the
 /// state of an optimiser says little about the distance of two models.
 std::size_t StageStates::compared(std::uint32_t stage) const {

@@ -55,6 +55,9 @@ class StageStates {
   void enter(const Generation& generation);
   /// Gives up all transfers under way because their generation is over.
   void leave();
+  /// Has copies made of all our parts that a peer downloads from another carrier, since it may ask
+  /// us whether they are alike.
+  void prepare_reviews();
   /// Requests this stage's state from `source`.
   void fetch(Time now, std::uint32_t stage, PeerId source, Effects& out);
   bool is_fetching() const;

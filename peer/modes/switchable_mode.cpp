@@ -293,6 +293,10 @@ void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effe
   out.tell(SwitchRefused{.why = refusal_});
 }
 
+/// A mean or a mode may be made a second time, with ballots of the same numbers. Its session makes
+/// them differ.
+std::uint64_t SwitchableMode::next_session() { return hash_combine(session_, ++sessions_); }
+
 void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) {
   const SettingsRevision& revision = target_->revision;
   CourseOptions course = options_.course;
@@ -311,7 +315,7 @@ void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) 
   mean.batch = 1;
   mean.agreement = {.patience = meeting_patience,
                     .first_ballot = SwitchCouncil::ballots_of_mean(*target_).first};
-  meeting_ = std::make_unique<AllReduceMode>(self_, session_, course, mean, *signer_,
+  meeting_ = std::make_unique<AllReduceMode>(self_, next_session(), course, mean, *signer_,
                                              draws_.fork("meeting").fork(revision.number));
   meeting_->start(now, target_->step - 1, false);
   show_proofs(now, *meeting_, members, out);
@@ -373,9 +377,8 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
     course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
   }
   if (next.mode != ModeKind::allreduce) course.version.reset();  // Equal bits only there.
-  const std::uint64_t session = hash_combine(session_, revision.number);
   kind_ = next.mode;
-  MadeMode made = make_mode(self_, session, std::move(next), *signer_,
+  MadeMode made = make_mode(self_, next_session(), std::move(next), *signer_,
                             draws_.fork("switch").fork(revision.number));
   made.mode->start(now, step, false);
   show_proofs(now, *made.mode, members, out);

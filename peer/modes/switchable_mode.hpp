@@ -89,6 +89,7 @@ class SwitchableMode final : public Mode {
   void refuse_switch(const SwitchCouncil::Decision& decision, Effects& out);
   void go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool has_met() const;
+  std::uint64_t next_session();
   void begin_meeting(Time now, Membership& members, Effects& out);
   void begin_mode(Time now, Membership& members, Effects& out);
   void show_proofs(Time now, Mode& to, Membership& members, Effects& out);
@@ -96,7 +97,8 @@ class SwitchableMode final : public Mode {
 
   PeerId self_;
   std::uint64_t session_;
-  NodeOptions options_;  ///< Options of the config's own mode.
+  std::uint64_t sessions_ = 0;  ///< Means and modes made so far, each with a session of its own.
+  NodeOptions options_;         ///< Options of the config's own mode.
   const Signer* signer_;
   Rng draws_;
   SettingsRevision present_;  ///< The present revision. Its number counts only switches of the

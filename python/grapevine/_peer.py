@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import json
 import os
@@ -30,12 +31,19 @@ class Peer:
         _all.add(self)
 
     def leave(self) -> None:
-        """Leaves the swarm: saves, tells the others, and ends. Called again, it does nothing."""
+        """Leaves the swarm: saves, tells the others, and ends. Called again, it does nothing.
+
+        If the peer has failed, or failed to save, it raises the reason, and the peer ends as well.
+        """
         if self._has_left or os.getpid() != self._pid:
             return
         self._is_over = True
-        while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
-            pass
+        try:
+            while c.checked(c.library().gv_leave(self._handle)) == c.PENDING:
+                pass
+        except c.Problem:
+            self._free()
+            raise
         self._free()
 
     def invite(self, uses: int = 1, valid_s: float = 3600.0, may_invite: bool = True) -> str:
@@ -47,14 +55,14 @@ class Peer:
         if self._has_left:
             raise ValueError("this peer has left; another one can invite")
         text = ctypes.create_string_buffer(c.TICKET_BYTES)
-        while True:
-            result = c.library().gv_invite(
-                self._handle, uses, valid_s, int(may_invite), text, c.TICKET_BYTES
-            )
-            if c.checked(result) == c.OVER:
-                raise c.Failed("this peer has ended; another one can invite")
-            if result == c.OK:
-                return text.value.decode()
+        result = c.library().gv_invite(
+            self._handle, uses, valid_s, int(may_invite), text, c.TICKET_BYTES
+        )
+        if c.checked(result) == c.OVER:
+            raise c.Failed("this peer has ended; another one can invite")
+        if result == c.PENDING:
+            raise c.Failed("this peer has not answered in time: ask again")
+        return text.value.decode()
 
     def _free(self) -> None:
         self._has_left = True
@@ -64,10 +72,8 @@ class Peer:
 
     def _leave_quietly(self) -> None:
         """Leaves while an error is under way, which must not be hidden by another."""
-        try:
+        with contextlib.suppress(c.Problem):
             self.leave()
-        except c.Problem:
-            self._free()
 
     @property
     def is_over(self) -> bool:
@@ -79,7 +85,10 @@ class Peer:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The peer's status, as `grapevine status --json` prints it; empty once it has ended."""
+        """The peer's status, as `grapevine status --json` prints it.
+
+        Empty as long as the peer does not answer, and once it has ended.
+        """
         if self._has_left:
             return {}
         size = ctypes.c_size_t(1 << 16)
@@ -89,7 +98,7 @@ class Peer:
             result = c.library().gv_status_json(self._handle, text, ctypes.byref(size))
             if result == c.WRONG_ARGUMENT and size.value > room:
                 continue
-            if c.checked(result) == c.OVER:
+            if c.checked(result) != c.OK:
                 return {}
             return json.loads(text.value)
 

@@ -80,18 +80,27 @@ class _ArrayModel:
 
     def __init__(self, tensors: Any, state: Any) -> None:
         self.mean = [memory_of(name, value) for name, value in _named(tensors)]
+        self._has_names = isinstance(tensors, Mapping)
         self.buffers: list[Memory] = []
         self.state = [memory_of(name, value) for name, value in _named(state)] if state else []
         self.is_staged = False
 
     def gradient(self, given: Any) -> Sequence[Memory]:
+        """A gradient's arrays in the order of the model's, because the library compares no names."""
         if given is None:
             raise TypeError("reduce(gradient) needs the gradient's arrays, as join() the model's")
-        return [memory_of(name, value) for name, value in _named(given)]
+        if not (self._has_names and isinstance(given, Mapping)):
+            return self.part(given, False)
+        arrays = dict(_named(given))
+        names = [one.name for one in self.mean]
+        for name in [*names, *arrays]:
+            if name not in arrays or name not in names:
+                raise ValueError(f"'{name}': either the model or its gradient has no array of this name")
+        return [memory_of(name, arrays[name]) for name in names]
 
     def part(self, given: Any, is_first: bool) -> Sequence[Memory]:
         """Some of a gradient's arrays."""
-        return self.gradient(given)
+        return [memory_of(name, value) for name, value in _named(given)]
 
     def rest(self, given: Collection[str]) -> Sequence[Memory]:
         """Returns nothing, because the loop gives the gradients of all arrays."""
@@ -194,8 +203,8 @@ class Vine(Peer):
             )
         self._steps_to_check -= 1
         if self._steps_to_check == 0:
-            self._model.check()
             self._steps_to_check = 64
+            self._model.check()
         rate = self._model.learning_rate()
         if rate is not None:
             self.set_learning_rate(rate)
@@ -207,9 +216,7 @@ class Vine(Peer):
         self._turn += 1
         number = self._model.loss(loss)
         self._model.give()
-        self._is_pending = True
-        result = c.library().gv_step(self._handle, samples, number, ctypes.byref(self._info))
-        goes_on = self._wait(result)
+        goes_on = self._wait(self._begin(c.library().gv_step, samples, number))
         self._model.take()
         return goes_on
 
@@ -217,10 +224,10 @@ class Vine(Peer):
         """Replaces the gradient by the mean of all peers', where peers sum gradients.
 
         Called after `loss.backward()` and before `optimizer.step()`. For a module the gradients are
-        those of its parameters; for arrays, `gradient` has one array for each of the model's. In
-        gossip, and between sums, it does nothing. If training ends during the call, a module's
-        gradients are removed, so that the optimiser's step changes nothing; a loop with arrays must
-        check `is_over` and make no step.
+        those of its parameters; for arrays, `gradient` has one array for each of the model's, and
+        a mapping has the model's names in any order. In gossip, and between sums, it does nothing.
+        If training ends during the call, a module's gradients are removed, so that the optimiser's
+        step changes nothing; a loop with arrays must check `is_over` and make no step.
 
         If the gradient was handed over in parts during backward, it waits for their sum.
         """
@@ -234,9 +241,8 @@ class Vine(Peer):
             return Reduced(0, False)
         # It must stay alive until the call is over, even if Ctrl-C interrupts the wait.
         given = self._gradient = TensorList(self._model.gradient(gradient))
-        self._is_pending = True
-        result = c.library().gv_reduce(
-            self._handle, given.array, given.count, samples, number_of(loss), ctypes.byref(self._info)
+        result = self._begin(
+            c.library().gv_reduce, given.array, given.count, samples, number_of(loss)
         )
         return self._take_over(self._reduced(result))
 
@@ -278,13 +284,18 @@ class Vine(Peer):
             self._hand_over(rest)
         if self._is_over:
             return Reduced(0, False)
+        return self._reduced(self._begin(c.library().gv_reduce_end, samples, number_of(loss)))
+
+    def _begin(self, call: Any, *arguments: Any) -> int:
+        """Makes a call that may become pending.
+
+        A call that is refused has changed nothing: parts of a gradient that were handed over stay
+        in use, and can be completed.
+        """
         self._is_pending = True
-        result = c.library().gv_reduce_end(
-            self._handle, samples, number_of(loss), ctypes.byref(self._info)
-        )
-        # If it is refused the parts are still in use, and can be completed.
+        result = call(self._handle, *arguments, ctypes.byref(self._info))
         self._is_pending = result != c.WRONG_ARGUMENT
-        return self._reduced(result)
+        return int(result)
 
     def _reduced(self, result: int) -> Reduced:
         """Waits for a sum that has this result so far."""

@@ -103,6 +103,7 @@ class ModuleModel:
     def __init__(
         self, module: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer], state: Any
     ) -> None:
+        self._module = module
         self._parameters = _named_alike(module.named_parameters())
         self._optimizer = optimizer
         if not self._parameters:
@@ -110,7 +111,7 @@ class ModuleModel:
         for _, parameter in self._parameters:
             if not is_staged(parameter) and not parameter.is_contiguous():
                 parameter.data = parameter.data.contiguous()
-        buffers = [(n, b) for n, b in _named_alike(module.named_buffers()) if b.numel() > 0]
+        buffers = self._buffers()
         self._averaged = [(n, b) for n, b in buffers if b.is_floating_point()]
         # Forward passes change buffers at any time. The peer has copies, as of the last step.
         self._copies = [
@@ -120,6 +121,9 @@ class ModuleModel:
         self.mean = model.memory[: len(self._parameters)]
         self.buffers = model.memory[len(self._parameters) :]
         kept = [(n, b) for n, b in buffers if b.dtype == torch.int64]
+        # A buffer that is not saved with the module is a cache, which may be replaced.
+        saved = {name for name, _ in _named_alike(module.state_dict().items())}
+        self._watched = {n for n, _ in self._parameters + self._averaged + kept} & saved
         if optimizer is not None:
             _prepare_state(optimizer)
             kept += _state_of(optimizer)
@@ -239,7 +243,7 @@ class ModuleModel:
         return number_of(loss)
 
     def check(self) -> None:
-        """Raises if a tensor has moved, because the peer would no longer train with it."""
+        """Raises if a tensor has moved or was replaced: the peer would no longer train with it."""
         now = self._addresses()
         for name, address in self._places.items():
             if now.get(name, address) != address:
@@ -248,8 +252,14 @@ class ModuleModel:
                     "place, and move, convert or load them before the module joins"
                 )
 
+    def _buffers(self) -> list[tuple[str, Any]]:
+        buffers = _named_alike(self._module.named_buffers())
+        return [(name, buffer) for name, buffer in buffers if buffer.numel() > 0]
+
     def _addresses(self) -> dict[str, int]:
-        tensors = list(self._parameters)
+        """Addresses of the tensors that may not move, as they are now."""
+        tensors = _named_alike(self._module.named_parameters()) + self._buffers()
+        tensors = [(name, tensor) for name, tensor in tensors if name in self._watched]
         if self._optimizer is not None:
             tensors += _state_of(self._optimizer)
         return {name: tensor.data_ptr() for name, tensor in tensors}

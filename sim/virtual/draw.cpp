@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/topology/hosts.hpp"
 #include "peer/config/algorithms.hpp"
@@ -298,10 +300,31 @@ DrawnWorld draw_world(std::uint64_t seed) {
   return switches ? as_switching(std::move(world)) : world;
 }
 
+std::span<const WorldKind> world_kinds() {
+  static constexpr std::array<WorldKind, 5> kinds = {{{"hostile", as_hostile},
+                                                      {"mixing", as_mixing},
+                                                      {"pipeline", as_pipeline},
+                                                      {"switching", as_switching},
+                                                      {"tickets", as_tickets}}};
+  return kinds;
+}
+
+DrawnWorld draw_world(std::uint64_t seed, const std::vector<std::string>& kinds) {
+  DrawnWorld world = draw_world(seed);
+  for (const std::string& name : kinds) {
+    const auto kind = std::ranges::find(world_kinds(), name, &WorldKind::name);
+    check(kind != world_kinds().end(), "a kind of worlds is one of the table");
+    world = kind->turn(std::move(world));
+  }
+  return world;
+}
+
 DrawnWorld as_tickets(DrawnWorld world) {
   Scenario& scenario = world.scenario;
   const std::size_t peers = scenario.peers;
-  if (world.config.run.mode != ModeKind::gossip || peers < peers_with_hostile) return world;
+  if (world.config.run.mode != ModeKind::gossip || peers < peers_with_hostile || scenario.tickets) {
+    return world;
+  }
   Rng rng = Rng(world.seed).fork("tickets").fork("revocations");
   scenario.tickets = true;
   // A revoked peer that does not know of it trains on alone, and would also end alone.

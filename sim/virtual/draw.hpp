@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "peer/config/config.hpp"
 #include "peer/modes/modes.hpp"
@@ -34,6 +37,19 @@ struct DrawnWorld {
 /// switch to other modes.
 DrawnWorld draw_world(std::uint64_t seed);
 
+/// A kind of worlds, and what turns a drawn world into one of them.
+struct WorldKind {
+  std::string_view name;
+  DrawnWorld (*turn)(DrawnWorld world);
+};
+
+/// "hostile", "mixing", "pipeline", "switching" and "tickets".
+std::span<const WorldKind> world_kinds();
+
+/// The world of the seed, turned into one of each kind in this order. Each must be in
+/// world_kinds(). A world that cannot be of a kind stays as it is.
+DrawnWorld draw_world(std::uint64_t seed, const std::vector<std::string>& kinds);
+
 /// Returns the world with some of its peers hostile, fewer than a third. A world of fewer than four
 /// peers gets none.
 DrawnWorld as_hostile(DrawnWorld world);
@@ -47,12 +63,12 @@ DrawnWorld as_pipeline(DrawnWorld world);
 DrawnWorld as_mixing(DrawnWorld world);
 
 /// Returns the world in mode `gossip` with peers that join by tickets. Some of these are revoked,
-/// and the first may leave for good. Worlds in other modes or with fewer than four peers are
-/// returned unchanged.
+/// and the first may leave for good. Worlds in other modes, with fewer than four peers or with
+/// tickets are returned unchanged.
 DrawnWorld as_tickets(DrawnWorld world);
 
 /// Returns the world with at most three switches to other modes during the run. Pipelines and
-/// worlds with tickets are returned unchanged.
+/// worlds with tickets or switches are returned unchanged.
 DrawnWorld as_switching(DrawnWorld world);
 
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline each

@@ -46,7 +46,9 @@ double slowest_step(const Scenario& scenario) {
 DrawnWorld as_switching(DrawnWorld world) {
   Config& config = world.config;
   Scenario& scenario = world.scenario;
-  if (config.run.mode == ModeKind::pipeline || scenario.tickets) return world;
+  const bool has_switches = std::ranges::any_of(
+      scenario.faults, [](const FaultRule& rule) { return rule.kind == FaultKind::switch_to; });
+  if (config.run.mode == ModeKind::pipeline || scenario.tickets || has_switches) return world;
   Rng rng = Rng(world.seed).fork("mode switches");
   config.allreduce.local = {};
   const Config plain = settings_of_worlds();

@@ -435,6 +435,21 @@ bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
   });
 }
 
+/// "every copy counts": a ballot is told of every copy that a peer keeps.
+void PipelineInvariants::check_claims(const Simulator& world, PeerNumber peer) {
+  const PipelineMode& mode = *mode_of(world, peer);
+  const StageParts parts = world.options().node.pipeline.parts();
+  const std::vector<StageHolding> told = mode.generations()->agreement().holdings();
+  const std::vector<StageHolding> claimed = parts.unpacked(told);
+  if (told.size() == stage_holdings_max) return;
+  for (const StageHolding& copy : mode.copies()) {
+    if (std::ranges::find(claimed, copy) != claimed.end()) continue;
+    fail(world, "every copy counts",
+         fmt::format("peer-{} keeps a copy of part {} at step {}, and tells no ballot", peer,
+                     copy.stage, copy.version.step));
+  }
+}
+
 void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const PipelineMode* pipeline = mode_of(world, peer);
   if (pipeline == nullptr || world.is_hostile(peer)) return;
@@ -443,6 +458,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const Generation* generation = pipeline->generations()->agreement().generation();
   const std::uint64_t key = generation != nullptr ? generation->key() : 0;
   const bool is_new = key != mine.generation && generation != nullptr;
+  if (key != mine.generation) check_claims(world, peer);
   mine.generation = key;
   if (is_new) check_generation(world, peer, *generation);
   if (key != 0) mine.generations.insert(key);

@@ -79,6 +79,7 @@ class PipelineInvariants : public Checker {
   void check_made(const Simulator& world, PeerNumber peer, const ModelVersion& before,
                   const ModelVersion& version, std::uint64_t generation);
   void secure(const Simulator& world, const Generation& generation, std::uint64_t operation);
+  void check_claims(const Simulator& world, PeerNumber peer);
 
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;

@@ -184,6 +184,17 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
   });
 }
 
+/// True if hostile peers may have spoilt this peer's model in a mode that guards no models, and
+/// others leave it alone for that since the swarm has switched to gossip.
+bool is_left_alone(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up) {
+  const bool was_switched = world.peer(number).node->switchable().present().number > 0;
+  if (!was_switched || world.options().scenario.saboteurs.ranges.empty()) return false;
+  return std::ranges::any_of(up, [&](PeerNumber other) {
+    const GossipMode* gossip = world.peer(other).node->as<GossipMode>();
+    return gossip != nullptr && gossip->exchange().is_quarantined(world.now(), id_of(number));
+  });
+}
+
 /// True if links lose blocks for good. A sum needs every one of its blocks, so the common end may
 /// then take any time: with 6 % loss, a ring of six loses one of its sixty blocks in nearly every
 /// attempt. Real lanes lose none.
@@ -272,9 +283,11 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   }
   if (auto unlike = await_one_mode(world, up)) return unlike;
   std::vector<std::uint64_t> before(world.size());
+  std::vector<SettingsRevision> by(world.size());
   std::size_t training = 0;
   for (const PeerNumber number : up) {
     before[number] = achieved(world, number);
+    by[number] = world.peer(number).node->switchable().present();
     training += trains(world, number) ? 1 : 0;
   }
   double slowest = 1;
@@ -287,7 +300,10 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
     if (!trains(world, number) || (training < 2 && !lockstep)) continue;
-    if (achieved(world, number) > before[number]) continue;
+    // A switch is progress, since all make a mean for it, and the new mode counts from 0.
+    const bool has_switched = world.peer(number).node->switchable().present() != by[number];
+    if (has_switched || achieved(world, number) > before[number]) continue;
+    if (is_left_alone(world, number, up)) continue;
     if (waits_for_slower(world, number, up, before)) continue;
     return stuck(world, lockstep ? "operations go on" : "exchanges go on",
                  fmt::format("peer-{} completes none in {:g} s", number, seconds(window)));

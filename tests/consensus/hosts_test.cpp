@@ -1,12 +1,15 @@
 // Rounds inside and between hosts keep the mean, and leave as much of the spread as the formulas.
 #include "consensus/topology/hosts.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "consensus/topology/spectrum.hpp"
+#include "consensus/topology/topology.hpp"
 #include "tests/consensus/mixing_lab.hpp"
 
 namespace gv {
@@ -110,6 +113,23 @@ TEST_CASE("drawn pairs of equal hosts leave the share of the spread that is know
           "[unit][topology]") {
   CHECK(left_of_spread(4, 2) == Approx(1.0 / 3).margin(0.006));
   CHECK(left_of_spread(8, 3) == Approx(3.0 / 7).margin(0.006));
+}
+
+TEST_CASE("the traits of rounds between hosts do not take all rounds to find", "[unit][topology]") {
+  for (const std::uint32_t period : {3U, 16U}) {
+    std::size_t degree = 0;
+    for (std::uint64_t round = 0; round < period; ++round) {
+      for (const auto& row :
+           mixing_of({.kind = TopologyKind::hosts, .hosts_every = period}, 9, 0, round)) {
+        degree = std::max(degree, row.size());
+      }
+    }
+    CHECK(traits_of({.kind = TopologyKind::hosts, .hosts_every = period}, 9).degree == degree);
+  }
+  // All rounds would take hours.
+  const Traits rare = traits_of({.kind = TopologyKind::hosts, .hosts_every = 1'000'000}, 512);
+  CHECK(rare.degree == 256);
+  CHECK(rare.exact_after == 1'000'000);
 }
 
 TEST_CASE("peers of one host take the steps of the mean gradient", "[unit]") {

@@ -289,6 +289,37 @@ class AloneTest(FolderTest):
         self.assertFalse(vine.step())
         self.assertEqual(vine.reduce({"x": array.array("f", [0.0] * 4)}).samples, 0)
 
+    def test_a_peer_that_cannot_leave_is_freed_all_the_same(self):
+        vine = self.join(array.array("f", [0.0] * 4))
+        vine.step()
+        failed = grapevine.Failed("the disk is full")
+        with unittest.mock.patch.object(_library, "checked", side_effect=failed):
+            with self.assertRaisesRegex(grapevine.Failed, "the disk is full"):
+                vine.leave()
+        vine.leave()
+        self.assertEqual(vine.status, {})
+
+    def test_a_call_that_cannot_answer_does_nothing(self):
+        x = array.array("f", [0.0] * 4)
+        with self.join(x) as vine:
+            steps = vine.steps
+            without_size = _library.Info()
+            result = _library.library().gv_step(vine._handle, 1, 0.0, ctypes.byref(without_size))
+            self.assertEqual(result, _library.WRONG_ARGUMENT)
+            vine.step()
+            self.assertEqual(vine.steps, steps + 1)
+
+    def test_status_says_that_a_peer_has_ended_only_if_it_has(self):
+        with self.join(array.array("f", [0.0] * 4)) as vine:
+            socket = self.folder / "run-0" / "status.sock"
+            hidden = socket.rename(socket.with_name("hidden"))
+            size = ctypes.c_size_t(0)
+            result = _library.library().gv_status_json(vine._handle, None, ctypes.byref(size))
+            self.assertEqual(result, _library.PENDING)
+            self.assertEqual(vine.status, {})
+            hidden.rename(socket)
+            self.assertEqual(vine.status["phase"], "training")
+
     def test_an_interpreter_that_ends_without_leave_leaves(self):
         program = (
             "import array, grapevine\n"

@@ -1,7 +1,9 @@
 """Gradients that are handed over in parts, without NumPy and PyTorch."""
 
 import array
+import gc
 import unittest
+import weakref
 
 from support import HERE, WATCHFUL, FolderTest, Peers, eventually
 
@@ -60,6 +62,40 @@ class PartsAloneTest(FolderTest):
                 self.assertEqual(list(values), [k + 1.0] * 4)
             self.assertTrue(vine.step())
             self.assertFalse(vine.reduce(gradient).again)
+            self.assertTrue(vine.step())
+
+    def test_parts_stay_alive_when_another_call_is_refused(self):
+        class Watched(array.array):
+            """An array that can be referred to weakly."""
+
+        model = {name: array.array("f", [0.0] * 4) for name in ("a", "b", "c")}
+        with self.join(model) as vine:
+            part = Watched("f", [1.0] * 4)
+            lives = weakref.ref(part)
+            vine.reduce_begin({"c": part})
+            del part
+            with self.assertRaisesRegex(ValueError, "call gv_reduce_end"):
+                vine.step()
+            with self.assertRaisesRegex(ValueError, "call gv_reduce_end"):
+                vine.reduce({name: array.array("f", [1.0] * 4) for name in model})
+            with self.assertRaises((TypeError, ValueError)):
+                vine.reduce_end(loss="none")
+            vine.reduce_begin({"b": array.array("f", [1.0] * 4)})
+            gc.collect()
+            self.assertIsNotNone(lives())
+            vine.reduce_begin({"a": array.array("f", [1.0] * 4)})
+            self.assertFalse(vine.reduce_end().again)
+            self.assertIsNone(lives())
+
+    def test_a_gradient_goes_by_the_names_of_the_model(self):
+        model = {name: array.array("f", [0.0] * 4) for name in ("a", "b")}
+        with self.join(model) as vine:
+            given = {"b": array.array("f", [2.0] * 4), "a": array.array("f", [1.0] * 4)}
+            self.assertEqual([one.name for one in vine._model.gradient(given)], ["a", "b"])
+            for wrong in ({"a": given["a"]}, {**given, "z": given["a"]}):
+                with self.assertRaisesRegex(ValueError, "'[bz]': either the model or its gradient"):
+                    vine.reduce(wrong)
+            self.assertFalse(vine.reduce(given).again)
             self.assertTrue(vine.step())
 
     def test_where_nothing_is_summed_parts_are_left_alone(self):

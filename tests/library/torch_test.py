@@ -178,12 +178,36 @@ class TorchAloneTest(TorchAlone):
             for _ in range(100):
                 vine.step()
         vine.leave()
+        model = make_model("mlp")
+        vine = self.join(model, None, run__steps=100)
+        model[0].weight = torch.nn.Parameter(model[0].weight.detach().clone())
+        with self.assertRaisesRegex(RuntimeError, "'0.weight' was given other memory"):
+            vine.step()
+        vine.leave()
+        self.assert_replaced_buffers_are_seen()
         model = make_model("mlp").to("meta")
         with self.assertRaisesRegex(ValueError, "on meta"):
             self.join(model, make_optimizer("sgd", model))
         model = make_model("mlp").to(torch.complex64)
         with self.assertRaisesRegex(ValueError, "complex64"):
             self.join(model, make_optimizer("sgd", model))
+
+    def assert_replaced_buffers_are_seen(self):
+        model = make_model("mlp")
+        model.register_buffer("mean", torch.zeros(3))
+        model.register_buffer("cache", torch.zeros(3), persistent=False)
+        vine = self.join(model, None, run__steps=200)
+        model.cache = torch.ones(5)
+        vine.step()
+        model.mean = torch.ones(3)
+        with self.assertRaisesRegex(RuntimeError, "'mean' was given other memory"):
+            for _ in range(100):
+                vine.step()
+        # It is still seen after the first report.
+        with self.assertRaisesRegex(RuntimeError, "'mean' was given other memory"):
+            for _ in range(100):
+                vine.step()
+        vine.leave()
 
     def test_a_schedule_follows_the_progress(self):
         model = make_model("mlp")

@@ -355,6 +355,53 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 2)}));
   CHECK_FALSE(begins({assignment(0, 2), assignment(1, 2), assignment(2, 1)}));
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // This peer has no stage.
+  // Where micro-batches go both ways, a peer also carries the mirror image of its stage.
+  const StagePlanner both_ways({1, 1}, 8, {.mirrored = true});
+  Generation generation{.order = {PeerId{1}, PeerId{2}}, .shares = {1, 1}};
+  generation.assignments = {assignment(0, 1), assignment(1, 2)};
+  CHECK(both_ways.problem(generation) == "it assigns a stage without its mirror image");
+  generation.assignments = {assignment(0, 1), assignment(1, 1)};
+  CHECK(both_ways.problem(generation).empty());
+}
+
+TEST_CASE("peers of a pipeline that all leave end at the newest version of which they have all",
+          "[unit]") {
+  const ModelVersion seventh{.step = 7, .samples = 7, .lineage = 7};
+  const ModelVersion eighth{.step = 8, .samples = 8, .lineage = 8};
+  const StagePlanner planner({1, 1}, 8, {});
+  const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
+  const auto leaving = [&](std::uint32_t stage, const ModelVersion& version,
+                           const std::vector<ModelVersion>& has) {
+    Agreement peer(both[stage], 1, {}, signer_of(both[stage]));
+    peer.set_version(version);
+    std::vector<StageHolding> holdings;
+    for (const ModelVersion& one : has) holdings.push_back({stage, true, one});
+    peer.set_holdings(holdings);
+    peer.set_leaving();
+    peer.set_candidates(Time{}, both);
+    return peer;
+  };
+  // Both have done their part of the eighth step, but the second does not know it of the first.
+  Agreement first = leaving(0, eighth, {eighth});
+  Agreement second = leaving(1, seventh, {seventh, eighth});
+  Effects out;
+  first.disturb(Time{}, {}, out);
+  first.tick(Time{}, planner, out);
+  Effects answers;
+  for (const Outgoing& sent : out.messages) {
+    second.receive(Time{}, both[0], sent.message, planner, answers);
+  }
+  out = {};
+  for (const Outgoing& sent : answers.messages) {
+    first.receive(Time{}, both[1], sent.message, planner, out);
+  }
+  for (const Outgoing& sent : out.messages) {
+    second.receive(Time{}, both[0], sent.message, planner, answers);
+  }
+  for (const Agreement* peer : {&first, &second}) {
+    REQUIRE(peer->last_generation() != nullptr);
+    CHECK(peer->last_generation()->version == eighth);
+  }
 }
 
 TEST_CASE("proposers that do not know of each other end in one generation", "[unit]") {

@@ -440,13 +440,14 @@ TEST_CASE("a peer takes results only for stages that it carries", "[unit]") {
   run.enter(generation);
   const VectorPool::Vector values = constant(1);
   const auto bytes = std::as_bytes(std::span<const float>(*values)).first(8 * sizeof(float));
-  const auto takes = [&](const PassName& name) {
+  const auto takes = [&](PeerId from, const PassName& name) {
     Effects out;
-    return run.receive(first, {pass_id(first, generation.key(), name), 0, bytes}, out);
+    return run.receive(from, {pass_id(from, generation.key(), name), 0, bytes}, out);
   };
-  CHECK_FALSE(takes({.stage = 1}));
-  CHECK_FALSE(takes({.stage = 0, .backward = true}));
-  CHECK(takes({.stage = 2}));
+  CHECK_FALSE(takes(first, {.stage = 1}));
+  CHECK_FALSE(takes(first, {.stage = 0, .backward = true}));
+  CHECK_FALSE(takes(first, {.stage = 2}));
+  CHECK(takes(second, {.stage = 2}));
 }
 
 }  // namespace gv

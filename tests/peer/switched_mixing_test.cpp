@@ -73,6 +73,19 @@ TEST_CASE("a settings revision that cannot be gone by is refused with its reason
   CHECK(refusal(revision_settings("qg_dsgdm"), config).empty());
 }
 
+TEST_CASE("a settings revision keeps the guard of the config", "[unit]") {
+  Config config = running();
+  config.mixing.rule.guard.kind = GuardKind::median;
+  const SwitchedMixing switched = switched_mixing(config, revision_settings("d_psgd"));
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.rule.guard.kind == GuardKind::median);
+  for (const char* const weaker : {"mixing.guard = \"none\"\n", "mixing.\"guard\" = \"none\"\n",
+                                   "# mixing.guard = \nmixing.gamma = 0.5\n"}) {
+    CAPTURE(weaker);
+    CHECK_FALSE(switched_mixing(config, weaker).problems.empty());
+  }
+}
+
 TEST_CASE("a swarm with batch norms does not switch to a rule that spoils their statistics",
           "[unit]") {
   Config config = running();

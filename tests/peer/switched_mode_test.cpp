@@ -86,6 +86,47 @@ TEST_CASE("a switch that a swarm cannot make is refused with its reason", "[unit
   CHECK_THAT(refusal(population, lockstep), Catch::Contains("hyper-parameters"));
 }
 
+TEST_CASE("no switch changes what protects peers from hostile ones", "[unit]") {
+  Config config = running();
+  config.gossip.norm_cap = 20;
+  const std::string gossip = "run.mode = \"gossip\"\n";
+  for (const char* const weaker :
+       {"gossip.norm_cap = 0", "gossip.clip_factor = 0", "gossip.clip_radius = 1e9",
+        "gossip.quarantine_s = 0", "gossip.offences_max = 1000", "gossip.\"norm_cap\" = 0"}) {
+    CAPTURE(weaker);
+    CHECK_FALSE(refusal(config, gossip + weaker + "\n").empty());
+  }
+  CHECK_THAT(refusal(config, gossip + "gossip.norm_cap = 0\n"),
+             Catch::Contains("gossip.norm_cap: protects peers from hostile ones"));
+  CHECK(switched_config(config, settings_of("ad_psgd")).config.gossip.norm_cap == 20);
+  CHECK_FALSE(refusal(config, settings_of("population")).empty());
+  config.run.mode = ModeKind::mixing;
+  config.mixing.rule.guard.kind = GuardKind::median;
+  CHECK(refusal(config, settings_of("d_psgd")).empty());
+  CHECK(switched_config(config, settings_of("d_psgd")).config.mixing.rule.guard.kind ==
+        GuardKind::median);
+  CHECK_FALSE(refusal(config, settings_of("d_psgd") + "mixing.guard = \"none\"\n").empty());
+}
+
+TEST_CASE("a switch leaves learners as they were made", "[unit]") {
+  CHECK_THAT(refusal(running(), settings_of("allreduce") + "allreduce.shares = \"by_speed\"\n"),
+             Catch::Contains("allreduce.shares: the learners were made for batches of one size"));
+  const SwitchedConfig named = switched_config(running(), settings_of("power_sgd"));
+  REQUIRE(named.problems.empty());
+  CHECK_FALSE(named.config.allreduce.shares_by_speed);
+  Config by_speed = running();
+  by_speed.run.mode = ModeKind::allreduce;
+  by_speed.allreduce.shares_by_speed = true;
+  CHECK(refusal(by_speed, settings_of("allreduce")).empty());
+  // Some algorithms name an optimiser, but a learner keeps its own, and its checkpoints hold the
+  // state of that.
+  Config config = running();
+  config.train.optimizer.kind = OptimizerKind::nesterov;
+  const SwitchedConfig switched = switched_config(config, settings_of("dgc"));
+  const bool keeps = switched.config.train.optimizer.kind == OptimizerKind::nesterov;
+  CHECK((keeps || !switched.problems.empty()));
+}
+
 TEST_CASE("a switch to what treats buffers of a program's model as gradients is refused",
           "[unit]") {
   const ModelFacts with_buffers{.has_buffers = true};

@@ -1,28 +1,28 @@
 // Runs drawn worlds with a broken core, and succeeds if a checker finds the fault in a world in
-// which the sound core keeps every invariant. The arguments are the program that runs a world with
-// the sound core, the seed of the first world, the number of worlds, and the kinds of worlds.
+// which the sound core keeps every invariant. The arguments are the program with the sound core,
+// the seed of the first world, the number of worlds, and the kinds of worlds as `grapevine sim
+// --kind` takes them; "gossip" leaves out worlds that are drawn in another mode.
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/virtual/swarm.hpp"
-#include "tests/sim/mutants/drawn.hpp"
 
 namespace {
 
-/// The command that runs the present world with the sound core.
-std::vector<char*> sound_command;
+/// The command that runs the present world with the sound core, and its words for exec.
+std::vector<std::string> sound_command;
+std::vector<char*> sound_words;
 
 /// Becomes the program that runs the present world with the sound core.
 void try_sound_core() {
-  ::execv(sound_command.front(), sound_command.data());
+  ::execv(sound_words.front(), sound_words.data());
   ::_exit(2);
 }
 
@@ -33,26 +33,33 @@ void crash(int) {
   try_sound_core();
 }
 
+void set_sound_command(const std::string& program, const std::string& seed,
+                       const std::vector<std::string>& kinds) {
+  sound_command = {program, "sim", "--swarm", "1", "--seed", seed};
+  for (const std::string& kind : kinds) {
+    sound_command.insert(sound_command.end(), {"--kind", kind});
+  }
+  sound_words.clear();
+  for (std::string& word : sound_command) sound_words.push_back(word.data());
+  sound_words.push_back(nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
-  const auto arguments = std::span(argv, static_cast<std::size_t>(argc));
-  const std::uint64_t first = std::strtoull(arguments[2], nullptr, 10);
-  const std::uint64_t worlds = std::strtoull(arguments[3], nullptr, 10);
-  const auto kinds = arguments.subspan(4);
-  sound_command = {arguments[1], nullptr};
-  sound_command.insert(sound_command.end(), kinds.begin(), kinds.end());
-  sound_command.push_back(nullptr);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::uint64_t first = std::strtoull(arguments[1].c_str(), nullptr, 10);
+  const std::uint64_t worlds = std::strtoull(arguments[2].c_str(), nullptr, 10);
+  std::vector<std::string> kinds(arguments.begin() + 3, arguments.end());
+  const bool only_gossip = std::erase(kinds, "gossip") > 0;
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, crash);
   for (std::uint64_t seed = first; seed < first + worlds; ++seed) {
-    const auto world = gv::draw_mutant_world(seed, kinds);
-    if (!world) continue;
-    std::string number = std::to_string(seed);
-    sound_command[1] = number.data();
-    const auto violation = gv::run_world(*world).violation;
+    if (only_gossip && gv::draw_world(seed).config.run.mode != gv::ModeKind::gossip) continue;
+    set_sound_command(arguments[0], std::to_string(seed), kinds);
+    const auto violation = gv::run_world(gv::draw_world(seed, kinds)).violation;
     if (!violation) continue;
-    std::printf("caught in the world of seed %s: \"%s\": %s\n", number.c_str(),
+    std::printf("caught in the world of seed %s: \"%s\": %s\n", std::to_string(seed).c_str(),
                 violation->invariant.c_str(), violation->what.c_str());
     std::fflush(stdout);
     try_sound_core();
