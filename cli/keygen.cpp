@@ -15,12 +15,18 @@
 namespace gv {
 namespace {
 
-std::string host_name() {
+/// The name of this machine, if it can be that of a peer.
+std::string machine_name() {
   char buffer[256] = {};
-  return ::gethostname(buffer, sizeof buffer - 1) == 0 && buffer[0] != 0 ? buffer : "peer";
+  const bool has_name = ::gethostname(buffer, sizeof buffer - 1) == 0 && is_peer_name(buffer);
+  return has_name ? buffer : "peer";
 }
 
 int keygen(const std::string& file, const std::string& name) {
+  if (!is_peer_name(name)) {
+    return fail({{"--name", "this is not a name",
+                  "use 1 to 64 letters, digits, dots, dashes or underscores"}});
+  }
   const KeyPair pair = generate_key_pair();
   const Problems problems = save_key_pair(file, pair);
   if (!problems.empty()) return fail(problems);
@@ -45,7 +51,7 @@ int cohort_keygen(const std::string& file) {
 void add_keygen(CLI::App& app) {
   struct Arguments {
     std::string file = "key";
-    std::string name = host_name();
+    std::string name = machine_name();
     bool is_cohort = false;
   };
   const auto arguments = std::make_shared<Arguments>();

@@ -518,6 +518,15 @@ int show_any_plan(PlanOptions& options) {
   const std::string& text = options.peers_text;
   const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number) {
+    const bool has_speeds = !options.speeds.empty();
+    if (has_speeds || options.bandwidth_mbit > 0 || options.latency_ms > 0) {
+      return fail({{has_speeds ? "--speeds" : "--bandwidth, --latency",
+                    "the file of peers says it for each of them", "leave it out"}});
+    }
+    if (!options.svg.empty()) {
+      return fail({{"--svg", "draws the schedule of a pipeline on equal peers",
+                    "leave it out, or give a number of peers"}});
+    }
     return show_shared_layers({.config = options.config,
                                .peers_file = text,
                                .samples = options.samples,

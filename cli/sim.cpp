@@ -22,22 +22,25 @@ struct SimArguments {
 void add_sim(CLI::App& app) {
   const auto arguments = std::make_shared<SimArguments>();
   auto* command = app.add_subcommand("sim", "Run many virtual peers on a virtual clock");
-  command->add_option("CONFIG", arguments->simulate.config,
-                      "A TOML file, with a [scenario]; without it a built-in task");
+  auto* config = command->add_option("CONFIG", arguments->simulate.config,
+                                     "A TOML file, with a [scenario]; without it a built-in task");
   command->add_option("--seed", arguments->simulate.seed, "Of everything that is drawn")
       ->capture_default_str();
   command->add_option("--folder", arguments->folder,
                       "Where curves.csv and curves.svg go; default: a new run folder");
   command->add_flag("--trace", arguments->simulate.trace, "Print one line an event");
-  command->add_flag("--traffic", arguments->simulate.traffic,
-                    "Print the bytes of small messages by kind, and write traffic.json");
-  command->add_flag("--check", arguments->check,
-                    "Check every invariant after every event, heal at the end and wait for what "
-                    "must come about; exit codes as with --swarm");
+  auto* traffic =
+      command->add_flag("--traffic", arguments->simulate.traffic,
+                        "Print the bytes of small messages by kind, and write traffic.json");
+  auto* check =
+      command->add_flag("--check", arguments->check,
+                        "Check every invariant after every event, heal at the end and wait for "
+                        "what must come about; exit codes as with --swarm");
   auto* swarm_option = command->add_option(
       "--swarm", arguments->swarm.worlds,
       "Instead of CONFIG: this many worlds drawn from the seeds from --seed on, with "
       "all invariants checked; exit code 3, 4 or 5 for unsafe, stuck or crashed");
+  swarm_option->excludes(config)->excludes(traffic)->excludes(check);
   std::vector<std::string> kinds;
   for (const WorldKind& kind : world_kinds()) kinds.emplace_back(kind.name);
   command

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -17,6 +17,7 @@
 #include "cli/swarm.hpp"
 #include "cli/virtual_work.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/host/replace_file.hpp"
 #include "sim/mean.hpp"
 #include "sim/model_paths.hpp"
 #include "sim/run_files.hpp"
@@ -44,6 +45,13 @@ constexpr double points_wanted = 100;
 /// Prints one line of the summary.
 void line(std::string_view name, const std::string& value) {
   fmt::print("{:<22} {}\n", name, value);
+}
+
+/// Replaces the file, or says that it cannot be written and returns false.
+bool write(const std::filesystem::path& file, const std::string& text) {
+  const bool is_written = replace_file(file, text);
+  if (!is_written) fmt::print(stderr, "{}: cannot be written\n", file.string());
+  return is_written;
 }
 
 class Run {
@@ -257,23 +265,22 @@ int Run::run() {
   points.push_back(look(world, true));
   const CurvePoint last = look(world, false);
   if (terminal_ && !options_.trace) fmt::print("\r\x1b[K");
-  std::ofstream(folder / "curves.csv") << curves_csv(points);
-  std::ofstream(folder / "curves.svg")
-      << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
+  const std::string title = fmt::format("{} peers, seed {}", world.size(), options_.seed);
+  bool are_written = write(folder / "curves.csv", curves_csv(points));
+  are_written &= write(folder / "curves.svg", curves_svg(points, title));
   if (paths.can_be_drawn()) {
-    std::ofstream(folder / "models.svg") << paths.svg(
-        fmt::format("{} peers, seed {}", world.size(), options_.seed), "virtual seconds");
+    are_written &= write(folder / "models.svg", paths.svg(title, "virtual seconds"));
   }
   const std::vector<PeerSummary> peers = peers_of(world);
-  std::ofstream(folder / "summary.json")
-      << virtual_summary(world, tally_, hostile_tally_, last, peers, wall_s());
+  are_written &= write(folder / "summary.json",
+                       virtual_summary(world, tally_, hostile_tally_, last, peers, wall_s()));
   print_summary(world, last, peers);
   if (options_.traffic) {
     const double peer_seconds = last.time_s * static_cast<double>(world.size());
-    std::ofstream(folder / "traffic.json") << traffic_.to_json(peer_seconds);
+    are_written &= write(folder / "traffic.json", traffic_.to_json(peer_seconds));
     print_traffic(peer_seconds);
   }
-  return 0;
+  return are_written ? 0 : 1;
 }
 
 /// Prints a pipeline's speed and bubble, and the bubble of its schedule alone.
@@ -423,13 +430,19 @@ RunFiles parse(const std::string& path) {
   const std::size_t peers = parsed.config.run.peers;
   std::ranges::move(neighbours_problems(parsed, path), std::back_inserter(parsed.problems));
   if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, path);
-  for (const FaultRule& fault : parsed.scenario.faults) {
-    for (const auto& [first, last] : fault.peers.ranges) {
+  const auto check_numbers = [&](const PeerSet& set, const char* what) {
+    for (const auto& [first, last] : set.ranges) {
       if (last < peers) continue;
-      parsed.problems.push_back({path + ": scenario.fault",
+      parsed.problems.push_back({path + ": scenario." + what,
                                  fmt::format("peer {} is not one of {}", last, peers),
                                  fmt::format("write numbers from 0 to {}", peers - 1)});
     }
+  };
+  for (const FaultRule& fault : parsed.scenario.faults) check_numbers(fault.peers, "fault");
+  for (const SpeedRule& speed : parsed.scenario.speeds) check_numbers(speed.peers, "speed");
+  for (const LinkRule& link : parsed.scenario.links) {
+    check_numbers(link.from, "link");
+    check_numbers(link.to, "link");
   }
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
                                           parsed.config.mixing.rule, peers, path),

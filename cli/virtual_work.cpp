@@ -98,6 +98,9 @@ void VirtualWork::prepare_training() {
   test_ = load_test_set(config_);
   problems_ = tasks_.front().problems;
   if (problems_.empty()) problems_ = test_.problems;
+  if (problems_.empty()) {
+    problems_ = problems_of_test(config_, *tasks_.front().shard, *test_.data);
+  }
   if (!problems_.empty()) return;
   std::vector<std::uint32_t> first(std::min(quick_samples, test_.data->size()));
   std::iota(first.begin(), first.end(), 0U);

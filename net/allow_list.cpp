@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/steady_time.hpp"
@@ -40,9 +41,14 @@ AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
 
 void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared) {
   keys_.clear();
+  // Lists are set often, and the conversion of a thousand keys would hold up the loop.
+  std::map<PublicKey, std::optional<CurveKey>> before = std::exchange(curves_, {});
   for (const auto* from : {&shared, &keys}) {
     for (const PublicKey& key : *from) {
-      if (const auto curve = curve_key(key)) keys_[*curve] = {key, from == &shared};
+      const auto known = before.find(key);
+      const auto curve = known != before.end() ? known->second : curve_key(key);
+      curves_[key] = curve;
+      if (curve) keys_[*curve] = {key, from == &shared};
     }
   }
   // The allowance of a key outlives its place on the list. Otherwise leaving the list would

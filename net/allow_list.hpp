@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <zmq.hpp>
 
@@ -44,6 +45,7 @@ class AllowList {
   bool admits(const CurveKey& key);
 
   std::map<CurveKey, Entry> keys_;
+  std::map<PublicKey, std::optional<CurveKey>> curves_;  ///< The keys of links, by those of peers.
   std::map<CurveKey, RateLimit> handshakes_;
   std::shared_ptr<SocketWatch> answers_;
 };

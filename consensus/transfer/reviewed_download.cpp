@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 namespace gv {
 namespace {
@@ -74,6 +75,11 @@ void ReviewedDownload::receive(Time now, PeerId from, const Message& message,
   if (!is_wanted_) return;
   download_.receive(now, from, message, memory, out);
   review_.receive(from, message);
+  // A peer may lack the state although it stands at its version, and another one may have it.
+  const auto* refusal = std::get_if<Refuse>(&message);
+  const bool lacks_it =
+      refusal != nullptr && refusal->reason == Reason::not_ready && from == source_;
+  if (lacks_it && download_.failed() && !untried_.empty()) return ask_next(now, out);
   review(now, memory, out);
 }
 

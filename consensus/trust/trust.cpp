@@ -247,15 +247,20 @@ Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
       !has_sound_chain(revocation) || !are_timely(revocation.chain)) {
     return Outcome::unchanged;
   }
+  Time* rested_at = nullptr;  // If this replaces a revocation, its issuer's budget for that.
   const auto held = revocations_.held().find(revocation.key);
   if (held != revocations_.held().end()) {
     const auto same = std::ranges::find(held->second, revocation.issuer, &Revocation::issuer);
-    const bool is_known =
-        same != held->second.end() && std::tie(revocation.signed_s, revocation.signature) <=
-                                          std::tie(same->signed_s, same->signature);
-    if (is_known) return Outcome::unchanged;
+    if (same != held->second.end()) {
+      const bool is_known = std::tie(revocation.signed_s, revocation.signature) <=
+                            std::tie(same->signed_s, same->signature);
+      if (is_known) return Outcome::unchanged;
+      rested_at = &revokers_rested_at_[revocation.issuer];
+      if (*rested_at > now + (replacements - 1) * replacing_every) return Outcome::unchanged;
+    }
   }
   if (!is_proved(revocation)) return Outcome::forged;
+  if (rested_at != nullptr) *rested_at = std::max(*rested_at, now) + replacing_every;
   if (!has_room_for(revocation.key)) return Outcome::unchanged;
   return revocations_.add(revocation) ? Outcome::taken : Outcome::unchanged;
 }

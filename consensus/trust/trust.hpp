@@ -23,7 +23,8 @@ namespace gv {
 /// The largest number of keys whose certificates a peer keeps.
 inline constexpr std::size_t certified_max = 1024;
 
-/// A peer accepts this many certificates of one key at once, and one more in each interval. A
+/// A peer accepts this many certificates of one key at once, and one more in each interval, and as
+/// many later revocations in place of those that it holds from one issuer. A
 /// hostile peer that may invite could sign new ones without end, and each is checked and passed on
 /// by all. Peers compare what they hold, so certificates that come too soon are offered again.
 inline constexpr int replacements = 16;
@@ -192,6 +193,8 @@ class Trust {
   PeerId self_;
   std::map<PeerKey, Entry> entries_;
   Revocations revocations_;
+  /// When the full number of an issuer's revocations can be replaced at once again.
+  std::map<PeerKey, Time> revokers_rested_at_;
   std::map<PeerKey, Time> revoked_since_;  ///< Since when this peer has believed each revocation.
   std::vector<PeerKey> newly_revoked_;     ///< Revoked keys that are not reported yet.
   std::vector<Certificate> accepted_;

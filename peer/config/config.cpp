@@ -1,6 +1,8 @@
 // Reads a config strictly by the table of settings, and derives values from it.
 #include "peer/config/config.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -403,6 +405,19 @@ BatchGrowth batch_growth(const Config& config) {
   return growth;
 }
 
+namespace {
+
+/// The text, or its length and hash if it is long: peers tell each other these texts in every
+/// hello, and two of unlike hashes say enough.
+std::string short_form(std::string text) {
+  constexpr std::size_t longest = 1000;
+  if (text.size() <= longest) return text;
+  return fmt::format("a text of {} characters with the hash {:016x}", text.size(),
+                     stable_hash(text));
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
   std::vector<std::pair<std::string, std::string>> fields;
   for (const Setting<Config>& setting : config_settings()) {
@@ -424,10 +439,10 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
         config.data.partition.kind == PartitionKind::leased &&
         (setting.path() == "data.partition" || setting.path() == "train.batch");
     if ((!agrees && !is_of_leases) || !setting.counts(config)) continue;
-    fields.emplace_back(setting.path(), setting.show(config));
+    fields.emplace_back(setting.path(), short_form(setting.show(config)));
   }
   if (config.model.kind == ModelKind::layers) {
-    fields.emplace_back("model.layers", to_string(config.model.layers));
+    fields.emplace_back("model.layers", short_form(to_string(config.model.layers)));
   }
   return fields;
 }

@@ -177,7 +177,8 @@ std::string to_text(const SampleShape& shape) {
   return fmt::format("{}x{}x{}", shape[0], shape[1], shape[2]);
 }
 
-/// Test samples that a model of the training samples cannot be evaluated on.
+}  // namespace
+
 Problems problems_of_test(const Config& config, const DataSet& train, const DataSet& test) {
   Problems found;
   if (test.shape != train.shape) {
@@ -196,6 +197,8 @@ Problems problems_of_test(const Config& config, const DataSet& train, const Data
   if (!found.empty()) return found;
   return problems_of(config, model_spec(config.model, outputs_of(config.model, test)), test);
 }
+
+namespace {
 
 /// The tasks of these peers where the training data stay in files. If there are problems, a single
 /// task with them.
@@ -280,6 +283,7 @@ Task load_task(const Config& config, std::size_t shard) {
     TestSet test = load_test_set(config);
     task.test = std::move(test.data);
     task.problems = std::move(test.problems);
+    if (task.problems.empty()) task.problems = problems_of_test(config, *task.shard, *task.test);
   }
   return task;
 }

@@ -44,6 +44,9 @@ struct Task {
 /// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
 Task load_task(const Config& config, std::size_t shard);
 
+/// Why a model of these training samples cannot be evaluated on these test samples.
+Problems problems_of_test(const Config& config, const DataSet& train, const DataSet& test);
+
 /// Finds all problems that show only with the data, for all peers: in training and test files, in
 /// the model and the cut with their samples, and in the number of samples. Reads all files and
 /// keeps no data.

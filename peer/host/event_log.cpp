@@ -75,6 +75,7 @@ void EventLog::rotate() {
 }
 
 void EventLog::append(std::string line) {
+  if (file_ < 0) open();  // No descriptor was free when the files were rotated.
   if (is_torn_) line.insert(line.begin(), '\n');
   if (bytes_ > 0 && bytes_ + line.size() > options_.bytes_max / files_max) rotate();
   const ::ssize_t written = ::write(file_, line.data(), line.size());

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "peer/config/refusal.hpp"
 #include "peer/config/switched_mixing.hpp"
@@ -64,6 +66,35 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   return {};
 }
 
+/// Moves the models of an earlier run in this folder aside, where nothing takes them for those of
+/// the run that begins.
+Problems set_aside_models(const HostOptions& options) {
+  std::vector<std::filesystem::path> earlier;
+  for (const char* const name : {"checkpoints", "final.safetensors"}) {
+    if (std::filesystem::exists(options.folder / name)) earlier.emplace_back(name);
+  }
+  if (earlier.empty()) return {};
+  std::filesystem::path aside;
+  for (int number = 1; aside.empty() || std::filesystem::exists(aside); ++number) {
+    aside = options.folder / fmt::format("earlier-{}", number);
+  }
+  std::error_code error;
+  std::filesystem::create_directory(aside, error);
+  for (const std::filesystem::path& name : earlier) {
+    if (!error) std::filesystem::rename(options.folder / name, aside / name, error);
+  }
+  if (error) {
+    return {{options.folder.string(),
+             "has models of an earlier run, which cannot be moved aside: " + error.message(),
+             "begin in another --folder, or go on with that run by --resume"}};
+  }
+  if (!options.guest_says) {
+    say(stderr, fmt::format("{}: the models of an earlier run are now in {}\n", options.name,
+                            aside.string()));
+  }
+  return {};
+}
+
 /// Prints the problems, and returns the exit code for them.
 int refuse(const HostOptions& options, const Problems& problems) {
   if (!options.guest_says) return fail(problems);
@@ -94,10 +125,10 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
                       fmt::format("another peer runs in this folder (pid {})", lock.holder()),
                       "give each peer a folder of its own with --folder, or end that one first"}});
     }
-    if (options.resume) {
-      if (const Problems problems = run_format_problems(options.folder); !problems.empty()) {
-        return refuse(options, problems);
-      }
+    if (const Problems problems =
+            options.resume ? run_format_problems(options.folder) : set_aside_models(options);
+        !problems.empty()) {
+      return refuse(options, problems);
     }
     write_run_format(options.folder);
     Config config = options.config;

@@ -1,12 +1,28 @@
 // Writes a new file, then renames it.
 #include "peer/host/replace_file.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <system_error>
 
 namespace gv {
+namespace {
 
-bool replace_file(const std::filesystem::path& file, std::string_view text, Readers readers) {
+/// Waits until the file or folder is on the disk.
+bool sync(const std::filesystem::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool is_synced = ::fsync(file) == 0;
+  ::close(file);
+  return is_synced;
+}
+
+}  // namespace
+
+bool replace_file(const std::filesystem::path& file, std::string_view text, Readers readers,
+                  Lasts lasts) {
   const std::filesystem::path temporary = file.string() + ".new";
   {
     std::ofstream out(temporary, std::ios::trunc);
@@ -19,9 +35,12 @@ bool replace_file(const std::filesystem::path& file, std::string_view text, Read
     out << text;
     if (!out.flush()) return false;
   }
+  // Otherwise a power cut could leave an empty file of the new name.
+  if (lasts == Lasts::on_disk && !sync(temporary)) return false;
   std::error_code error;
   std::filesystem::rename(temporary, file, error);
-  return !error;
+  if (error || lasts == Lasts::until_crash) return !error;
+  return sync(file.parent_path().empty() ? "." : file.parent_path());
 }
 
 }  // namespace gv

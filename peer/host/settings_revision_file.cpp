@@ -29,7 +29,8 @@ std::optional<SettingsRevision> read_revision(const std::filesystem::path& folde
 bool write_revision(const std::filesystem::path& folder, const SettingsRevision& revision) {
   if (revision.number > 0) {
     return replace_file(folder / file_name,
-                        std::to_string(revision.number) + '\n' + revision.settings);
+                        std::to_string(revision.number) + '\n' + revision.settings, Readers::usual,
+                        Lasts::on_disk);
   }
   std::error_code error;
   std::filesystem::remove(folder / file_name, error);

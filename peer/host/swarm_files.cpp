@@ -129,7 +129,8 @@ bool write_certificates(const std::filesystem::path& run_folder, const PublicKey
                         const std::vector<Certificate>& certificates,
                         const std::vector<Revocation>& revocations) {
   return replace_file(swarm_folder(run_folder) / "certificates",
-                      certificates_text(swarm, certificates, revocations), Readers::owner);
+                      certificates_text(swarm, certificates, revocations), Readers::owner,
+                      Lasts::on_disk);
 }
 
 }  // namespace gv

@@ -240,6 +240,13 @@ Problems problems_of_places(const Config& config, const std::filesystem::path& o
                           "do not join this swarm"});
     }
   }
+  const std::filesystem::path centres = config.data.centres;
+  if (!centres.empty() && (!leads_below(centres, folder) || leads_below(centres, own_keys))) {
+    problems.push_back({"data.centres",
+                        "the swarm's config reads " + centres.string() +
+                            ", which is outside of the folder of the data",
+                        "put the file into that folder at all peers, and name it by its path"});
+  }
   if (reads_keys) {
     problems.push_back({"data.folder",
                         "the swarm's config reads data in " + own_keys.string() +

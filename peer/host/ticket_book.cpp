@@ -112,7 +112,7 @@ void TicketBook::write() const {
     for (const PublicKey& key : entry.joined) text += " " + to_text(key);
     text += '\n';
   }
-  (void)replace_file(file_, text, Readers::owner);
+  (void)replace_file(file_, text, Readers::owner, Lasts::on_disk);
 }
 
 }  // namespace gv

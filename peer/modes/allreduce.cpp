@@ -93,9 +93,12 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
 
 /// The version says how much of the swarm's budget is used up.
 void AllReduceMode::follow_budget(Time now) {
+  // A newcomer has summed nothing yet, but must expect the same steps as the others.
+  const ModelVersion& version = generations_.agreement().version();
+  const std::uint64_t growth = course_.options().work.growth.after(version.samples);
   const std::uint64_t together =
-      std::max<std::uint64_t>(operation_.samples_of_step(), options_.batch);
-  end_.follow_budget(now, together, work_, course_, generations_.agreement().version());
+      std::max<std::uint64_t>(growth * operation_.samples_before_growth(), options_.batch);
+  end_.follow_budget(now, together, work_, course_, version);
 }
 
 void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -337,14 +340,16 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, E
   // is a late repetition.
   const bool has_state =
       generation != nullptr && generations_.agreement().version() == generation->version;
+  // A newcomer among arrays stands where the others do, but has no mean to send.
+  const bool lacks_mean = options_.averages_arrays && !has_mean_of_step();
   if (const auto* fetch = std::get_if<StateRequest>(&message)) {
-    if (has_state && states_.may_ask(*generation, from, fetch->id)) {
-      states_.owe(now, from, *fetch, out);
-    }
+    if (!has_state || !states_.may_ask(*generation, from, fetch->id)) return;
+    if (lacks_mean) return out.send(from, Refuse{fetch->id, Reason::not_ready});
+    states_.owe(now, from, *fetch, out);
   } else if (const auto* sketch = std::get_if<SketchRequest>(&message)) {
-    if (has_state && states_.may_ask(*generation, from, sketch->id)) {
-      states_.owe(from, *sketch, out);
-    }
+    if (!has_state || !states_.may_ask(*generation, from, sketch->id)) return;
+    if (lacks_mean) return out.send(from, Refuse{sketch->id, Reason::not_ready});
+    states_.owe(from, *sketch, out);
   } else if (const auto* said = std::get_if<Audit>(&message);
              said != nullptr && options_.averages_arrays) {
     lengths_.note(from, said->step, said->fingerprint);

@@ -122,6 +122,7 @@ class AllReduceMode final : public Mode {
   void miss_call(Time now, Effects& out);
   void adopt_mean(Time now, ArrivedState state, Effects& out);
   void follow_calls(Time now, Effects& out);
+  bool has_mean_of_step() const;
   bool waits_for_others(Time now, Effects& out);
   void compare_arrays(Time now, Effects& out);
 

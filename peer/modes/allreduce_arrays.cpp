@@ -1,7 +1,9 @@
 // Mode `allreduce` without a model: calls of programs, each the mean of one array of every peer.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "peer/modes/allreduce.hpp"
@@ -74,11 +76,16 @@ void AllReduceMode::adopt_mean(Time now, ArrivedState state, Effects& out) {
   begin_operation(now, out);
 }
 
+/// True if we have the mean of the newest call. A peer that missed the call has none.
+bool AllReduceMode::has_mean_of_step() const {
+  return last_mean_.sum.values && last_mean_.step == step();
+}
+
 /// Sends the newest mean to peers that lack it, and leaves once all have it.
 void AllReduceMode::follow_calls(Time now, Effects& out) {
   const Generation* generation = generations_.current();
-  if (generation != nullptr && states_.owes_any() && last_mean_.sum.values &&
-      last_mean_.step == generation->version.step) {
+  if (generation != nullptr && states_.owes_any() && has_mean_of_step() &&
+      step() == generation->version.step) {
     const std::size_t floats = last_mean_.sum.plan.elements + 1;
     const VectorPool::Vector copy = states_.blank(generation->version);
     std::copy_n(last_mean_.sum.values->begin(), floats, copy->begin());
@@ -100,15 +107,22 @@ void AllReduceMode::follow_calls(Time now, Effects& out) {
 /// True if we have to stay because another peer may still lack the newest mean. Without us it could
 /// not get the mean, and would make another one.
 bool AllReduceMode::waits_for_others(Time now, Effects& out) {
-  const Generation* generation = generations_.current();
   if (leaving_) return true;
-  if (generation == nullptr || course_.has_failed() || step() == generation->version.step) {
-    return false;
+  if (course_.has_failed() || !has_mean_of_step()) return false;
+  std::set<PeerId> behind;
+  if (const Generation* generation = generations_.current()) {
+    for (std::size_t i = 0; i < generation->order.size(); ++i) {
+      const bool may_lack = generation->sources[i] != generation->order[i];
+      if (step() != generation->version.step || may_lack) behind.insert(generation->order[i]);
+    }
+  } else {
+    // Its last blocks may have been lost with the generation.
+    behind = {generations_.candidates().begin(), generations_.candidates().end()};
   }
-  leaving_ = Leaving{.behind = {generation->order.begin(), generation->order.end()},
-                     .ask_at = now,
-                     .until = now + waits_for_others_max};
-  leaving_->behind.erase(self_);
+  behind.erase(self_);
+  if (behind.empty()) return false;
+  leaving_ =
+      Leaving{.behind = std::move(behind), .ask_at = now, .until = now + waits_for_others_max};
   follow_calls(now, out);
   return true;
 }

@@ -167,9 +167,9 @@ void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
 
 /// True if a finished download may be taken over now.
 bool GossipMode::may_adopt() {
-  if (!fetched_ || !population_.is_copying()) return fetched_.has_value();
-  if (course_.phase() != Phase::training ||
-      course_.is_leaving()) {  // Nothing more would be learned with the model.
+  if (!fetched_) return false;
+  const bool trains = course_.phase() == Phase::training && !course_.is_leaving();
+  if (population_.is_copying() && !trains) {  // Nothing more would be learned with the model.
     fetched_.reset();
     population_.give_up();
     return false;

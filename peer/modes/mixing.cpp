@@ -492,10 +492,11 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
 }
 
 /// True if the others have ended the round of this job before us. They have counted it for us too,
-/// and we continue from the model of one of them.
+/// and we continue from the model of one of them. Where nobody waits, each counts for itself.
 bool MixingMode::is_overtaken(const Job& job) const {
   const Generation* generation = generations_.current();
-  return generation != nullptr && job.version.samples < generation->version.samples;
+  return is_job_in_step_ && generation != nullptr &&
+         job.version.samples < generation->version.samples;
 }
 
 void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
@@ -563,6 +564,7 @@ void MixingMode::begin_round(Time now, Job& job) {
     steps.from = generations_.agreement().version().samples + before * steps.count * options_.batch;
   }
   steps.count -= carried_steps();
+  is_job_in_step_ = is_in_step(options_.rule);
   const task::SendRound messages{round_, outbox_};
   job.add(task::BeginRound{round_});
   if (finale_.is_on()) {

@@ -156,6 +156,7 @@ class MixingMode final : public Mode {
   std::vector<MixMessage> left_over_;
   bool unsent_ = false;  ///< True if no peer got our messages of the last generation's open round.
   std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
+  bool is_job_in_step_ = false;        ///< True if the newest steps are of a rule that waits.
   std::shared_ptr<MixOutbox> outbox_;  ///< Receives the messages of `round_job_`.
   std::uint64_t served_ = 0;           ///< As a centre: messages mixed in this generation.
   std::uint64_t followed_ = 0;         ///< As a centre: steps counted for these messages.

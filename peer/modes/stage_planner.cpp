@@ -84,9 +84,9 @@ std::string StagePlanner::problem(const Generation& generation) const {
     carried.insert(assignment.stage);
   }
   if (carried.size() != options_.parts.count()) return "it assigns a stage to no peer";
-  for (const auto& [stage, carrier] : assignments) {
-    const std::uint32_t mirror = options_.parts.stages() - 1 - stage;
-    if (options_.mirrored && !assignments.contains({mirror, carrier})) {
+  for (const auto& [part, carrier] : assignments) {
+    if (!options_.mirrored || options_.parts.is_slice(part)) continue;
+    if (!assignments.contains({options_.parts.stages() - 1 - part, carrier})) {
       return "it assigns a stage without its mirror image";
     }
   }

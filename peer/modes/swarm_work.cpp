@@ -125,6 +125,7 @@ void SwarmWork::hear(Time now, const Membership& members) {
   // From here on we add up what each peer reports.
   if (const auto agreed = std::exchange(agreed_, std::nullopt)) {
     base_ += *agreed - std::min(*agreed, counted());
+    note_told(members);
   }
   for (Other& other : others_) other.trains = other.lives = false;
   auto place = others_.begin();
@@ -137,9 +138,15 @@ void SwarmWork::hear(Time now, const Membership& members) {
   if (base_ == before) return;
   // The total includes counts of others that we have not believed or not heard yet.
   for (Other& other : others_) other.is_in_total |= !other.lives;
+  note_told(members);
+}
+
+/// Counts nothing again of what the others have reported: it is in the total.
+void SwarmWork::note_told(const Membership& members) {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work) return;
     const auto other = std::ranges::lower_bound(others_, member.id, {}, &Other::peer);
+    if (other == others_.end() || other->peer != member.id) return;
     other->told = std::max(other->told, member.progress.work->samples);
   });
 }

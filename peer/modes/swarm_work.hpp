@@ -175,6 +175,7 @@ class SwarmWork {
   };
 
   void hear(Time now, const Member& member, std::vector<Other>::iterator& place);
+  void note_told(const Membership& members);
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
   void take_clock(Time now, const Membership& members);

@@ -373,6 +373,10 @@ int launch(const LaunchOptions& options) {
   if (problems.empty()) problems = switch_problems(files, place);
   // A user's program has a model and data of its own.
   if (problems.empty() && options.command.empty()) problems = problems_at_start(files);
+  if (options.resume && options.folder.empty()) {
+    problems.push_back(
+        {"--resume", "no folder with a run to go on with is named", "add --folder FOLDER"});
+  }
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));
   }

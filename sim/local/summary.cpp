@@ -15,6 +15,7 @@
 #include "peer/config/task.hpp"
 #include "peer/host/evaluate.hpp"
 #include "peer/host/peer_json.hpp"
+#include "peer/host/replace_file.hpp"
 #include "peer/node/facts.hpp"
 #include "sim/local/mode_columns.hpp"
 #include "sim/local/model_history.hpp"
@@ -411,7 +412,9 @@ bool print_summary(const Config& config, const std::string& config_text,
   const Score score = evaluate(model, whole.parameters, *test.data);
   const std::string problem = write_model(folder / "mean.safetensors", model.layout(),
                                           whole.parameters, run_metadata(config, config_text));
-  if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
+  if (!problem.empty()) {
+    fmt::print(stderr, "{}: {}\n", (folder / "mean.safetensors").string(), problem);
+  }
 
   const Result result{.config = config,
                       .peers = peers,
@@ -424,13 +427,15 @@ bool print_summary(const Config& config, const std::string& config_text,
                       .has_faults = faults.has_value()};
   print_figures(result, *test.data, !stages.empty());
   if (faults) print(*faults, lockstep);
-  fmt::print("model        {}\n", (folder / "mean.safetensors").string());
+  if (problem.empty()) fmt::print("model        {}\n", (folder / "mean.safetensors").string());
   draw_models(config, folder, outcomes, model.layout());
 
   Json summary = summary_json(result, !stages.empty());
   if (faults) summary["faults"] = to_json(*faults);
-  std::ofstream(folder / "summary.json") << summary.dump(1) << '\n';
-  return true;
+  const std::filesystem::path file = folder / "summary.json";
+  const bool is_written = replace_file(file, summary.dump(1) + '\n');
+  if (!is_written) fmt::print(stderr, "{}: cannot be written\n", file.string());
+  return is_written && problem.empty();
 }
 
 }  // namespace gv

@@ -86,6 +86,22 @@ TEST_CASE("revocations of unknown keys take no place from those of known ones") 
   CHECK_FALSE(swarm.accepts(0, 1));
 }
 
+TEST_CASE("an issuer replaces its revocations only so often") {
+  TrustHolder holder(1);
+  const auto newest = [&holder] { return holder.trust->revocations().front().signed_s; };
+  Time now{};
+  hear(holder, {revoked_by(2, 3, {}, began_s)}, now);
+  REQUIRE(newest() == began_s);
+  std::vector<Revocation> later;
+  for (std::uint64_t i = 1; i <= 100; ++i) later.push_back(revoked_by(2, 3, {}, began_s + i));
+  for (const Revocation& one : later) hear(holder, std::vector<Revocation>{one}, now);
+  CHECK(newest() == began_s + replacements);
+  // Peers compare what they hold, so those that came too soon are offered again.
+  now += replacing_every;
+  hear(holder, std::vector<Revocation>{later.back()}, now);
+  CHECK(newest() == began_s + 100);
+}
+
 TEST_CASE("a key that has been revoked or was over when it can have signed revokes no one") {
   TrustHolder holder(1);
   hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon),

@@ -362,6 +362,12 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   CHECK(both_ways.problem(generation) == "it assigns a stage without its mirror image");
   generation.assignments = {assignment(0, 1), assignment(1, 1)};
   CHECK(both_ways.problem(generation).empty());
+  // Slices of a stage belong to it, and have no mirror images of their own.
+  const StagePlanner in_groups(
+      {1, 1}, 8, {.mirrored = true, .parts = StageParts({2, 2}), .group = {.least = 1, .most = 2}});
+  generation.assignments = {assignment(0, 1), assignment(1, 1), assignment(2, 1), assignment(4, 1),
+                            assignment(0, 2), assignment(1, 2), assignment(3, 2), assignment(5, 2)};
+  CHECK(in_groups.problem(generation).empty());
 }
 
 TEST_CASE("peers of a pipeline that all leave end at the newest version of which they have all",

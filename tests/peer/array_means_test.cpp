@@ -375,6 +375,49 @@ TEST_CASE("a peer leaves only when the others have the mean that it has", "[unit
   CHECK(swarm.at(2).arrays == first.arrays);
 }
 
+TEST_CASE("a peer that leaves as a ballot begins waits for those that lack its mean", "[unit]") {
+  Swarm swarm(2);
+  swarm.slow = PeerId{2};
+  for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give(array_of(peer, 400));
+  swarm.settle([&] { return swarm.at(1).has_ended(1); });
+  swarm.transfers.clear();
+  Averager& first = swarm.at(1);
+  Averager& second = swarm.at(2);
+  swarm.act(second, [&](Effects& out) { second.mode.lane_lost(swarm.now, first.self, out); });
+  swarm.settle([&] { return first.mode.generations()->current() == nullptr; });
+  REQUIRE_FALSE(second.has_ended(1));
+  first.calls.leave();
+  swarm.act(first, [&](Effects& out) { first.mode.leave(swarm.now, out); });
+  CHECK(first.mode.is_settling());
+  swarm.settle();
+  swarm.settle();
+  CHECK(first.mode.course().is_leaving());
+  REQUIRE(second.has_ended(1));
+  CHECK(second.ended(1)->peers == 2);
+  CHECK(second.arrays == first.arrays);
+}
+
+TEST_CASE("a newcomer has no mean for a peer that comes back, which gets it from another",
+          "[unit]") {
+  Swarm swarm(3);
+  swarm.kill(1);
+  swarm.settle();
+  swarm.slow = PeerId{3};
+  for (std::uint64_t peer = 2; peer <= 3; ++peer) swarm.at(peer).give(array_of(peer, 400));
+  swarm.settle([&] { return swarm.at(2).has_ended(1); });
+  REQUIRE_FALSE(swarm.at(3).has_ended(1));
+  swarm.transfers.clear();
+  swarm.cut_off(3);
+  swarm.start(PeerId{1});
+  swarm.settle();
+  CHECK(swarm.at(1).calls.common_calls() == 1);
+  swarm.let_back(3);
+  for (int second = 0; second < 10 && !swarm.at(3).has_ended(1); ++second) swarm.settle();
+  REQUIRE(swarm.at(3).has_ended(1));
+  CHECK(swarm.at(3).ended(1)->peers == 2);
+  CHECK(swarm.at(3).arrays == swarm.at(2).arrays);
+}
+
 TEST_CASE("a newcomer downloads nothing and begins with the next call of the others", "[unit]") {
   Swarm swarm(2);
   for (int call = 0; call < 5; ++call) {

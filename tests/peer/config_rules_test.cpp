@@ -196,6 +196,25 @@ TEST_CASE("sufficient factors go with whole and exact gradients alone", "[unit]"
   CHECK(local.remedy == "write period = 1, or leave sufficient_factors out");
 }
 
+TEST_CASE("peers tell each other a long list of layers by its hash", "[unit]") {
+  const auto told = [](std::size_t layers, const char* last) {
+    std::string text = "[model]\nkind = \"layers\"\n";
+    for (std::size_t i = 0; i < layers; ++i) {
+      text += "[[model.layers]]\nkind = \"dense\"\nunits = 64\n[[model.layers]]\nkind = \"relu\"\n";
+    }
+    text += "[[model.layers]]\nkind = \"dense\"\nunits = " + std::string(last) + "\n";
+    const auto agreed = agreement(sound(text));
+    const auto found =
+        std::ranges::find(agreed, "model.layers", &std::pair<std::string, std::string>::first);
+    REQUIRE(found != agreed.end());
+    return found->second;
+  };
+  CHECK_THAT(told(1, "10"), Catch::Contains("dense"));
+  // A hello has room for 4,096 characters of one field.
+  CHECK(told(200, "10").size() < 100);
+  CHECK(told(200, "10") != told(200, "11"));
+}
+
 TEST_CASE("a topology is read with its degree and must be alike on all peers", "[unit]") {
   CHECK(sound("").gossip.topology == Topology{});
   for (const char* name : {"complete", "matching", "ring", "torus", "star", "tree", "hypercube",

@@ -133,6 +133,15 @@ TEST_CASE("test data that a model of the training data cannot judge are found", 
   CHECK(with_data(wider.config()).starts_with("a.toml:1: data.test_files: test samples are "));
 }
 
+TEST_CASE("a peer with a target refuses test data that its model cannot judge", "[unit]") {
+  const CsvData more_labels("1,0\n2,1\n", "1,2\n");
+  const std::string text =
+      more_labels.config() + "[run]\ntarget_accuracy = 0.9\nbudget = \"swarm\"\nepochs = 1\n";
+  const ParsedConfig parsed = parse_config_text(text, "a.toml", {.peers = 1});
+  REQUIRE(parsed.problems.empty());
+  CHECK(lines(load_task(parsed.config, 0).problems).starts_with("data.test_files: the test data"));
+}
+
 TEST_CASE("a list of layers must have exactly one output for each target", "[unit]") {
   const CsvData data("1,0.5\n2,1.5\n", "1,1\n");
   const auto with_units = [&](const std::string& units) {

@@ -72,12 +72,10 @@ TEST_CASE("a pass of this run or the next comes from the neighbour that the rout
   CHECK_FALSE(takes(run, before, of_replica, sound));
 }
 
-TEST_CASE("a neighbour whose pass is not finite is named even if the run has not begun",
-          "[unit]") {
+TEST_CASE("a neighbour whose pass is not finite is named even if the run has not begun", "[unit]") {
   PipelineRun run(self, 7, two_stages());
   run.enter(generation());
-  static_cast<void>(
-      takes(run, before, {.operation = 0, .stage = 1, .micro_batch = 0}, unsound));
+  static_cast<void>(takes(run, before, {.operation = 0, .stage = 1, .micro_batch = 0}, unsound));
   CHECK(run.unsound_from() == before);
 }
 

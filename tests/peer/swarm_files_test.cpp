@@ -190,6 +190,11 @@ TEST_CASE("a config from a ticket reads data below the run folder and no others 
   CHECK(is_refused(config_with("/home/me/run", "swarm/key"), ""));
   CHECK(is_refused(config_with("/home/me/run/./data/../swarm", "key"), "/home/me/run/swarm"));
   CHECK_FALSE(is_refused(config_with("/home/me/run", "swarm-data/a.txt"), ""));
+  Config clusters = config_with("/data", "a.txt");
+  clusters.data.centres = "/data/centres.safetensors";
+  CHECK_FALSE(is_refused(clusters, "/data"));
+  clusters.data.centres = "/etc/passwd";
+  CHECK(is_refused(clusters, "/data"));
 }
 
 TEST_CASE("commands about tickets are read as they were written and others are left alone") {

@@ -109,6 +109,13 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   later.work.count(later.now += 1s, 5);
   later.report(PeerId{2}, {.samples = 80});
   CHECK(later.work.counted() == 280);
+  // And once more there and back: what the other did meanwhile is agreed on, and counts once.
+  later.work.agree_on(later.now += 1s, 480);
+  later.report(PeerId{2}, {.samples = 180});
+  CHECK(later.work.counted() == 480);
+  later.now += 1s;
+  later.report(PeerId{2}, {.samples = 190});
+  CHECK(later.work.counted() == 490);
 }
 
 TEST_CASE("the samples of all peers add up, those of peers that are gone included", "[unit]") {

@@ -258,6 +258,12 @@ TEST_CASE("keygen makes the secret of a cohort and never overwrites it", "[proce
   const std::size_t again = run.start({}, {"keygen", file, "--cohort"});
   CHECK(run.exit_code(again) == 2);
   CHECK(has(run.output(again), "never overwritten"));
+  // The line would make the list of every peer unreadable.
+  const std::string key = (run.root() / "key").string();
+  const std::size_t named = run.start({}, {"keygen", key, "--name", "my laptop"});
+  CHECK(run.exit_code(named) == 2);
+  CHECK(has(run.output(named), "--name: this is not a name"));
+  CHECK_FALSE(std::filesystem::exists(key));
 }
 
 TEST_CASE("mpirun starts a cohort of four", "[process]") {

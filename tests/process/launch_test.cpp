@@ -117,6 +117,44 @@ TEST_CASE("a regression shows its loss and R2 and nowhere an accuracy", "[proces
   CHECK(simulated.find("accuracy") == std::string::npos);
 }
 
+TEST_CASE("a run in a used folder shows its own models", "[process]") {
+  const auto text = [](int steps) { return "[run]\nsteps = " + std::to_string(steps) + "\n"; };
+  LaunchedConfig run(text(60));
+  REQUIRE(run.launch(2) == 0);
+  std::ofstream(run.config()) << text(20);
+  run.output.clear();
+  REQUIRE(run.launch(2) == 0);
+  INFO(run.output);
+  CHECK(run.output.find("peer-0: the models of an earlier run are now in") != std::string::npos);
+  const std::filesystem::path peer = run.run() / "peer-0";
+  CHECK(std::filesystem::exists(peer / "earlier-1" / "checkpoints"));
+  std::ifstream summary(run.run() / "summary.json");
+  CHECK(nlohmann::json::parse(summary)["steps"] < 80);  // 120 in the first run.
+}
+
+TEST_CASE("a launch whose results cannot be written fails", "[process]") {
+  LaunchedConfig run("[run]\nsteps = 20\n");
+  std::filesystem::create_directories(run.run() / "summary.json");
+  CHECK(run.launch(2) == 1);
+  CHECK(run.output.find("summary.json: cannot be written") != std::string::npos);
+}
+
+TEST_CASE("options that a command would ignore are refused", "[process]") {
+  const LaunchedConfig run("[run]\nsteps = 20\n[[scenario.speed]]\npeers = \"9\"\nfactor = 0.5\n");
+  const auto refusal = [](std::vector<std::string> arguments) {
+    std::string output;
+    CHECK(run_grapevine(std::move(arguments), output).exit_code != 0);
+    return output;
+  };
+  CHECK_THAT(refusal({"launch", run.config(), "--resume"}), Catch::Contains("add --folder"));
+  CHECK_THAT(refusal({"sim", run.config()}), Catch::Contains("scenario.speed: peer 9 is not one"));
+  CHECK_THAT(refusal({"sim", run.config(), "--swarm", "5"}), Catch::Contains("excludes"));
+  CHECK_THAT(refusal({"plan", run.config(), "--peers", "peers.toml", "--svg", "a.svg"}),
+             Catch::Contains("--svg: draws"));
+  CHECK_THAT(refusal({"plan", run.config(), "--peers", "peers.toml", "--bandwidth", "10"}),
+             Catch::Contains("--bandwidth"));
+}
+
 TEST_CASE("what shows when a model meets its data is refused before anything starts", "[process]") {
   const std::string text = "[run]\nsteps = 20\n[model]\nkind = \"linear\"\nloss = \"squared\"\n";
   LaunchedConfig squared(text);

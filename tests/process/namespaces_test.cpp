@@ -52,12 +52,14 @@ class Hosts {
             .listen = listens ? address(host) + ":0" : "",
             .extra = std::move(extra)};
   }
-  /// Blocks all connections to that host, as a home router does. Returns false without nftables.
-  bool let_none_in(int host) const {
+  /// Blocks all connections to that host, as a home router does, or refuses them in the way that is
+  /// named. Returns false without nftables.
+  bool let_none_in(int host, const std::string& verdict = "drop") const {
     const std::string nft = "ip netns exec " + name(host) + " nft ";
     return run(nft + "add table inet router") &&
            run(nft + "'add chain inet router in { type filter hook input priority 0; }'") &&
-           run(nft + "'add rule inet router in iifname eth0 tcp flags & (syn | ack) == syn drop'");
+           run(nft + "'add rule inet router in iifname eth0 tcp flags & (syn | ack) == syn " +
+               verdict + "'");
   }
   /// Ends let_none_in().
   void let_all_in(int host) const {
@@ -102,6 +104,21 @@ TEST_CASE("three hosts train together when one of them can only dial out", "[pro
     opened_tls = opened_tls || event.value("detail", "").find("tls") != std::string::npos;
   }
   CHECK(opened_tls);
+}
+
+TEST_CASE("peers go on if a host answers that it does not know their protocol",
+          "[process][netns]") {
+  const Hosts hosts(2);
+  if (!hosts.usable() || !hosts.let_none_in(2, "reject with icmp type prot-unreachable")) {
+    WARN("network namespaces need root, iproute2 and nftables; skipped");
+    return;
+  }
+  Swarm swarm(2, endless_config());
+  swarm.start(0, hosts.on(1, true, {"--wait-for", "2"}));
+  swarm.start(1, hosts.on(2, true, {"--wait-for", "2"}));
+  REQUIRE(eventually([&] { return !swarm.events(1, "not_reachable").empty(); }, 30s));
+  CHECK(swarm.exchanges_go_on(0));
+  CHECK(swarm.exchanges_go_on(1));
 }
 
 TEST_CASE("a peer that cannot be reached back is told so with the remedy", "[process][netns]") {

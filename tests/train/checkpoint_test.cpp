@@ -210,6 +210,16 @@ TEST_CASE("files of other programs are read without checksums", "[unit]") {
   }
   write(file, foreign("{}", ""));
   CHECK(read_safetensors(file).problem == "");
+  // A header may be sorted by name while the data are in another order.
+  write(file, foreign(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
+                      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                      raw(1.5f) + raw(2.5f)));
+  const LoadedTensors sorted = read_safetensors(file);
+  REQUIRE(sorted.problem == "");
+  REQUIRE(sorted.tensors.size() == 2);
+  CHECK(sorted.tensors[0].name == "b");
+  CHECK(sorted.tensors[0].values == std::vector<float>{1.5f});
+  CHECK(sorted.tensors[1].values == std::vector<float>{2.5f});
 }
 
 TEST_CASE("numbers of other types become floats and those that cannot are refused", "[unit]") {

@@ -99,6 +99,14 @@ std::uint32_t sum_of_header(Json header) {
   return add_to_sum(0, text.data(), text.size());
 }
 
+/// Where a tensor's data begin; 0 if the entry does not say it as it should.
+std::uint64_t begin_of(const Json& entry) {
+  const auto range = entry.is_object() ? entry.find("data_offsets") : entry.end();
+  const bool is_named = range != entry.end() && range->is_array() && !range->empty() &&
+                        range->front().is_number_unsigned();
+  return is_named ? range->front().get<std::uint64_t>() : 0;
+}
+
 std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
                                    std::uint64_t& offset, std::uint64_t data_bytes,
                                    std::string& problem) {
@@ -191,14 +199,20 @@ std::string read_values(std::ifstream& in, Tensor& tensor, std::uint32_t& sum) {
 /// string.
 std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t data_bytes,
                          LoadedTensors& loaded, std::uint32_t& sum) {
-  std::uint64_t offset = 0;
+  // A header may name tensors in another order than that of their data.
+  std::vector<std::pair<std::uint64_t, std::string>> names;
   for (const auto& [name, entry] : header.items()) {
     if (name == metadata_key) {
       loaded.metadata = entry.get<std::map<std::string, std::string>>();
-      continue;
+    } else {
+      names.emplace_back(begin_of(entry), name);
     }
+  }
+  std::ranges::stable_sort(names, {}, &std::pair<std::uint64_t, std::string>::first);
+  std::uint64_t offset = 0;
+  for (const auto& [begin, name] : names) {
     std::string problem;
-    std::optional<Tensor> tensor = parse_tensor(name, entry, offset, data_bytes, problem);
+    std::optional<Tensor> tensor = parse_tensor(name, header[name], offset, data_bytes, problem);
     if (!tensor) return problem;
     problem = read_values(in, *tensor, sum);
     if (!problem.empty()) return problem;
