@@ -430,19 +430,13 @@ RunFiles parse(const std::string& path) {
   const std::size_t peers = parsed.config.run.peers;
   std::ranges::move(neighbours_problems(parsed, path), std::back_inserter(parsed.problems));
   if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, path);
-  const auto check_numbers = [&](const PeerSet& set, const char* what) {
-    for (const auto& [first, last] : set.ranges) {
+  for (const FaultRule& fault : parsed.scenario.faults) {
+    for (const auto& [first, last] : fault.peers.ranges) {
       if (last < peers) continue;
-      parsed.problems.push_back({path + ": scenario." + what,
+      parsed.problems.push_back({path + ": scenario.fault",
                                  fmt::format("peer {} is not one of {}", last, peers),
                                  fmt::format("write numbers from 0 to {}", peers - 1)});
     }
-  };
-  for (const FaultRule& fault : parsed.scenario.faults) check_numbers(fault.peers, "fault");
-  for (const SpeedRule& speed : parsed.scenario.speeds) check_numbers(speed.peers, "speed");
-  for (const LinkRule& link : parsed.scenario.links) {
-    check_numbers(link.from, "link");
-    check_numbers(link.to, "link");
   }
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
                                           parsed.config.mixing.rule, peers, path),

@@ -429,6 +429,7 @@ void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
 
 /// Forgets expired revocations, and expired certificates on which no other one depends.
 void Trust::forget_expired(Time now) {
+  if (jumped_ && now < *jumped_ + clock_believed_after) return;
   const std::uint64_t wall_s = wall(now);
   const std::size_t before = entries_.size() + revocations_.size();
   for (const PeerKey& key : revocations_.drop_expired(wall_s)) entries_.erase(key);

@@ -2,6 +2,8 @@
 // same.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,6 +31,10 @@ inline constexpr std::size_t certified_max = 1024;
 /// by all. Peers compare what they hold, so certificates that come too soon are offered again.
 inline constexpr int replacements = 16;
 inline constexpr Duration replacing_every = std::chrono::seconds(5);
+
+/// A reading of the clock that differs more from the one before is not believed at once.
+inline constexpr std::uint64_t clock_jump_s = 3600;
+inline constexpr Duration clock_believed_after = std::chrono::hours(1);
 
 /// A peer whose inviter is revoked, or whose certificate has expired, waits this long for another
 /// certificate before it leaves. After a partition the other side may have certified it already.
@@ -119,8 +125,13 @@ class Trust {
   /// Seconds since 1970.
   std::uint64_t wall(Time now) const;
   /// Uses another reading of the clock from now on, because the clock may be set and the machine
-  /// may sleep.
-  void set_wall(Time now, std::uint64_t wall_s) { options_.wall_s += wall_s - wall(now); }
+  /// may sleep. A reading far from the one before may be wrong, so for an hour nothing is
+  /// forgotten.
+  void set_wall(Time now, std::uint64_t wall_s) {
+    const std::uint64_t before = wall(now);
+    if (std::max(before, wall_s) - std::min(before, wall_s) > clock_jump_s) jumped_ = now;
+    options_.wall_s += wall_s - before;
+  }
 
  private:
   /// The certificates of one key.
@@ -192,6 +203,7 @@ class Trust {
   Rng rng_;
   PeerId self_;
   std::map<PeerKey, Entry> entries_;
+  std::optional<Time> jumped_;  ///< When the clock has last jumped.
   Revocations revocations_;
   /// When the full number of an issuer's revocations can be replaced at once again.
   std::map<PeerKey, Time> revokers_rested_at_;

@@ -24,7 +24,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
         path != "train.learning_rate") {
       continue;
     }
-    if (settings.find(path + " ") != std::string_view::npos) continue;
+    if (settings.find(path + " ") != std::string_view::npos) continue;  // Given, and judged below.
     text += path + " = " + setting.show(running) + "\n";
   }
   bool named = false;

@@ -70,8 +70,11 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
 /// the run that begins.
 Problems set_aside_models(const HostOptions& options) {
   std::vector<std::filesystem::path> earlier;
-  for (const char* const name : {"checkpoints", "final.safetensors"}) {
-    if (std::filesystem::exists(options.folder / name)) earlier.emplace_back(name);
+  if (std::filesystem::is_directory(options.folder / "checkpoints")) {
+    earlier.emplace_back("checkpoints");
+  }
+  if (std::filesystem::is_regular_file(options.folder / "final.safetensors")) {
+    earlier.emplace_back("final.safetensors");
   }
   if (earlier.empty()) return {};
   std::filesystem::path aside;

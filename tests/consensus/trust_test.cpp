@@ -19,6 +19,34 @@ TEST_CASE("a peer that was invited invites the next and all peers accept both") 
   CHECK(swarm.holders[3].trust->accepted().size() == 4);
 }
 
+TEST_CASE("a clock that is wrong for a while makes a peer forget nothing") {
+  TrustSwarm swarm(3);
+  REQUIRE(swarm.invite(0, 1));
+  REQUIRE(swarm.invite(0, 2));
+  swarm.pass(10);
+  REQUIRE(swarm.revoke(0, "peer-3").empty());
+  swarm.pass(10);
+  Trust& trust = *swarm.holders[1].trust;
+  const auto certificates = trust.certificates();
+  const auto revocations = trust.revocations();
+  REQUIRE(revocations.size() == 1);
+  const std::uint64_t right_s = trust.wall(swarm.now);
+  const auto pass_with = [&](std::uint64_t wall_s, Duration time) {
+    trust.set_wall(swarm.now, wall_s);
+    swarm.now += time;
+    Effects out;
+    trust.tick(swarm.now, View({swarm.holders[1].id}), out);
+  };
+  pass_with(right_s + 10 * certificate_lifetime_s, std::chrono::minutes(5));
+  CHECK(trust.certificates() == certificates);
+  CHECK(trust.revocations() == revocations);
+  pass_with(right_s, std::chrono::minutes(5));
+  CHECK(swarm.accepts(1, 0));
+  // A clock that stays there is believed.
+  pass_with(right_s + 10 * certificate_lifetime_s, std::chrono::hours(2));
+  CHECK(trust.revocations().empty());
+}
+
 TEST_CASE("a peer without the right to invite certifies no key and is not believed if it does") {
   TrustSwarm swarm(4);
   REQUIRE(swarm.invite(0, 1, false));

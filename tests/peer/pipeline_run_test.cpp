@@ -1,14 +1,19 @@
-// What a run of a pipeline takes from whom.
+// What a run of a pipeline takes from whom, and what ends its generation.
 #include "peer/modes/pipeline_run.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <variant>
 #include <vector>
 
+#include "consensus/membership/statement.hpp"
 #include "consensus/message/transfer_id.hpp"
+#include "peer/modes/pipeline.hpp"
+#include "tests/signers.hpp"
 
 namespace gv {
 namespace {
@@ -77,6 +82,43 @@ TEST_CASE("a neighbour whose pass is not finite is named even if the run has not
   run.enter(generation());
   static_cast<void>(takes(run, before, {.operation = 0, .stage = 1, .micro_batch = 0}, unsound));
   CHECK(run.unsound_from() == before);
+}
+
+TEST_CASE("a generation ends if one that leaves is gone before it has sent its stage", "[unit]") {
+  constexpr std::uint64_t layout = 5;
+  const ModelVersion version{.step = 7, .samples = 14, .lineage = 7};
+  PipelineOptions options = two_stages();
+  options.resumed = version;
+  options.resumed_parts = {1};
+  const CourseOptions course{.run_seed = 1, .steps = 1000, .layout_hash = layout};
+  PipelineMode mode(self, 1, course, options, signer_of(self), Rng(1));
+  Membership members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
+                     {before, self, replica}, {}, signer_of(self), Rng(1));
+  Effects out;
+  std::vector<Job> jobs;
+  for (const PeerId peer : {before, replica}) {
+    PushPull table{
+        .members = {{.id = peer, .name = "peer", .address = "virtual:1", .layout_hash = layout}}};
+    restate(table.members.front(), signer_of(peer));
+    members.receive(Time{}, peer, table, out);
+  }
+  mode.start(Time{}, version.step, false);
+  mode.tick(Time{}, members, out, jobs);
+  const GenerationId ballot{.number = 100, .proposer = replica};
+  mode.receive(Time{}, replica, Propose{ballot}, members, out);
+  // The first peer leaves, and this one takes over its stage.
+  Generation install{
+      .id = ballot, .order = {self, replica}, .shares = {1000, 1000}, .version = version};
+  install.sources = install.order;
+  install.assignments = {{0, self, before}, {1, replica, replica}};
+  mode.receive(Time{}, replica, installed(install), members, out);
+  mode.tick(Time{}, members, out, jobs);
+  REQUIRE(mode.generations()->current() != nullptr);
+  CHECK(std::ranges::any_of(out.messages, [](const Outgoing& sent) {
+    return sent.to == before && std::holds_alternative<StateRequest>(sent.message);
+  }));
+  mode.peer_gone(Time{}, before, out);
+  CHECK(mode.generations()->current() == nullptr);
 }
 
 }  // namespace gv
