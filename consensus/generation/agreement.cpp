@@ -394,23 +394,33 @@ bool Agreement::awaits(PeerId from, const Install& message) const {
   return answered_ && ballot == promised_ && ballot.proposer == from && from != self_;
 }
 
-/// To judge settings takes milliseconds, so a peer that repeats itself, or speaks unasked, must not
-/// make us do it. If a repeated decision differs from the first, the watch notices.
-bool Agreement::is_judged(PeerId from, const Message& message) const {
-  if (const auto* promise = std::get_if<Promise>(&message)) return awaits(from, *promise);
-  const auto* install = std::get_if<Install>(&message);
-  if (install == nullptr || install->generation.id.proposer != from) return true;
-  return awaits(from, *install) && !watch_.has_accepted(install->generation.id);
+/// Why no sound peer sends this message. To judge settings takes milliseconds, so a peer that
+/// repeats itself, or speaks unasked, does not make us do it. If a repeated decision differs from
+/// the first, the watch notices.
+std::string Agreement::problem_of(PeerId from, const Message& message,
+                                  const GenerationPlanner& planner) const {
+  if (const auto* promise = std::get_if<Promise>(&message);
+      promise != nullptr && !awaits(from, *promise)) {
+    Promise unasked = *promise;
+    unasked.answer.revision = {};
+    return unsoundness(from, unasked, planner);
+  }
+  if (const auto* install = std::get_if<Install>(&message);
+      install != nullptr &&
+      (!awaits(from, *install) || watch_.has_accepted(install->generation.id))) {
+    Install unasked = *install;
+    unasked.generation.revision = {};
+    return unsoundness(from, unasked, planner);
+  }
+  return unsoundness(from, message, planner);
 }
 
 void Agreement::receive(Time now, PeerId from, const Message& message,
                         const GenerationPlanner& planner, Effects& out) {
   if (is_excluded(from)) return;
   heard(from);
-  if (is_judged(from, message)) {
-    const std::string why = unsoundness(from, message, planner);
-    if (!why.empty()) return offend(now, from, why, out);
-  }
+  const std::string why = problem_of(from, message, planner);
+  if (!why.empty()) return offend(now, from, why, out);
   std::visit(
       [&](const auto& known) {
         using T = std::decay_t<decltype(known)>;

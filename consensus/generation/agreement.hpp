@@ -171,7 +171,8 @@ class Agreement {
   void receive(Time now, PeerId from, const Refusals& message, Effects& out);
   bool awaits(PeerId from, const Promise& message) const;
   bool awaits(PeerId from, const Install& message) const;
-  bool is_judged(PeerId from, const Message& message) const;
+  std::string problem_of(PeerId from, const Message& message,
+                         const GenerationPlanner& planner) const;
   void measure(Time now);
   void confirm(Effects& out) const;
   void ask(PeerId peer, Effects& out) const;
