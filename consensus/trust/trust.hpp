@@ -26,9 +26,9 @@ namespace gv {
 inline constexpr std::size_t certified_max = 1024;
 
 /// A peer accepts this many certificates of one key at once, and one more in each interval, and as
-/// many later revocations in place of those that it holds from one issuer. A
-/// hostile peer that may invite could sign new ones without end, and each is checked and passed on
-/// by all. Peers compare what they hold, so certificates that come too soon are offered again.
+/// many revocations by one issuer that replace earlier ones. A hostile peer that may invite could
+/// sign new ones without end, and each is checked and passed on by all. Peers compare what they
+/// hold, so certificates and revocations that come too soon are offered again.
 inline constexpr int replacements = 16;
 inline constexpr Duration replacing_every = std::chrono::seconds(5);
 

@@ -109,7 +109,7 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   later.work.count(later.now += 1s, 5);
   later.report(PeerId{2}, {.samples = 80});
   CHECK(later.work.counted() == 280);
-  // And once more there and back: what the other did meanwhile is agreed on, and counts once.
+  // The same again: what the other did meanwhile is agreed on, and counts once.
   later.work.agree_on(later.now += 1s, 480);
   later.report(PeerId{2}, {.samples = 180});
   CHECK(later.work.counted() == 480);
