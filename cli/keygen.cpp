@@ -1,6 +1,5 @@
 // `grapevine keygen`: makes a peer's key pair, or the secret of a cohort.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -11,22 +10,13 @@
 #include "net/cohort.hpp"
 #include "net/identity.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/host/peer_name.hpp"
 
 namespace gv {
 namespace {
 
-/// The name of this machine, if it can be that of a peer.
-std::string machine_name() {
-  char buffer[256] = {};
-  const bool has_name = ::gethostname(buffer, sizeof buffer - 1) == 0 && is_peer_name(buffer);
-  return has_name ? buffer : "peer";
-}
-
 int keygen(const std::string& file, const std::string& name) {
-  if (!is_peer_name(name)) {
-    return fail({{"--name", "this is not a name",
-                  "use 1 to 64 letters, digits, dots, dashes or underscores"}});
-  }
+  if (const Problems problems = problems_of_name(name); !problems.empty()) return fail(problems);
   const KeyPair pair = generate_key_pair();
   const Problems problems = save_key_pair(file, pair);
   if (!problems.empty()) return fail(problems);

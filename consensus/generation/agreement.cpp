@@ -394,7 +394,7 @@ bool Agreement::awaits(PeerId from, const Install& message) const {
   return answered_ && ballot == promised_ && ballot.proposer == from && from != self_;
 }
 
-/// Why no sound peer sends this message. To judge settings takes milliseconds, so a peer that
+/// Why no sound peer sends this message. To judge settings we read a whole config, so a peer that
 /// repeats itself, or speaks unasked, does not make us do it. If a repeated decision differs from
 /// the first, the watch notices.
 std::string Agreement::problem_of(PeerId from, const Message& message,

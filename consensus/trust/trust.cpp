@@ -459,6 +459,7 @@ void Trust::tick(Time now, const View& live, Effects& out) {
   if (accepted(options_.self) != nullptr) belonged_ = now;
   spread(std::nullopt, live, out);
   std::erase_if(sent_all_, [&](const auto& item) { return !live.contains(item.first); });
+  std::erase_if(revokers_rested_at_, [&](const auto& item) { return item.second <= now; });
   std::vector<PeerId> others = live.peers();
   std::erase(others, self_);
   if (!others.empty()) contact(others[rng_.below(others.size())], out);

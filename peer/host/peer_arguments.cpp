@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "net/host_address.hpp"
 #include "net/identity.hpp"
 #include "peer/host/engines.hpp"
+#include "peer/host/peer_name.hpp"
 
 namespace gv {
 namespace {
@@ -207,9 +209,8 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options, const Rea
   for (std::size_t i = 0; i < options.authorized.size(); ++i) {
     if (options.authorized[i].key == options.identity.public_key) position = i;
   }
-  if (!options.name.empty() && !is_peer_name(options.name)) {
-    problems.push_back({"--name", "this is not a name",
-                        "use 1 to 64 letters, digits, dots, dashes or underscores"});
+  if (!options.name.empty()) {
+    std::ranges::move(problems_of_name(options.name), std::back_inserter(problems));
   }
   if (options.name.empty()) {
     options.name = position ? options.authorized[*position].name

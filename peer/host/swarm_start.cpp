@@ -2,10 +2,8 @@
 #include "peer/host/swarm_start.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <asio/io_context.hpp>
 #include <asio/ip/udp.hpp>
 #include <chrono>
@@ -21,6 +19,7 @@
 #include "net/host_address.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/peer_name.hpp"
 #include "peer/host/replace_file.hpp"
 #include "peer/host/run_format.hpp"
 #include "peer/host/swarm_files.hpp"
@@ -37,13 +36,6 @@ std::uint64_t now_s() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
                                         .count());
-}
-
-std::string machine_name() {
-  std::array<char, 256> buffer{};
-  const std::string name =
-      ::gethostname(buffer.data(), buffer.size() - 1) == 0 ? buffer.data() : "";
-  return is_peer_name(name) ? name : "peer";
 }
 
 /// The address from which this machine reaches a host (or, without a host, any distant address) by
@@ -264,10 +256,7 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
   options.config = std::move(parsed.config);
   options.places = std::move(parsed.places);
   if (options.name.empty()) options.name = machine_name();
-  if (!is_peer_name(options.name)) {
-    problems.push_back({"--name", "this is not a name",
-                        "use 1 to 64 letters, digits, dots, dashes or underscores"});
-  }
+  append(problems, problems_of_name(options.name));
   append(problems, take_addresses(far_away, options));
   const std::string config = read_config_text(options.config_path);
   if (config.size() > config_bytes_max) {
@@ -316,10 +305,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
     return {{"TICKET", given.problem, "copy the whole word that `grapevine invite` has printed"}};
   }
   if (options.name.empty()) options.name = machine_name();
-  if (!is_peer_name(options.name)) {
-    return {{"--name", "this is not a name",
-             "use 1 to 64 letters, digits, dots, dashes or underscores"}};
-  }
+  if (Problems unnamed = problems_of_name(options.name); !unnamed.empty()) return unnamed;
   options.folder = arguments.folder.empty() ? std::filesystem::path("grapevine-" + options.name)
                                             : std::filesystem::path(arguments.folder);
   if (options.listen.empty()) options.listen = ":0";

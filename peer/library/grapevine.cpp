@@ -245,7 +245,7 @@ gv_result wait_for_end(const gv_peer& peer) {
   return result == GV_OVER && has_failed ? fail_to_copy() : result;
 }
 
-/// Throws if there could not be written to it. Called before anything is done.
+/// Throws if nothing can be written to it. Every call checks this before it does anything.
 void check_info(const gv_info* info) {
   if (info != nullptr) known(info, "gv_info");
 }

@@ -92,7 +92,7 @@ class Collective {
   std::uint64_t samples() const { return steps_ * samples_of_step(); }
   /// Samples of all peers in one step of the newest collective, and our share of them.
   std::uint64_t samples_of_step() const { return growth_ * samples_; }
-  /// The same for the first batch.
+  /// The same as long as no batch has grown.
   std::uint64_t samples_before_growth() const { return samples_; }
   std::uint64_t share() const { return growth_ * share_; }
   /// With leased data: our first sample, counted from the first of the newest collective.

@@ -12,6 +12,14 @@ namespace {
 /// The share of the fastest peer.
 constexpr std::uint32_t share_max = 1000;
 
+std::vector<StageOffer> offers_in(const Answers& answers, const StageParts& parts) {
+  std::vector<StageOffer> offers;
+  for (const auto& [peer, answer] : answers) {
+    offers.push_back({peer, answer.speed, parts.unpacked(answer.holdings), answer.leaves});
+  }
+  return offers;
+}
+
 /// The link between two peers as the slower of its ends reports it; assumed if none does.
 SplitLink link_between(const LinkTable& links, PeerId a, PeerId b) {
   LinkCost slowest;
@@ -33,12 +41,9 @@ StagePlanner::StagePlanner(std::vector<double> stage_seconds, std::uint64_t samp
 }
 
 std::optional<Generation> StagePlanner::plan(const Answers& answers, const Generation*) const {
-  std::vector<StageOffer> offers;
+  const std::vector<StageOffer> offers = offers_in(answers, options_.parts);
   double fastest = 0;
-  for (const auto& [peer, answer] : answers) {
-    offers.push_back({peer, answer.speed, options_.parts.unpacked(answer.holdings), answer.leaves});
-    fastest = std::max(fastest, static_cast<double>(answer.speed));
-  }
+  for (const StageOffer& offer : offers) fastest = std::max(fastest, offer.speed);
   LinkTable links;
   if (options_.layouts) {
     for (const auto& [peer, answer] : answers) links.add(peer, answer.links);
@@ -60,10 +65,7 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
 }
 
 ModelVersion StagePlanner::newest_version(const Answers& answers) const {
-  std::vector<StageOffer> offers;
-  for (const auto& [peer, answer] : answers) {
-    offers.push_back({peer, answer.speed, options_.parts.unpacked(answer.holdings), answer.leaves});
-  }
+  const std::vector<StageOffer> offers = offers_in(answers, options_.parts);
   return newest_complete(offers, options_.parts.count()).value_or(ModelVersion());
 }
 

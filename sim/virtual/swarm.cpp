@@ -185,14 +185,15 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
 }
 
 /// True if hostile peers may have spoilt this peer's model in a mode that guards no models, and
-/// others leave it alone for that since the swarm has switched to gossip.
+/// most others leave it alone for that since the swarm has switched to gossip.
 bool is_left_alone(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up) {
   const bool was_switched = world.peer(number).node->switchable().present().number > 0;
   if (!was_switched || world.options().scenario.saboteurs.ranges.empty()) return false;
-  return std::ranges::any_of(up, [&](PeerNumber other) {
+  const auto refusing = std::ranges::count_if(up, [&](PeerNumber other) {
     const GossipMode* gossip = world.peer(other).node->as<GossipMode>();
     return gossip != nullptr && gossip->exchange().is_quarantined(world.now(), id_of(number));
   });
+  return 2 * static_cast<std::size_t>(refusing) >= up.size();
 }
 
 /// True if links lose blocks for good. A sum needs every one of its blocks, so the common end may

@@ -122,9 +122,11 @@ TEST_CASE("a switch leaves learners as they were made", "[unit]") {
   // state of that.
   Config config = running();
   config.train.optimizer.kind = OptimizerKind::nesterov;
-  const SwitchedConfig switched = switched_config(config, settings_of("dgc"));
-  const bool keeps = switched.config.train.optimizer.kind == OptimizerKind::nesterov;
-  CHECK((keeps || !switched.problems.empty()));
+  const SwitchedConfig switched = switched_config(config, settings_of("hogwild"));
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.config.train.optimizer.kind == OptimizerKind::nesterov);
+  CHECK(switched.config.train.threads == config.train.threads);
+  CHECK_THAT(refusal(config, settings_of("dgc")), Catch::Contains("momentum"));
 }
 
 TEST_CASE("a switch to what treats buffers of a program's model as gradients is refused",
