@@ -65,8 +65,8 @@ def windows_per_second(binary, config, peers, batch, warm_up, window):
     the time in which a peer was kept from its core."""
     with launched(binary, config, peers) as folders:
         pids = [status(binary, peer)["self"]["pid"] for peer in folders]
-        for core, pid in enumerate(pids):
-            pin(pid, core)
+        for number, pid in enumerate(pids):
+            pin(pid, number % 2)
         time.sleep(warm_up)
         first = after_step(binary, folders[0])
         before = [status(binary, peer) for peer in folders]

@@ -35,10 +35,13 @@ bool is_sliced(const SplitReport& report, const SplitPlan& plan, std::size_t lay
 
 Parts parts_of(const SplitReport& report, const SplitPlan& plan, std::size_t layer) {
   const SplitState& state = plan.layers[layer].state;
-  const bool by_model = state.kind == SplitKind::model || is_sliced(report, plan, layer);
+  const bool is_shared = is_sliced(report, plan, layer);
+  const bool has_strips = is_shared && report.pieces[layer].costs.units.front().has_strips;
+  const bool by_model = state.kind == SplitKind::model || (is_shared && !has_strips);
+  const bool by_rows = state.kind == SplitKind::rows || has_strips;
   return {.samples = plan.groups[state.group].size() / state.ways,
           .model = by_model ? state.ways : 1,
-          .space = state.kind == SplitKind::rows ? state.ways : 1};
+          .space = by_rows ? state.ways : 1};
 }
 
 std::string layers_of(const ModelPiece& piece) {

@@ -27,6 +27,7 @@ struct Flight {
   std::vector<float> truth;
   std::vector<float> inputs;
   std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
+  std::vector<std::int32_t> labels;  ///< Last stage only: the labels in `truth`.
   /// The version used in the forward pass.
   std::shared_ptr<std::vector<float>> parameters;
 };

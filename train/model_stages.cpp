@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "train/layers/cut_part.hpp"
-#include "train/layers/group_network.hpp"
+#include "train/layers/cut_rows.hpp"
+#include "train/layers/group_steps.hpp"
 #include "train/layers/plan.hpp"
 
 namespace gv {
@@ -46,24 +48,51 @@ double operations(const LayerPlan& layer) {
   }
 }
 
-/// What a group shares of a layer that is beside no other.
-void describe_units(const LayerPlan& layer, LayerWork& work) {
-  ModelPlan alone;
-  alone.layers = {layer};
+/// The mean number of floats in the rows that two neighbouring members exchange before a layer.
+std::size_t edges_of(const SlicedStage& whole, const LayerPlan& reader) {
+  std::vector<std::size_t> cuts(whole.slices() - 1);
+  std::iota(cuts.begin(), cuts.end(), 1);
+  std::size_t rows = 0;
+  for (const Range& edge : edge_rows(whole, reader, cuts)) rows += edge.size();
+  return rows * reader.in[0] * reader.in[2] / cuts.size();
+}
+
+/// What a group shares of a layer, which makes no pair with another one. `has_strips` says whether
+/// the layer before it leaves strips, and then whether this one does.
+void describe_units(const SlicedStage& whole, const LayerPlan& layer, bool& has_strips,
+                    LayerWork& work) {
+  using Kind = GroupStep::Kind;
   bool is_first = true;
-  for (const GroupStep& step : group_steps(alone)) {
-    const bool is_unit = step.kind == GroupStep::Kind::unit;
-    const bool learns = std::ranges::any_of(
-        step.layers, [](const LayerPlan& inner) { return inner.has_parameters(); });
+  bool takes_strips = has_strips;
+  for (const GroupStep& step : group_steps({&layer, 1}, has_strips)) {
+    const bool has_rows = step.kind == Kind::rows || step.kind == Kind::norm;
+    const bool is_unit = step.kind == Kind::unit || step.kind == Kind::classes || has_rows;
+    const bool computes = is_unit || step.kind == Kind::whole;
+    const bool learns = computes && std::ranges::any_of(step.layers, [](const LayerPlan& inner) {
+      return inner.has_parameters();
+    });
     if (learns && std::exchange(is_first, false)) work.begins_shared = is_unit;
+    if (step.kind == Kind::scatter || step.kind == Kind::gather) takes_strips = false;
     if (!is_unit) continue;
-    SharedUnit unit{.grains = grains(step.layers), .inputs = step.in, .outputs = step.out};
-    for (const LayerPlan& inner : step.layers) {
-      unit.operations += operations(inner);
-      unit.parameters += inner.end - inner.begin;
+    SharedUnit unit{.inputs = elements(step.in),
+                    .outputs = elements(step.out),
+                    .has_strips = has_rows,
+                    .takes_strips = takes_strips};
+    for (const LayerPlan& inner : step.layers) unit.operations += operations(inner);
+    if (has_rows) {
+      unit.grains = step.out[1];
+      const LayerPlan& reader = step.layers.front();
+      if (slides_over_rows(reader.spec.kind)) unit.edges = edges_of(whole, reader);
+      if (step.kind == Kind::norm) unit.edges = 2 * reader.spec.groups;
+    } else {
+      unit.grains = grains(step.layers);
+      for (const LayerPlan& inner : step.layers) unit.parameters += inner.end - inner.begin;
+      unit.parameters -= biases_of(step.layers).size();
     }
-    unit.parameters -= biases_of(step.layers).size();
+    // Two members sum their parts of the loss in place of the outputs.
+    if (step.kind == Kind::classes) unit.outputs = 8 * step.layers.front().rows;
     work.units.push_back(unit);
+    takes_strips = unit.has_strips;
   }
 }
 
@@ -96,7 +125,7 @@ bool can_share_stages(const ModelSpec& model, SampleShape input,
   const ModelPlan plan = plan_model(model, input, unsound);
   std::size_t first = 0;
   return std::ranges::any_of(ends, [&](std::size_t end) {
-    return !group_sums(slice(plan, std::exchange(first, end), end), false, true).empty();
+    return SlicedStage(slice(plan, std::exchange(first, end), end), 1).slices() > 0;
   });
 }
 
@@ -104,6 +133,8 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);
   const SlicedStage as_one(plan, 1);
+  const SlicedStage whole(plan, slices_of_stage);
+  bool has_strips = false;
   const std::vector<Range> sliced =
       as_one.slices() > 0 ? as_one.ranges_of_slice(0) : std::vector<Range>();
   std::vector<LayerWork> all;
@@ -115,7 +146,7 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
                    .outputs = elements(layer.out),
                    .may_begin_stage = may_cut(plan, i) && layer.has_parameters(),
                    .units = {}});
-    describe_units(layer, all.back());
+    describe_units(whole, layer, has_strips, all.back());
     const std::size_t shared = layers_to_cut(plan.layers, i);
     if (shared > 1) {
       all.back().pair_grains = grains(std::span<const LayerPlan>(plan.layers).subspan(i, shared));

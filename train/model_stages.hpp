@@ -14,14 +14,17 @@ namespace gv {
 std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input,
                                        const std::vector<std::size_t>& ends, std::size_t slices);
 
-/// Layers that the members of a group share as one unit (layers_to_cut). Figures are for one
-/// sample.
+/// Layers that the members of a group share by model as one unit (layers_to_cut), or a layer that
+/// they share by rows. Figures are for one sample.
 struct SharedUnit {
   double operations = 0;       ///< Multiplications and additions in a forward pass.
   std::size_t parameters = 0;  ///< Parameters that members divide up.
   std::size_t grains = 0;      ///< Pieces into which the unit can be divided.
   std::size_t inputs = 0;      ///< Floats that members sum in a backward pass.
   std::size_t outputs = 0;     ///< Floats that members sum in a forward pass.
+  std::size_t edges = 0;       ///< Floats of the rows that two neighbouring members exchange.
+  bool has_strips = false;     ///< True if they share it by rows.
+  bool takes_strips = false;   ///< True if their strips come from the unit before.
 };
 
 /// The work of a layer for one sample, estimated from its shapes.

@@ -235,11 +235,11 @@ class StageTrainer final : public StageLearner {
     } else {
       flight.network->backward_weight(*flight.parameters, own.gradient);
     }
-    own.add_gradient(!flight.group || own.place.is_first(), gradient);
+    own.add_gradient(!flight.group || flight.group->adds_to_common(), gradient);
     land(stage, number);
   }
 
-  std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const override {
+  std::vector<GroupSum> group_sums(std::size_t stage, bool backward) const override {
     return backward ? backward_sums_[stage] : forward_sums_[stage];
   }
 
@@ -390,9 +390,10 @@ class StageTrainer final : public StageLearner {
     if (pass.part == first) begin_flight(pass, place, in);
     Flight& flight = flight_of(pass.stage, pass.number);
     const std::span<const float> result =
-        pass.part == first ? flight.group->begin(*flight.parameters, flight.inputs,
-                                                 dropout(pass.stage, pass.number), training)
-                           : flight.group->go_on(in);
+        pass.part == first
+            ? flight.group->begin(*flight.parameters, flight.inputs, flight.labels,
+                                  dropout(pass.stage, pass.number), training)
+            : flight.group->go_on(in);
     if (pass.part == forward_sums_[pass.stage].size())
       return end_forward(pass.stage, flight, result, out);
     std::ranges::copy(result, out.begin());
@@ -410,7 +411,7 @@ class StageTrainer final : public StageLearner {
     flight.parameters = own.newest;
     if (own.spare_groups.empty()) {
       flight.group = std::make_unique<GroupNetwork<float>>(
-          stages_[pass.stage], own.held, spec_.trainer.batch, place.is_first(), pass.stage > 0);
+          stages_[pass.stage], own.held, spec_.trainer.batch, place, pass.stage > 0);
     } else {
       flight.group = std::move(own.spare_groups.back());
       own.spare_groups.pop_back();
@@ -420,12 +421,13 @@ class StageTrainer final : public StageLearner {
   }
 
   /// The sums of groups in the newest version of the stages.
-  std::vector<std::size_t> sums_of(bool is_first, bool backward) const {
-    std::vector<std::size_t> sums = gv::group_sums(stages_.back().plan(), backward, !is_first);
-    for (std::size_t& sum : sums) sum *= spec_.trainer.batch;
+  std::vector<GroupSum> sums_of(bool is_first, bool backward) const {
+    std::vector<GroupSum> sums = gv::group_sums(stages_.back(), backward, !is_first);
+    for (GroupSum& sum : sums) sum = sum.times(spec_.trainer.batch);
     // The first member's batch is sent to all members.
-    if (is_first && !backward && !sums.empty())
-      sums.insert(sums.begin(), input_size(0) + truth_size());
+    if (is_first && !backward && !sums.empty()) {
+      sums.insert(sums.begin(), GroupSum{.always = input_size(0) + truth_size()});
+    }
     return sums;
   }
 
@@ -462,6 +464,14 @@ class StageTrainer final : public StageLearner {
     check(in.size() == size + truth_size(), "a stage gets what passes its boundary");
     flight.inputs.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size));
     flight.truth.assign(in.begin() + static_cast<std::ptrdiff_t>(size), in.end());
+    if (stage + 1 < stages() || shard_->classes == 0) return;
+    // Labels come from other peers, so one of a class that does not exist is replaced by one that
+    // does.
+    const auto last = static_cast<float>(whole_.outputs / shard_->predictions - 1);
+    flight.labels.resize(flight.truth.size());
+    std::ranges::transform(flight.truth, flight.labels.begin(), [last](float label) {
+      return static_cast<std::int32_t>(std::clamp(label, 0.0F, last));
+    });
   }
 
   /// Computes the loss, or passes the outputs on.
@@ -469,7 +479,7 @@ class StageTrainer final : public StageLearner {
                     std::span<float> out) {
     if (stage + 1 == stages()) {
       flight.d_outputs.resize(outputs.size());
-      return loss(outputs, flight.truth, flight.d_outputs);
+      return loss(outputs, flight);
     }
     check(out.size() == outputs.size() + flight.truth.size(),
           "a stage passes on what its boundary takes");
@@ -496,20 +506,16 @@ class StageTrainer final : public StageLearner {
     }
   }
 
-  Score loss(std::span<const float> outputs, std::span<const float> truth, std::span<float> d_out) {
-    Batch batch{.inputs = {}, .labels = {}, .targets = truth, .size = spec_.trainer.batch};
-    if (shard_->classes > 0) {
-      labels_.resize(truth.size());
-      // Labels come from other peers, so one of a class that does not exist is replaced by one that
-      // does.
-      const auto last = static_cast<float>(outputs.size() / truth.size() - 1);
-      std::ranges::transform(truth, labels_.begin(), [last](float label) {
-        return static_cast<std::int32_t>(std::clamp(label, 0.0F, last));
-      });
-      batch.labels = labels_;
-      batch.targets = {};
+  Score loss(std::span<const float> outputs, Flight& flight) {
+    if (flight.group && flight.group->loss()) {
+      return {.loss = flight.group->loss()->loss,
+              .correct = flight.group->loss()->correct,
+              .samples = spec_.trainer.batch,
+              .predictions = flight.labels.size()};
     }
-    return score_outputs(spec_.trainer.model.loss, outputs, batch, d_out);
+    Batch batch{.inputs = {}, .labels = flight.labels, .targets = {}, .size = spec_.trainer.batch};
+    if (shard_->classes == 0) batch.targets = flight.truth;
+    return score_outputs(spec_.trainer.model.loss, outputs, batch, flight.d_outputs);
   }
 
   Flight& flight_of(std::size_t stage, std::uint32_t number) {
@@ -542,10 +548,9 @@ class StageTrainer final : public StageLearner {
   ModelPlan whole_;
   Sampler sampler_;
   std::vector<SlicedStage> stages_;
-  std::vector<std::vector<std::size_t>> forward_sums_;  ///< Sums of groups, by stage.
-  std::vector<std::vector<std::size_t>> backward_sums_;
+  std::vector<std::vector<GroupSum>> forward_sums_;  ///< Sums of groups, by stage.
+  std::vector<std::vector<GroupSum>> backward_sums_;
   std::vector<std::optional<CarriedStage>> carried_;
-  std::vector<std::int32_t> labels_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
   std::uint64_t held_ = 0;

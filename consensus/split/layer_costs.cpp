@@ -97,7 +97,8 @@ SplitCost slices_pass_cost(const SplitLayer& layer, const SplitState& state,
   const SplitLink& link = group.link();
   SplitCost exchanges;
   for (const SplitUnit& unit : layer.units) {
-    for (const double floats : {unit.outputs, unit.inputs}) {
+    const double edges = unit.edges * real(state.ways - 1);
+    for (const double floats : {unit.outputs, unit.inputs, edges, edges}) {
       if (floats > 0) exchanges += times(gather(samples * floats, state.ways, link, rounds), 2);
     }
   }
@@ -142,6 +143,23 @@ bool is_in_place(const SplitState& from, const SplitState& to, bool same_group) 
   return from.ways == 1 || from.kind == to.kind;
 }
 
+/// Leaves out of a stage the sums that are not made because strips go on from unit to unit, and the
+/// edges of strips that begin.
+void join_strips(std::vector<SplitLayer>& stage) {
+  SplitUnit* before = nullptr;
+  for (SplitLayer& layer : stage) {
+    for (SplitUnit& unit : layer.units) {
+      if (!unit.takes_strips || before == nullptr) {
+        unit.edges = 0;
+      } else {
+        before->outputs = 0;
+        unit.inputs = 0;
+      }
+      before = &unit;
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(SplitKind kind) {
@@ -170,6 +188,7 @@ std::vector<SplitLayer> in_stage(std::span<const SplitLayer> layers, std::size_t
     own[i].units.front().grains = hidden;
     own[i].units.front().inputs = 0;
   }
+  join_strips(own);
   if (first > 0) return own;
   own.front().handed_out = own.front().inputs;
   const auto trained =
@@ -328,8 +347,9 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
   std::vector<double> bytes;
   for (const SplitShare& share : shares_of(layer, state, group, batch)) {
     if (state.kind == SplitKind::slices) {
-      // Members have all the outputs, but a part of those between the layers of a pair.
-      const bool is_inside = !layer.units.empty() && layer.units.back().outputs == 0;
+      // Members have all the outputs, but a part of those between the layers of a pair, and strips.
+      const bool is_inside =
+          !layer.units.empty() && (layer.units.back().outputs == 0 || layer.units.back().has_strips);
       const double part = is_inside ? part_of(layer.units.back(), share, layer.slices) : 1;
       bytes.push_back(bytes_per_weight *
                           held_part(layer, share, layer.weights, &SplitUnit::weights) +

@@ -38,6 +38,13 @@ struct SplitUnit {
   std::size_t grains = 1;  ///< Pieces, which slices consist of.
   double inputs = 0;       ///< Floats that members sum in a backward pass; 0: they do not.
   double outputs = 0;      ///< Floats that they sum in a forward pass; 0: they do not.
+  /// Floats that they sum in each direction for every cut between two of them: rows of images that
+  /// are at the edges of strips.
+  double edges = 0;
+  bool has_strips = false;  ///< True if they divide rows of images, and each keeps its outputs.
+  /// True if the strips of the unit before it go on, if that is in the same stage. Else members
+  /// have the whole inputs.
+  bool takes_strips = false;
 };
 
 /// One layer that is shared as a whole, as far as its costs depend on it. Figures are for one
@@ -70,7 +77,7 @@ struct SplitLayer {
 };
 
 /// Layers [first, last) as `slices` shares them in a stage: pairs are made from its first layer on,
-/// and the sums that they save are left out. In the first stage the gradient of the inputs is not
+/// and the sums that they save are left out, as are those that strips save that go on. In the first stage the gradient of the inputs is not
 /// summed, and the first member of a block draws the samples for all.
 std::vector<SplitLayer> in_stage(std::span<const SplitLayer> layers, std::size_t first,
                                  std::size_t last);
@@ -119,8 +126,8 @@ std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& gro
 ///   samples   2 g(W, p)                      model     g(s outputs, r) or twice that for a sum,
 ///   factors   g(samples (inputs + outputs), p)         and 2 g(W / r, p / r)
 ///   rows      2 halo exchanges, 2 g(W, p)
-///   slices    2 g(s outputs, r) and 2 g(s inputs, r) for each unit, 2 g(common W, p),
-///             2 g(sliced W / r, p / r)
+///   slices    2 g(s outputs, r), 2 g(s inputs, r) and 4 g(s edges (r - 1), r) for each unit,
+///             2 g(common W, p), 2 g(sliced W / r, p / r)
 ///
 /// With `slices` a block passes whole micro-batches, and as many as its speed allows. The layer is
 /// one of in_stage(), and blocks of more than one peer are equally fast.

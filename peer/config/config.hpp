@@ -73,7 +73,8 @@ enum class DataKind { generated, idx, cifar10, csv, text };
 struct GeneratedConfig {
   std::size_t samples = 20000;
   std::size_t test_samples = 4000;
-  std::size_t features = 32;
+  std::size_t features = 32;  ///< Numbers in a sample, or channels of an image.
+  std::size_t side = 0;       ///< Side of images; 0 means that samples are flat.
   std::size_t classes = 10;
   std::size_t blobs = 1;    ///< Number of blobs in each class. With several, no planes separate the
                             ///< classes.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,46 @@ Problems group_problems(const Config& config) {
   if (optimizer == OptimizerKind::lars || optimizer == OptimizerKind::lamb) {
     add("lars and lamb measure whole tensors, of which a member of a group has a part",
         "write optimizer = \"adam\" or \"nesterov\", or group = 1");
+  }
+  return found;
+}
+
+namespace {
+
+bool says_how(const LayerSpec& layer) {
+  return layer.split == LayerSplit::model || layer.split == LayerSplit::rows;
+}
+
+/// True if a layer beside others says how it is to be shared. `is_beside`: this layer is.
+bool is_beside_others(const LayerSpec& layer, bool is_beside) {
+  const bool are_beside = is_beside || layer.kind == LayerKind::concat || !layer.shortcut.empty();
+  const auto inside = [](bool beside) {
+    return [beside](const LayerSpec& inner) { return is_beside_others(inner, beside); };
+  };
+  return (is_beside && says_how(layer)) || std::ranges::any_of(layer.layers, inside(are_beside)) ||
+         std::ranges::any_of(layer.shortcut, inside(true));
+}
+
+bool says_how_inside(const LayerSpec& layer) {
+  return says_how(layer) || std::ranges::any_of(layer.layers, says_how_inside) ||
+         std::ranges::any_of(layer.shortcut, says_how_inside);
+}
+
+}  // namespace
+
+Problems split_problems(const Config& config) {
+  const bool has_groups = config.run.mode == ModeKind::pipeline && config.pipeline.group > 1;
+  Problems found;
+  for (std::size_t i = 0; i < config.model.layers.size(); ++i) {
+    const LayerSpec& layer = config.model.layers[i];
+    const std::string place = fmt::format("model.layers[{}]", i);
+    if (!has_groups && says_how_inside(layer)) {
+      found.push_back({place, "split says how a group shares the layer, and there are no groups",
+                       "write mode = \"pipeline\" and group = 2 or more, or remove split"});
+    } else if (is_beside_others(layer, false)) {
+      found.push_back({place, "layers in a concat, and beside a shortcut, are not shared",
+                       "remove split from them"});
+    }
   }
   return found;
 }

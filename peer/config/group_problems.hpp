@@ -10,4 +10,7 @@ namespace gv {
 /// "pipeline.group".
 Problems group_problems(const Config& config);
 
+/// Layers whose `split` has no effect: no group shares them. Places are "model.layers[3]".
+Problems split_problems(const Config& config);
+
 }  // namespace gv

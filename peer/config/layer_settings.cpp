@@ -29,7 +29,7 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
            "outputs of a dense layer, channels of a convolution, width of an embedding, numbers "
            "that an lstm remembers, centres of clusters, outputs of kernel_features");
   any.with("kind", {"kernel_features"})
-      .add("gamma", GV_FIELD(gamma), {0, 1e9, true},
+      .add("gamma", GV_FIELD(gamma), {float_min, 1e9},
            "of the kernel exp(-gamma |x - z|^2), of which products of these outputs are an "
            "estimate");
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});
@@ -58,6 +58,12 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
       .add("vocabulary", GV_FIELD(vocabulary), {1, 1 << 24}, "ids are below this: 256 for bytes");
   any.with("kind", {"attention"})
       .add("heads", GV_FIELD(heads), {1, 1024}, "a divisor of the width");
+  any.with("kind", {"dense", "conv2d", "max_pool", "avg_pool", "embedding", "attention"})
+      .choice("split", GV_FIELD(split),
+              named_choices(names_of<LayerSplit>({"auto", "none", "model", "rows"})),
+              "how the members of a group share the layer: by its outputs, heads, channels or "
+              "tokens, by rows of images, or not at all; auto: as pays off; only with "
+              "pipeline.group above 1");
   all.push_back({.key = "layers",
                  .meaning = "residual: what is added to the input, y = x + layers(x); stack: "
                             "layers one after the other; concat: layers that all take the input, "

@@ -124,7 +124,10 @@ SplitUnit split_unit(const SharedUnit& unit) {
           .weights = static_cast<double>(unit.parameters),
           .grains = unit.grains,
           .inputs = static_cast<double>(unit.inputs),
-          .outputs = static_cast<double>(unit.outputs)};
+          .outputs = static_cast<double>(unit.outputs),
+          .edges = static_cast<double>(unit.edges),
+          .has_strips = unit.has_strips,
+          .takes_strips = unit.takes_strips};
 }
 
 }  // namespace

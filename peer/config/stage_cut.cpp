@@ -30,14 +30,14 @@ LayerCost cost_of(const Config& config, const std::vector<LayerWork>& layers, st
     const LayerWork& layer = layers[i];
     cost.forward_s += layer.operations;
     cost.backward_s += 2 * layer.operations;
-    auto parameters = static_cast<double>(layer.parameters);
-    if (config.pipeline.group > 1) {
-      const double left = 1 - static_cast<double>(slices) / static_cast<double>(slices_of_stage);
-      parameters -= left * static_cast<double>(layer.sliced);
-    }
-    cost.parameter_bytes += sizeof(float) * parameters;
+    const double part = config.pipeline.group > 1
+                            ? static_cast<double>(slices) / static_cast<double>(slices_of_stage)
+                            : 1;
+    const bool keeps_strips = !layer.units.empty() && layer.units.back().has_strips;
+    cost.parameter_bytes += sizeof(float) * (static_cast<double>(layer.parameters) -
+                                             (1 - part) * static_cast<double>(layer.sliced));
     cost.output_bytes = static_cast<double>(sizeof(float) * layer.outputs * config.train.batch);
-    cost.kept_bytes += cost.output_bytes;
+    cost.kept_bytes += cost.output_bytes * (keeps_strips ? part : 1);
   }
   return cost;
 }

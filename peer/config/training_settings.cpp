@@ -33,7 +33,7 @@ void append_data(Settings& all) {
            "bytes in a sample: the model sees at most this many");
   numbers.add("mean", GV_FIELD(data.mean), {-1e9, 1e9},
               "subtracted from every input; bytes are first divided by 255");
-  numbers.add("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
+  numbers.add("deviation", GV_FIELD(data.deviation), {float_min, 1e9},
               "what every input is divided by after that");
   data.choice(
       "partition", GV_FIELD(data.partition.kind),
@@ -68,7 +68,10 @@ void append_generated(Settings& all) {
   const Keys generated = Keys{all, "data.generated"}.agreed().with("data.kind", {"generated"});
   generated.add("samples", GV_FIELD(data.generated.samples), {1, 1e8}, "training samples in all");
   generated.add("test_samples", GV_FIELD(data.generated.test_samples), {1, 1e8}, "test samples");
-  generated.add("features", GV_FIELD(data.generated.features), {1, 65536}, "numbers in one sample");
+  generated.add("features", GV_FIELD(data.generated.features), {1, 65536},
+                "numbers in one sample, or channels of an image");
+  generated.add("side", GV_FIELD(data.generated.side), {0, 4096},
+                "of square images; 0 = samples are flat");
   generated.add("classes", GV_FIELD(data.generated.classes), {2, 65536}, "different labels");
   generated.add("blobs_per_class", GV_FIELD(data.generated.blobs), {1, 1000},
                 "each around a centre of its own; with several, no planes divide the classes");
@@ -134,10 +137,10 @@ void append_train(Settings& all) {
   of_adam.add("beta2", GV_FIELD(train.optimizer.beta2), below_one,
               "share of the mean square that is kept");
   train.with("optimizer", {"adagrad", "rmsprop", "adam", "adamw", "lars", "lamb"})
-      .add("epsilon", GV_FIELD(train.optimizer.epsilon), {0, 1, true},
+      .add("epsilon", GV_FIELD(train.optimizer.epsilon), {float_min, 1},
            "added to the root of the mean square; of lars to a gradient's length");
   train.with("optimizer", {"lars"})
-      .add("trust", GV_FIELD(train.optimizer.trust), {0, 1, true},
+      .add("trust", GV_FIELD(train.optimizer.trust), {float_min, 1},
            "a tensor's step over its own length, at a learning rate of 1");
   train.add("weight_decay", GV_FIELD(train.optimizer.weight_decay), {0, 1},
             "pull of the weights towards zero; decoupled for adamw and lamb only");
@@ -145,7 +148,7 @@ void append_train(Settings& all) {
 
 void append_schedule(Settings& all) {
   const Keys train{all, "train"};
-  train.add("learning_rate", GV_FIELD(train.schedule.learning_rate), {0, 100, true},
+  train.add("learning_rate", GV_FIELD(train.schedule.learning_rate), {float_min, 100},
             "size of a step, after warm-up");
   train.choice(
       "schedule", GV_FIELD(train.schedule.kind),

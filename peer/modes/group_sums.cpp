@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/magnitude.hpp"
+
 namespace gv {
 
 GroupSums::GroupSums(PeerId self, const PipelineOptions& options)
@@ -40,9 +42,11 @@ StageValues GroupSums::blank(std::size_t size) {
   return pools_.try_emplace(size, size, options_.memory).first->second.blank();
 }
 
-StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>& members) {
+StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>& members,
+                            const GroupPlace& place) {
   const StageSize& stage = options_.stages[name.stage];
-  const std::size_t size = (name.backward ? stage.backward_sums : stage.forward_sums)[name.part];
+  const auto& sums = name.backward ? stage.backward_sums : stage.forward_sums;
+  const std::size_t size = sums[name.part].size(place.cuts);
   const std::uint64_t number = run_ * sums_in_run() +
                                (2 * name.micro_batch + (name.backward ? 1 : 0)) * parts_max_ +
                                name.part;
@@ -51,7 +55,8 @@ StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>&
                              .stage = first_id_ + name.stage,
                              .algorithm = fastest(members.size(), size, {}),
                              .buckets = {{0, size}},
-                             .segment = options_.segment_elements};
+                             .segment = options_.segment_elements,
+                             .largest = largest_gradient};
   StageValues summand = blank(size);
   sums_.emplace(name, AllReduce(shape, self_, number, 1, summand, blank(size)));
   return summand;

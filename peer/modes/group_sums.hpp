@@ -40,8 +40,10 @@ class GroupSums {
   /// Sums belong to this run from now on. The last run's sums are over.
   void begin(std::uint64_t run);
 
-  /// Opens a sum over `members`. Returns the memory for our summand.
-  StageValues open(const GroupSumName& name, const std::vector<PeerId>& members);
+  /// Opens a sum over `members`, whose slices are cut as in `place`. Returns the memory for our
+  /// summand.
+  StageValues open(const GroupSumName& name, const std::vector<PeerId>& members,
+                   const GroupPlace& place);
   /// Our summand is written.
   void ready(const GroupSumName& name, Effects& out);
   /// The sum; null until it is complete.

@@ -2,6 +2,7 @@
 #include "peer/modes/pipeline_options.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gv {
 
@@ -31,15 +32,23 @@ SplitLayer split_layer(const StageSize& size, double seconds, bool is_shared) {
   layer.slices = size.slices.size();
   const std::size_t sums =
       std::max<std::size_t>({1, size.forward_sums.size(), size.backward_sums.size()});
-  const auto at = [](const std::vector<std::size_t>& floats, std::size_t i) {
-    return i < floats.size() ? static_cast<double>(floats[i]) : 0;
+  const auto floats_in = [](const std::vector<GroupSum>& all, std::size_t i) {
+    return i < all.size() ? static_cast<double>(all[i].always) : 0;
+  };
+  // The mean of both directions, and of all places for a cut.
+  const auto edges_in = [&](const std::vector<GroupSum>& all, std::size_t i) {
+    if (i >= all.size() || all[i].at_cut.empty()) return 0.0;
+    const auto& floats = all[i].at_cut;
+    return std::reduce(floats.begin(), floats.end(), 0.0) / static_cast<double>(2 * floats.size());
   };
   for (std::size_t i = 0; i < sums; ++i) {
     layer.units.push_back({.operations = layer.operations / static_cast<double>(sums),
                            .weights = sliced / static_cast<double>(sums),
                            .grains = layer.slices,
-                           .inputs = at(size.backward_sums, i),
-                           .outputs = at(size.forward_sums, i)});
+                           .inputs = floats_in(size.backward_sums, i),
+                           .outputs = floats_in(size.forward_sums, i),
+                           .edges = edges_in(size.forward_sums, i) +
+                                    edges_in(size.backward_sums, i)});
   }
   return layer;
 }

@@ -15,6 +15,7 @@
 #include "consensus/pipeline/stage_plan.hpp"
 #include "peer/modes/stage_choices.hpp"
 #include "peer/node/job.hpp"
+#include "train/learner/group_place.hpp"
 
 namespace gv {
 
@@ -38,10 +39,10 @@ struct StageSize {
   /// Activations of one micro-batch from the previous stage; 0 for the first stage.
   std::size_t forward = 0;
   std::size_t backward = 0;  ///< Their gradients, which go back.
-  /// The numbers that members of a group sum after each part but the last of a pass. There are
-  /// forward sums if there are slices.
-  std::vector<std::size_t> forward_sums = {};
-  std::vector<std::size_t> backward_sums = {};
+  /// What members of a group sum after each part but the last of a pass. There are forward sums if
+  /// there are slices.
+  std::vector<GroupSum> forward_sums = {};
+  std::vector<GroupSum> backward_sums = {};
 
   /// Sizes of the slices that the members of a group divide among themselves; empty if no group
   /// carries the stage.

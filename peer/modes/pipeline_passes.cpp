@@ -23,8 +23,8 @@ GroupSumName PipelineRun::sum_name(const PipelineInstruction& what, std::size_t 
   return {what.stage, what.micro_batch, what.action != Action::forward, part};
 }
 
-const std::vector<std::size_t>& PipelineRun::sums_in(const PipelineInstruction& what) const {
-  static const std::vector<std::size_t> none;
+const std::vector<GroupSum>& PipelineRun::sums_in(const PipelineInstruction& what) const {
+  static const std::vector<GroupSum> none;
   const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
   const bool is_answer = what.tests && goes_back;
   if (own_group().size() == 1 || is_answer || (what.action != Action::forward && !goes_back)) {
@@ -125,7 +125,7 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
     part.in = input_of(pass);
     if (!part.in) return std::nullopt;
   }
-  if (!is_last) part.out = group_sums_.open(sum_name(what, pass.part), own_peers_);
+  if (!is_last) part.out = group_sums_.open(sum_name(what, pass.part), own_peers_, *place_);
   if (is_last && goes_on && what.stage < last) {
     part.out = blank(options_.stages[what.stage + 1].forward);
   }

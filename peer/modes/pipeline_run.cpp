@@ -2,6 +2,7 @@
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -62,14 +63,18 @@ void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uin
   GroupPlace place{.slices = own_slices_.empty() ? Range{} : own_slices_.begin()->second,
                    .members = groups_.members[worker_].size()};
   own_peers_.clear();
+  std::set<std::size_t> cuts;
   worker_speeds_.assign(groups_.members.size(), 0);
   for (std::uint32_t rank = 0; rank < order_.size(); ++rank) {
     if (groups_.group_of[rank] == worker_) {
       if (rank == rank_) place.own = own_peers_.size();
       own_peers_.push_back(order_[rank]);
+      if (!held.slices[rank].empty()) cuts.insert(held.slices[rank].begin()->second.begin);
     }
     worker_speeds_[groups_.group_of[rank]] += speeds[rank];
   }
+  cuts.erase(0);
+  place.cuts.assign(cuts.begin(), cuts.end());
   place_ = std::make_shared<const GroupPlace>(std::move(place));
   workers_.assign(replicas_.size(), {});
   for (std::uint32_t group = 0; group < groups_.members.size(); ++group) {

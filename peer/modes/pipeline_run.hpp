@@ -182,7 +182,7 @@ class PipelineRun {
   StageValues input_of(const PipelineInstruction& what);
   StageValues input_of(const Pass& pass);
   /// What we sum with our group in an instruction's passes; empty if we are alone in the group.
-  const std::vector<std::size_t>& sums_in(const PipelineInstruction& what) const;
+  const std::vector<GroupSum>& sums_in(const PipelineInstruction& what) const;
   bool may_begin(const PipelineInstruction& what) const;
   std::optional<Job::Task> next_part(std::size_t pass);
   static GroupSumName sum_name(const PipelineInstruction& what, std::size_t part);

@@ -30,8 +30,10 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     StageSize stage{.parameters = size, .state = size, .forward = passes, .backward = passes};
     // A third of the stages have nothing that a group could share.
     if (config.pipeline.group > 1 && s % 3 != 2) {
-      stage.forward_sums = {size, size};
-      stage.backward_sums = {size};
+      // The second sum is as long as the group has cuts.
+      stage.forward_sums = {{.always = size},
+                            {.at_cut = std::vector<std::size_t>(slices_of_stage, 1 + size / 8)}};
+      stage.backward_sums = {{.always = size}};
       const std::size_t slice = 1 + size / 32;
       stage.slices.assign(slices_of_stage, {slice, slice});
       stage.parameters = stage.state = 1 + size / 4;

@@ -53,6 +53,23 @@ TEST_CASE("a group is refused where its members could not add up one gradient", 
   }
 }
 
+TEST_CASE("a layer says how a group shares it only where a group could", "[unit]") {
+  const std::string run = "[run]\nmode = \"pipeline\"\npeers = 4\n";
+  const std::string groups = run + "[pipeline]\nstages = 1\ngroup = 2\n";
+  const auto model = [](const std::string& layer) {
+    return "[model]\nkind = \"layers\"\n[[model.layers]]\n" + layer +
+           "[[model.layers]]\nkind = \"dense\"\nunits = 10\n";
+  };
+  const std::string by_rows =
+      model("kind = \"conv2d\"\nunits = 4\nkernel = 3\nsplit = \"rows\"\n");
+  CHECK(sound(groups + by_rows).model.layers[0].split == LayerSplit::rows);
+  CHECK_THAT(only_problem(run + by_rows).reason, Catch::Contains("there are no groups"));
+  CHECK_THAT(only_problem(groups + model("kind = \"concat\"\nlayers = [{kind = \"conv2d\", units "
+                                         "= 4, kernel = 3, split = \"rows\"}]\n"))
+                 .reason,
+             Catch::Contains("are not shared"));
+}
+
 TEST_CASE("plans are refused where they could not be searched for or would be wrong", "[unit]") {
   const std::string text = "[run]\nmode = \"pipeline\"\npeers = 4\n[pipeline]\nplan = \"auto\"\n";
   CHECK(sound(text + "stages = 2\n").pipeline.plan == StagePlanKind::automatic);
@@ -70,6 +87,21 @@ TEST_CASE("plans are refused where they could not be searched for or would be wr
 TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {
   const Config config = sound("[run]\nmode = \"allreduce\"\n[allreduce]\nalgorithm = \"ring\"\n");
   CHECK(config.allreduce.algorithm == ReduceAlgorithm::ring);
+}
+
+TEST_CASE("positive settings that would be 0 as float32 are out of range", "[unit]") {
+  const std::string layers = "[model]\nkind = \"layers\"\n[[model.layers]]\n";
+  for (const std::string& text :
+       {std::string("[data]\ndeviation = "), std::string("[train]\nlearning_rate = "),
+        std::string("[train]\noptimizer = \"adam\"\nepsilon = "),
+        std::string("[train]\noptimizer = \"lars\"\ntrust = "),
+        std::string("[run]\nmode = \"mixing\"\n[mixing]\ngamma = "),
+        layers + "kind = \"kernel_features\"\nunits = 3\ngamma = "}) {
+    const Problem problem = only_problem(text + "1e-50\n");
+    CHECK(problem.reason == "out of range: 1e-50");
+    CHECK_THAT(problem.remedy, Catch::StartsWith("write a number 1e-37 to 1"));
+    CHECK(problems_of(text + "1e-37\n").empty());
+  }
 }
 
 TEST_CASE("steps and epochs together are refused", "[unit]") {

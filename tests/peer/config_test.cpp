@@ -20,6 +20,7 @@
 
 #include "base/rng.hpp"
 #include "peer/config/config_settings.hpp"
+#include "peer/config/toml.hpp"
 #include "tests/peer/config_texts.hpp"
 #include "tests/settings_reference.hpp"
 #include "train/layers/convolution_method.hpp"
@@ -367,7 +368,7 @@ TEST_CASE("layers inside a residual layer are read and judged like others", "[un
   REQUIRE(config.model.layers.size() == 1);
   REQUIRE(config.model.layers.front().layers.size() == 2);
   CHECK(config.model.layers.front().layers.front().heads == 2);
-  CHECK(to_string(config.model.layers.front()).find("{kind = \"attention\", heads = 2}") !=
+  CHECK(to_string(config.model.layers.front()).find("{kind = \"attention\", heads = 2, split = \"auto\"}") !=
         std::string::npos);
   const Config projected = sound(head +
                                  "{ kind = \"dense\", units = 4 }]\n"
@@ -424,14 +425,16 @@ TEST_CASE("the convolutions of the configs that come with the program have these
       {"fashion-inception.toml", "direct direct direct direct direct direct direct "},
       {"fashion-lenet.toml", "direct direct "},
       {"fashion-pipeline.toml", "direct winograd "},
-      {"fashion-resnet.toml", "direct " + blocks + halving + halving + halving}};
+      {"fashion-resnet.toml", "direct " + blocks + halving + halving + halving},
+      {"large-images.toml", "direct winograd winograd "}};
   std::map<std::string, std::string> found;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(GRAPEVINE_SOURCE_DIR) + "/configs")) {
     if (entry.path().extension() != ".toml") continue;
-    const ModelConfig model = parse_config_file(entry.path().string()).config.model;
+    const Config config = parse_config_file(entry.path().string()).config;
+    const std::size_t side = config.data.generated.side > 0 ? config.data.generated.side : 28;
     Problems problems;
-    const ModelPlan plan = plan_model(model_spec(model, 10), {1, 28, 28}, problems);
+    const ModelPlan plan = plan_model(model_spec(config.model, 10), {1, side, side}, problems);
     const std::string methods = convolution_methods(plan.layers);
     if (!methods.empty()) found[entry.path().filename().string()] = methods;
   }
@@ -488,6 +491,61 @@ TEST_CASE("the page of settings says what the table of settings says", "[unit]")
   std::ifstream in(page);
   const std::string written((std::istreambuf_iterator<char>(in)), {});
   CHECK(written == expected);
+}
+
+TEST_CASE("a key or header of thousands of parts is refused before it is parsed", "[unit]") {
+  std::string parts, numbers;
+  for (int i = 0; i < 50000; ++i) parts += "a.";
+  for (int i = 0; i < 100; ++i) numbers += "0.5, ";
+  for (const std::string& text :
+       {parts + "b = 1", "[" + parts + "b]", "[[" + parts + "b]]", "a = { " + parts + "b = 1 }",
+        // The fourth quote belongs to the text, so what follows is a key again.
+        "a = { c = \"\"\"x\"\"\"\", " + parts + "b = 1 }",
+        "a = " + std::string(1000, '[') + std::string(1000, ']')}) {
+    const Problem problem = only_problem("\n" + text + "\n");
+    CHECK(problem.place == "a.toml:2");
+    CHECK(problem.reason == "a key of more than 16 dots, or brackets more than 32 deep");
+    CHECK_FALSE(problem.remedy.empty());
+  }
+  // Dots of texts, numbers and comments are no parts of a key.
+  Problems problems;
+  (void)read_toml("a = [\"" + parts + "\", '''" + parts + "'''] # " + parts + "\nb = [" +
+                      numbers + "]\n",
+                  "b.toml", problems);
+  CHECK(problems.empty());
+}
+
+TEST_CASE("after a hundred problems no further ones are looked for", "[unit]") {
+  std::string sections, keys, layers;
+  for (int i = 0; i < 400; ++i) {
+    sections += "[run]\n";
+    keys += "key" + std::to_string(i) + " = 1\n";
+    layers += "[[model.layers]]\nkey = 1\n";
+  }
+  for (const std::string& text : {sections, "[run]\n" + keys, keys, layers}) {
+    const Problems problems = problems_of(text);
+    REQUIRE(problems.size() == problems_max + 1);
+    CHECK(problems.back().place == "a.toml");
+    CHECK(problems.back().reason == "may have further problems");
+  }
+}
+
+TEST_CASE("a list of sections where one belongs is named as such", "[unit]") {
+  const Problem problem = only_problem("[[run]]\nseed = 2\n");
+  CHECK(problem.place == "a.toml:1: run");
+  CHECK(problem.remedy == "write [run] once, in single brackets");
+}
+
+TEST_CASE("a folder in place of a file is named as a folder", "[unit]") {
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  const Problems problems = parse_config_file(folder).problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(problems.front().place == folder);
+  CHECK(problems.front().reason == "a folder, not a file");
+  const Problem data = only_problem("[data]\nkind = \"text\"\nfolder = \"" + folder +
+                                    "\"\ntrain_files = [\".\"]\n[model]\nkind = \"transformer\"\n");
+  CHECK(data.place == "a.toml:4: data.train_files");
+  CHECK_THAT(data.reason, Catch::StartsWith("a folder, not a file: " + folder));
 }
 
 TEST_CASE("any bytes at all give problems or a config but never a crash", "[unit]") {

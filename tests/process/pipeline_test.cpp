@@ -175,6 +175,79 @@ TEST_CASE("when one of a group is killed the others share its stage and go on", 
   none_refused(swarm, others);
 }
 
+TEST_CASE("a group learns images in strips, and shares them again when a member is killed",
+          "[process]") {
+  const std::string config = R"(
+[run]
+mode = "pipeline"
+peers = 4
+steps = {}
+wait_for_peers = {}
+linger_s = 2.0
+[data]
+partition = "shared"
+[data.generated]
+side = 16
+features = 1
+samples = 400
+test_samples = 100
+classes = 3
+[model]
+kind = "layers"
+[[model.layers]]
+kind = "conv2d"
+units = 6
+kernel = 5
+padding = 2
+split = "rows"
+[[model.layers]]
+kind = "relu"
+[[model.layers]]
+kind = "max_pool"
+kernel = 2
+[[model.layers]]
+kind = "conv2d"
+units = 8
+kernel = 3
+split = "{}"
+[[model.layers]]
+kind = "relu"
+[[model.layers]]
+kind = "dense"
+units = 3
+[train]
+batch = 8
+[pipeline]
+stages = 1
+micro_batches = 6
+group = 4
+)";
+  for (const std::string split : {"rows", "model"}) {
+    Swarm swarm(4, fmt::format(fmt::runtime(config), 100000000, 4, split));
+    swarm.start_all();
+    REQUIRE(swarm.reach({0, 1, 2, 3}, 20));
+    swarm.kill(2);
+    REQUIRE(swarm.go_on({0, 1, 3}));
+    const auto groups = swarm.status(0)["pipeline"]["groups"][0];
+    REQUIRE(groups.size() == 1);
+    CHECK(std::ranges::count(groups[0].get<std::string>(), '+') == 2);
+    none_refused(swarm, {0, 1, 3});
+  }
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "images.toml";
+  std::ofstream(file) << fmt::format(fmt::runtime(config), 40, 1, "rows");
+  for (const std::string peers : {"1", "3"}) {
+    std::string output;
+    const std::string run = (folder.path() / peers).string();
+    CHECK(run_grapevine({"launch", "-n", peers, file.string(), "--folder", run}, output)
+              .exit_code == 0);
+    INFO(output);
+    std::string judged;
+    CHECK(run_grapevine({"eval", run + "/mean.safetensors"}, judged).exit_code == 0);
+    CHECK(std::stod(judged.substr(judged.find("accuracy ") + 9)) > 90);
+  }
+}
+
 TEST_CASE("a pipeline with plans tells what it predicts and goes on when one is killed",
           "[process]") {
   Swarm swarm(4, pipeline(100000000, 4, "plan = \"auto\"\nrouter = \"throughput\"\n"));

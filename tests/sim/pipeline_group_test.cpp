@@ -84,6 +84,29 @@ TEST_CASE("a group trains as one peer does and its members have the same bits", 
   }
 }
 
+TEST_CASE("a group trains on images in strips as one peer does, through deaths as well", "[sim]") {
+  for (const std::size_t stages : {1, 2}) {
+    for (const std::size_t members : {2, 3}) {
+      PipelineTask task{.peers = 1, .stages = stages, .group = members, .side = 10};
+      INFO(stages << " stages, groups of " << members);
+      const auto one = trained(task, task.options());
+      task.peers = stages * members;
+      const auto shared = trained(task, task.options());
+      CHECK(are_near(one, shared));
+      CHECK(trained(task, task.options()) == shared);
+    }
+  }
+  // Groups of three and two, one of which loses a member.
+  PipelineTask task{.peers = 5, .stages = 1, .steps = 80, .group = 3, .side = 10};
+  for (int moment = 0; moment < 10; ++moment) {
+    Simulator::Options options = task.options();
+    options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 6800us,
+                                     just(static_cast<std::size_t>(moment % 5)))};
+    INFO("moment " << moment);
+    trained(task, options);
+  }
+}
+
 TEST_CASE("replicas that are groups sum with each other like replicas that are peers", "[sim]") {
   for (const RouterKind router : router_kinds) {
     // Groups of two and one, of three and two, and of two and two.
@@ -136,7 +159,7 @@ TEST_CASE("a group of idle peers takes its part of the time of one", "[sim]") {
     pipeline.group = group;
     pipeline.copy_every = 0;
     pipeline.stages = {
-        {.parameters = 16, .state = 16, .forward_sums = {16, 16}, .backward_sums = {16}}};
+        {.parameters = 16, .state = 16, .forward_sums = {{16}, {16}}, .backward_sums = {{16}}}};
     pipeline.stages[0].slices.assign(slices_of_stage, {1, 1});
     pipeline.stage_seconds = {1};
     Simulator world(options, [&](std::size_t) { return idle_stage_workload(pipeline.stages); });

@@ -129,8 +129,8 @@ TEST_CASE("steps of virtual pipelines take as long as their plans predict", "[si
     PipelineOptions& pipeline = options.node.pipeline;
     pipeline.group = group;
     for (std::size_t stage = 0; stage < stages.size() && group > 1; ++stage) {
-      pipeline.stages[stage].forward_sums = {2000};
-      pipeline.stages[stage].backward_sums.assign(stage > 0, 2000);
+      pipeline.stages[stage].forward_sums = {{2000}};
+      pipeline.stages[stage].backward_sums.assign(stage > 0, {2000});
       pipeline.stages[stage].slices.assign(slices_of_stage, {1, 1});
     }
     Simulator world(options, idle_stages(options));

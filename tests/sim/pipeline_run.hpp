@@ -36,24 +36,49 @@ struct PipelineTask {
   std::size_t group = 1;         ///< Above 1, layers are wide enough to be shared.
   bool is_first_narrow = false;  ///< True if the layers of the first of two stages are not that
                                  ///< wide.
+  std::size_t side = 0;          ///< Above 0, samples are images, which groups share by rows.
   double target = 0;             ///< An accuracy that ends the run, or 0.
   std::uint64_t test_every = 1;  ///< Runs between two tests.
 
   std::shared_ptr<const DataSet> shard() const {
-    return std::make_shared<const DataSet>(
-        generate_blobs({.samples = 240, .features = 10, .classes = 3, .seed = 3}, 0));
+    return std::make_shared<const DataSet>(generate_blobs(data(240), 0));
   }
   /// Samples for tests, which are not a whole number of micro-batches.
   std::shared_ptr<const DataSet> test_data() const {
-    return std::make_shared<const DataSet>(
-        generate_blobs({.samples = 54, .features = 10, .classes = 3, .seed = 3}, 1));
+    return std::make_shared<const DataSet>(generate_blobs(data(54), 1));
+  }
+  GeneratedSpec data(std::size_t samples) const {
+    return {.samples = samples,
+            .features = side > 0 ? side * side : 10,
+            .side = side,
+            .classes = 3,
+            .seed = 3};
+  }
+
+  /// Two convolutions with a pool between them. The second one begins the second stage, if any.
+  static ModelSpec images() {
+    const auto convolution = [](std::size_t units, std::size_t kernel) {
+      return LayerSpec{.kind = LayerKind::conv2d,
+                       .units = units,
+                       .kernel = kernel,
+                       .padding = kernel / 2,
+                       .split = LayerSplit::rows};
+    };
+    ModelSpec model;
+    model.layers = {convolution(4, 3),
+                    {.kind = LayerKind::relu},
+                    {.kind = LayerKind::max_pool, .kernel = 2},
+                    convolution(6, 5),
+                    {.kind = LayerKind::relu},
+                    {.kind = LayerKind::dense, .units = 3}};
+    return model;
   }
 
   StagesSpec spec(std::size_t peer) const {
     const bool is_wide = group > 1;
     const ModelSpec wide =
         is_first_narrow ? mlp({24, 9, 40, 64, 32}, 3) : mlp({64, 48, 40, 64, 32}, 3);
-    const ModelSpec model = is_wide ? wide : mlp({24, 9, 16, 5}, 3);
+    const ModelSpec model = side > 0 ? images() : is_wide ? wide : mlp({24, 9, 16, 5}, 3);
     StagesSpec spec{.trainer = {.model = model,
                                 .optimizer = {.kind = OptimizerKind::nesterov},
                                 .schedule = {.learning_rate = 0.05},
@@ -64,7 +89,8 @@ struct PipelineTask {
                     .ends = {},
                     .keeps_versions = !is_synchronous(kind),
                     .slices = is_wide ? slices_of_stage : 0};
-    for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back((is_wide ? 4 : 2) * s);
+    const std::size_t layers = side > 0 ? 3 : is_wide ? 4 : 2;
+    for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back(layers * s);
     spec.ends.push_back(model.layers.size());
     return spec;
   }

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "tests/train/dyadic.hpp"
+#include "train/layers/cut_norm.hpp"
+#include "train/layers/strips.hpp"
 
 namespace gv {
 namespace {
@@ -87,63 +89,36 @@ void move_rows(const std::vector<float>& from, const Range& have, std::vector<fl
   }
 }
 
-/// The passes by members with these strips of inputs and outputs, which exchange rows as
-/// row_transfers() says.
-Passes cut_pass(const Given& all, const std::vector<Range>& owned,
-                const std::vector<Range>& outputs) {
+/// The passes by members with these strips of outputs, each of which reads the rows that it needs.
+Passes cut_pass(const Given& all, const std::vector<Range>& outputs) {
   const LayerPlan& layer = all.layer;
   const std::size_t width = layer.in[2];
   const std::size_t planes = all.batch * layer.in[0];
   const Range image{0, layer.in[1]};
   const Range made{0, layer.out[1]};
-  const auto transfers = row_transfers(layer, owned, outputs);
-  const auto own_and_received = [&](std::size_t member) {
-    std::vector<RowTransfer> in;
-    for (const RowTransfer& one : transfers) {
-      if (one.to == member) in.push_back(one);
-    }
-    const Range reads = rows_read(layer, outputs[member]).rows;
-    const Range own{std::max(reads.begin, owned[member].begin),
-                    std::min(reads.end, owned[member].end)};
-    if (own.begin < own.end) in.push_back({member, member, own});
-    std::ranges::sort(in, {}, &RowTransfer::from);
-    return in;
-  };
   Passes passes;
   passes.y.resize(all.batch * elements(layer.out));
   passes.dx.resize(all.x.size());
   passes.parameters.resize(all.parameters.size());
-  for (std::size_t m = 0; m < outputs.size(); ++m) {
-    CutRows<float> strip(layer, outputs[m]);
-    const Range& reads = strip.reads();
+  for (const Range& strip : outputs) {
+    const auto part = make_rows_part<float>(layer, strip);
+    const Range reads = rows_read(layer, strip).rows;
     std::vector<float> in(planes * reads.size() * width);
-    std::size_t rows = 0;
-    for (const RowTransfer& part : own_and_received(m)) {
-      move_rows(all.x, image, in, reads, part.rows, width, false);
-      rows += part.rows.size();
-    }
-    CHECK(rows == reads.size());
-    const std::size_t values = all.batch * layer.out[0] * outputs[m].size() * layer.out[2];
+    move_rows(all.x, image, in, reads, reads, width, false);
+    const std::size_t values = all.batch * layer.out[0] * strip.size() * layer.out[2];
     std::vector<float> out(values), dy(values), d_in(in.size());
     std::vector<float> gradient(all.parameters.size());
-    strip.forward(all.parameters.data(), in.data(), out.data(), all.batch);
-    move_rows(out, outputs[m], passes.y, made, outputs[m], layer.out[2], false);
-    move_rows(all.dy, made, dy, outputs[m], outputs[m], layer.out[2], false);
-    strip.backward_input(all.parameters.data(), dy.data(), d_in.data(), all.batch);
-    strip.backward_weight(all.parameters.data(), dy.data(), gradient.data(), all.batch);
-    for (const RowTransfer& part : own_and_received(m)) {
-      move_rows(d_in, reads, passes.dx, image, part.rows, width, true);
-    }
+    const float* parameters = all.parameters.data();
+    Rng rng(1);
+    part->forward(parameters, in.data(), out.data(), all.batch, true, rng);
+    move_rows(out, strip, passes.y, made, strip, layer.out[2], false);
+    move_rows(all.dy, made, dy, strip, strip, layer.out[2], false);
+    part->backward_input(parameters, in.data(), out.data(), dy.data(), d_in.data(), all.batch);
+    part->backward_weight(parameters, in.data(), out.data(), dy.data(), gradient.data(), all.batch);
+    move_rows(d_in, reads, passes.dx, image, reads, width, true);
     for (std::size_t i = 0; i < gradient.size(); ++i) passes.parameters[i] += gradient[i];
   }
   return passes;
-}
-
-std::size_t halo_rows(const LayerPlan& layer, const std::vector<Range>& owned,
-                      const std::vector<Range>& outputs) {
-  std::size_t rows = 0;
-  for (const RowTransfer& one : row_transfers(layer, owned, outputs)) rows += one.rows.size();
-  return rows;
 }
 
 }  // namespace
@@ -167,7 +142,7 @@ TEST_CASE("convolutions cut by rows have the known results") {
                              .stride = known.s,
                              .padding = known.p},
                             {2, 11, 5});
-    const Passes cut = cut_pass(all, strips(11, {2, 1, 2}), strips(all.layer.out[1], {2, 1, 2}));
+    const Passes cut = cut_pass(all, strips(all.layer.out[1], {2, 1, 2}));
     CHECK(checksum(cut.y) == known.y);
     CHECK(checksum(cut.dx) == known.dx);
     const auto weights = static_cast<std::ptrdiff_t>(all.layer.bias);
@@ -194,7 +169,6 @@ TEST_CASE("strips read the rows that windows of theirs touch") {
   CHECK(reads(4, 1, 1, {{0, 4}, {4, 6}, {6, 10}}) == std::vector<Range>{{0, 6}, {3, 8}, {5, 11}});
   const LayerPlan even =
       plan_of({.kind = LayerKind::conv2d, .units = 3, .kernel = 4, .padding = 1}, {2, 11, 5});
-  CHECK(halo_rows(even, {{0, 4}, {4, 7}, {7, 11}}, {{0, 4}, {4, 6}, {6, 10}}) == 6);
   CHECK(rows_read(even, {0, 1}).zeros_above == 1);
   CHECK(rows_read(even, {9, 10}).zeros_below == 1);
 }
@@ -213,12 +187,50 @@ TEST_CASE("every kernel and stride and padding can be cut into unlike strips") {
           const Passes whole = whole_pass(all);
           for (const auto& cut : cuts) {
             INFO(k << " " << s << " " << p << " " << height << " " << cut.size());
-            REQUIRE(cut_pass(all, strips(height, cut), strips(all.layer.out[1], cut)) == whole);
+            REQUIRE(cut_pass(all, strips(all.layer.out[1], cut)) == whole);
           }
         }
       }
     }
   }
+}
+
+TEST_CASE("a group norm cut by rows has the known results") {
+  const LayerPlan plan = plan_of({.kind = LayerKind::group_norm, .groups = 1}, {2, 6, 4});
+  const std::vector<double> parameters{1, 1, 0, 0};
+  const std::vector<double> x = dyadic_x.values<double>(48);
+  const std::vector<double> dy = dyadic_dy.values<double>(48);
+  const std::vector<Range> strips{{0, 1}, {1, 4}, {4, 6}};
+  std::vector<StripNorm<double>> members;
+  std::vector<std::vector<double>> in(3), d_out(3);
+  std::vector<double> sum, sum_back(2);
+  for (std::size_t m = 0; m < 3; ++m) {
+    members.emplace_back(plan, strips, m);
+    in[m].resize(2 * strips[m].size() * 4);
+    d_out[m].resize(in[m].size());
+    copy_rows(x.data(), {0, 6}, in[m].data(), strips[m], 2, 4);
+    copy_rows(dy.data(), {0, 6}, d_out[m].data(), strips[m], 2, 4);
+    sum.resize(members[m].floats(1));
+    members[m].give(in[m].data(), sum.data(), 1);
+  }
+  const double mean = (sum[0] * 8 + sum[2] * 24 + sum[4] * 16) / 48;
+  CHECK(mean == Approx(0.0234375).epsilon(1e-12));
+  for (std::size_t m = 0; m < 3; ++m) {
+    std::vector<double> out(in[m].size());
+    members[m].forward(parameters.data(), in[m].data(), sum.data(), out.data(), 1);
+    CHECK(out[0] == Approx((in[m][0] - 0.0234375) * 1.615321829201403).epsilon(1e-12));
+    members[m].give_back(parameters.data(), in[m].data(), d_out[m].data(), sum_back.data(), 1);
+  }
+  CHECK(sum_back[0] == Approx(0.75).epsilon(1e-12));
+  CHECK(sum_back[1] == Approx(-4.521008166495333).epsilon(1e-12));
+  std::vector<double> dx(48);
+  for (std::size_t m = 0; m < 3; ++m) {
+    std::vector<double> d_in(in[m].size());
+    members[m].backward(parameters.data(), in[m].data(), d_out[m].data(), sum_back.data(),
+                        d_in.data(), 1);
+    copy_rows(d_in.data(), strips[m], dx.data(), {0, 6}, 2, 4);
+  }
+  CHECK(checksum(dx) == Approx(15.548290325002341).epsilon(1e-12));
 }
 
 TEST_CASE("pools cut by rows choose the same winners") {
@@ -233,25 +245,16 @@ TEST_CASE("pools cut by rows choose the same winners") {
   expected[1 * 5 + 2] = 2;
   expected[2 * 5 + 1] = 3;
   expected[2 * 5 + 2] = 4;
-  CHECK(cut_pass(all, {{0, 3}, {3, 5}}, {{0, 1}, {1, 2}}).dx == expected);
+  CHECK(cut_pass(all, {{0, 1}, {1, 2}}).dx == expected);
   for (const LayerKind kind : {LayerKind::max_pool, LayerKind::avg_pool}) {
     for (const std::size_t stride : {1, 2, 4}) {
       const Given pool = given({.kind = kind, .kernel = 4, .stride = stride}, {3, 13, 6}, 2);
       const Passes whole = whole_pass(pool);
       for (const auto& cut : std::vector<std::vector<std::size_t>>{{1, 1}, {3, 1, 2}, {1, 5}}) {
-        CHECK(cut_pass(pool, strips(13, cut), strips(pool.layer.out[1], cut)) == whole);
+        CHECK(cut_pass(pool, strips(pool.layer.out[1], cut)) == whole);
       }
     }
   }
-}
-
-TEST_CASE("a strip shorter than the halo reads rows of a member further away") {
-  const LayerPlan layer =
-      plan_of({.kind = LayerKind::conv2d, .units = 1, .kernel = 7, .padding = 3}, {1, 8, 5});
-  const std::vector<Range> cut{{0, 3}, {3, 4}, {4, 8}};
-  const auto transfers = row_transfers(layer, cut, cut);
-  const RowTransfer far{.from = 2, .to = 0, .rows = {4, 6}};
-  CHECK(std::ranges::count(transfers, far) == 1);
 }
 
 }  // namespace gv

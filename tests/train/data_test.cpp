@@ -94,6 +94,28 @@ TEST_CASE("a subset takes the samples named in their order", "[unit]") {
   CHECK(part == whole);
 }
 
+TEST_CASE("generated images have classes that differ in their patterns") {
+  const GeneratedSpec spec{.samples = 8, .features = 2 * 32 * 32, .side = 32, .classes = 2,
+                           .noise = 0, .seed = 3};
+  const DataSet data = generate_blobs(spec, 0);
+  CHECK(data.shape == SampleShape{2, 32, 32});
+  const std::span all(data.floats);
+  const auto sample = [&](std::size_t i) { return all.subspan(i * 2048, 2048); };
+  double squares = 0;
+  double change = 0;
+  double distance = 0;
+  for (std::size_t i = 0; i < 2048; ++i) {
+    squares += std::pow(sample(0)[i], 2);
+    distance += std::pow(sample(0)[i] - sample(1)[i], 2);
+    if (i % 32 > 0) change = std::max<double>(change, std::abs(sample(0)[i] - sample(0)[i - 1]));
+  }
+  CHECK(std::ranges::equal(sample(0), sample(2)));
+  CHECK(squares / 2048 == Approx(1).margin(0.7));
+  CHECK(distance / 2048 > 0.5);
+  // Four waves of magnitude sqrt(1 / 2), the shortest of which is eight pixels long.
+  CHECK(change < 4 * std::sqrt(0.5) * 2 * 3.15 / 8);
+}
+
 TEST_CASE("generated samples depend on seed and stream alone", "[unit]") {
   const GeneratedSpec spec{.samples = 50, .features = 5, .classes = 4, .noise = 1, .seed = 3};
   const DataSet data = generate_blobs(spec, 0);

@@ -173,6 +173,22 @@ TEST_CASE("an embedding is the sum of a token's row and a position's") {
   CHECK(Doubles(d_inputs.begin(), d_inputs.end()) == Doubles{0, 0});
 }
 
+TEST_CASE("an id that does not exist is taken for the first or the last one") {
+  const ModelPlan plan =
+      plan_of({.layers = {{.kind = LayerKind::embedding, .units = 2, .vocabulary = 3}}}, {2, 1, 1});
+  const Doubles parameters = {1, 2, 3, 4, 5, 6, 10, 20, 30, 40};
+  const auto network = make_plain_network<double>(plan, 1);
+  Rng unused(0);
+  for (const Doubles& inputs : {Doubles{-1, 3}, Doubles{NAN, 1e300}, Doubles{-1e300, INFINITY}}) {
+    const auto y = network->forward(parameters, inputs, true, unused);
+    CHECK(Doubles(y.begin(), y.end()) == Doubles{11, 22, 35, 46});
+    Doubles gradient(10, NAN);
+    const Doubles d_outputs = {1, 2, 3, 4};
+    network->backward(parameters, d_outputs, gradient, {}, true);
+    CHECK(gradient == Doubles{1, 2, 0, 0, 3, 4, 1, 2, 3, 4});
+  }
+}
+
 TEST_CASE("a residual layer adds what is inside to its input") {
   const ModelPlan plan = plan_of({.layers = {{.kind = LayerKind::residual,
                                               .layers = {{.kind = LayerKind::dense, .units = 2}}}}},

@@ -2,6 +2,7 @@
 #include "train/data/generated.hpp"
 
 #include <cmath>
+#include <numbers>
 #include <span>
 #include <vector>
 
@@ -14,18 +15,54 @@ namespace {
 /// classified.
 constexpr double separation = 4.5;
 
+/// Waves of which the centre of images consists in each channel, and how often the shortest one
+/// repeats across the image.
+constexpr std::size_t waves = 4;
+constexpr double repeats_max = 4;
+
+SampleShape shape_of(const GeneratedSpec& spec) {
+  if (spec.side == 0) return {spec.features, 1, 1};
+  return {spec.features / (spec.side * spec.side), spec.side, spec.side};
+}
+
+std::vector<double> draw_images(const GeneratedSpec& spec, std::size_t blobs, Rng& rng) {
+  const std::size_t plane = spec.side * spec.side;
+  const double magnitude = 1 / std::sqrt(waves / 2.0);
+  std::vector<double> centres(blobs * spec.features);
+  for (std::size_t begin = 0; begin < centres.size(); begin += plane) {
+    for (std::size_t wave = 0; wave < waves; ++wave) {
+      const double down = repeats_max * (2 * rng.uniform() - 1) / static_cast<double>(spec.side);
+      const double across = repeats_max * (2 * rng.uniform() - 1) / static_cast<double>(spec.side);
+      const double phase = rng.uniform();
+      for (std::size_t i = 0; i < plane; ++i) {
+        const auto row = static_cast<double>(i / spec.side);
+        const auto column = static_cast<double>(i % spec.side);
+        centres[begin + i] += magnitude * std::cos(2 * std::numbers::pi *
+                                                   (down * row + across * column + phase));
+      }
+    }
+  }
+  return centres;
+}
+
+std::vector<double> draw_centres(const GeneratedSpec& spec, std::size_t blobs) {
+  Rng rng = Rng(spec.seed).fork("centres");
+  if (spec.side > 0) return draw_images(spec, blobs, rng);
+  // In d dimensions two standard normal points are about sqrt(2 d) apart.
+  const double unit = separation / std::sqrt(2.0 * static_cast<double>(spec.features));
+  std::vector<double> centres(blobs * spec.features);
+  for (double& value : centres) value = unit * rng.normal();
+  return centres;
+}
+
 }  // namespace
 
 DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream) {
-  Rng centre_rng = Rng(spec.seed).fork("centres");
   Rng rng = Rng(spec.seed).fork("samples").fork(stream);
-  // In d dimensions two standard normal points are about sqrt(2 d) apart.
-  const double unit = separation / std::sqrt(2.0 * static_cast<double>(spec.features));
   const std::size_t blobs = spec.classes * spec.blobs;
-  std::vector<double> centres(blobs * spec.features);
-  for (double& value : centres) value = unit * centre_rng.normal();
+  const std::vector<double> centres = draw_centres(spec, blobs);
   DataSet data;
-  data.shape = {spec.features, 1, 1};
+  data.shape = shape_of(spec);
   data.classes = spec.classes;
   data.floats.reserve(spec.samples * spec.features);
   data.labels.reserve(spec.samples);
@@ -56,7 +93,7 @@ DataSet generate_linear(const GeneratedSpec& spec, std::uint64_t stream) {
     offsets[k] = weight_rng.normal();
   }
   DataSet data;
-  data.shape = {spec.features, 1, 1};
+  data.shape = shape_of(spec);
   data.target_width = spec.targets;
   data.floats.reserve(spec.samples * spec.features);
   data.targets.reserve(spec.samples * spec.targets);

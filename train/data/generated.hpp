@@ -11,7 +11,8 @@ namespace gv {
 
 struct GeneratedSpec {
   std::size_t samples = 0;
-  std::size_t features = 0;
+  std::size_t features = 0;  ///< Numbers of a sample.
+  std::size_t side = 0;      ///< Samples are images of side x side; 0: they are flat.
   std::size_t classes = 0;
   std::size_t blobs = 1;    ///< Number of blobs of each class, each with its own centre.
   std::size_t targets = 0;  ///< Numbers to predict for each sample, for generate_linear().
@@ -21,7 +22,9 @@ struct GeneratedSpec {
 };
 
 /// Samples from every blob in turn; the classes of the blobs alternate. The centres depend only on
-/// the seed; the samples also depend on `stream`: 0 for training, 1 for testing.
+/// the seed; the samples also depend on `stream`: 0 for training, 1 for testing. The centre of
+/// images is the sum of a few waves across each channel, of magnitude 1, which windows and pools
+/// can find.
 DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream);
 
 /// Normally distributed inputs x and targets W x + b + noise. Each row of W has length 1 and each

@@ -1,4 +1,4 @@
-// Dense layers, pairs of them and attention layers with some of their grains.
+// Dense layers, pairs of them, attention layers and convolutions with some of their grains.
 #include "train/layers/cut_part.hpp"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "train/layers/cut_attention.hpp"
 #include "train/layers/cut_dense.hpp"
+#include "train/layers/functions.hpp"
 
 namespace gv {
 namespace {
@@ -15,13 +16,18 @@ bool is_dense(const LayerPlan& layer) {
   return layer.spec.kind == LayerKind::dense && !layer.spec.tied;
 }
 
-/// True for activations of each value alone.
-bool may_stand_in_pair(const LayerPlan& layer) {
-  const LayerKind kind = layer.spec.kind;
-  return kind == LayerKind::relu || kind == LayerKind::tanh || kind == LayerKind::gelu;
+bool is_worth_a_sum(const LayerPlan& layer) { return layer.end - layer.begin >= cut_weights_min; }
+
+std::size_t table_of(const LayerPlan& embedding) {
+  return embedding.spec.vocabulary * embedding.spec.units;
 }
 
-bool is_worth_a_sum(const LayerPlan& layer) { return layer.end - layer.begin >= cut_weights_min; }
+bool goes_by_model(const LayerPlan& layer) {
+  if (layer.spec.split == LayerSplit::model) return true;
+  if (layer.spec.split == LayerSplit::none) return false;
+  if (layer.spec.kind == LayerKind::embedding) return table_of(layer) >= cut_table_min;
+  return layer.spec.kind != LayerKind::conv2d && is_worth_a_sum(layer);
+}
 
 std::size_t inputs_of(const LayerPlan& dense) { return elements(dense.in) / dense.rows; }
 
@@ -38,11 +44,11 @@ void append_columns(const LayerPlan& dense, const Range& part, std::vector<Range
   }
 }
 
-/// The places of rows of a dense layer's weights and their biases.
-void append_rows(const LayerPlan& dense, const Range& part, std::vector<Range>& ranges) {
-  const std::size_t inputs = inputs_of(dense);
-  ranges.push_back({dense.weight + part.begin * inputs, dense.weight + part.end * inputs});
-  ranges.push_back({dense.bias + part.begin, dense.bias + part.end});
+/// The places of rows of a layer's weights, each for an output or a channel, and their biases.
+void append_rows(const LayerPlan& layer, const Range& part, std::vector<Range>& ranges) {
+  const std::size_t width = (layer.bias - layer.weight) / layer.spec.units;
+  ranges.push_back({layer.weight + part.begin * width, layer.weight + part.end * width});
+  ranges.push_back({layer.bias + part.begin, layer.bias + part.end});
 }
 
 /// Copies columns of rows of `width` values, or back into them; others become zero.
@@ -119,6 +125,61 @@ class DensePart final : public Layer<T> {
   std::vector<T> d_own_;  ///< The gradient of `own_`.
 };
 
+/// Some rows of an embedding's table of tokens. Its vector holds these, and then all positions,
+/// which are added after the sum.
+template <class T>
+class TokensPart final : public Layer<T> {
+ public:
+  TokensPart(const LayerPlan& plan, const Range& part)
+      : is_shared_(plan.is_shared),
+        positions_(plan.in[0]),
+        width_(plan.spec.units),
+        last_(plan.spec.vocabulary - 1),
+        part_(part) {}
+
+  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    std::fill_n(out, batch * positions_ * width_, T(0));
+    each_own(in, batch, [&](std::size_t row, std::size_t token) {
+      std::copy_n(parameters + token * width_, width_, out + row * width_);
+    });
+  }
+
+  void backward_input(const T*, const T*, const T*, const T*, T* d_in, std::size_t batch) override {
+    if (d_in != nullptr) std::fill_n(d_in, batch * positions_, T(0));
+  }
+
+  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+                       std::size_t batch) override {
+    T* d_positions = d_parameters + part_.size() * width_;
+    if (!is_shared_) std::fill(d_parameters, d_positions, T(0));
+    std::fill_n(d_positions, positions_ * width_, T(0));
+    each_own(in, batch, [&](std::size_t row, std::size_t token) {
+      for (std::size_t i = 0; i < width_; ++i) {
+        d_parameters[token * width_ + i] += d_out[row * width_ + i];
+      }
+    });
+    for (std::size_t i = 0; i < batch * positions_ * width_; ++i) {
+      d_positions[i % (positions_ * width_)] += d_out[i];
+    }
+  }
+
+ private:
+  /// Calls use(row, its token in our part) for tokens that are ours.
+  template <class Use>
+  void each_own(const T* in, std::size_t batch, const Use& use) const {
+    for (std::size_t row = 0; row < batch * positions_; ++row) {
+      const std::size_t id = existing_id(in[row], last_);
+      if (id >= part_.begin && id < part_.end) use(row, id - part_.begin);
+    }
+  }
+
+  bool is_shared_;
+  std::size_t positions_;
+  std::size_t width_;
+  std::size_t last_;
+  Range part_;
+};
+
 /// Some hidden units of two dense layers. Its vector holds weights and biases of the first, and
 /// then of the second.
 template <class T>
@@ -155,15 +216,77 @@ class PairPart final : public Layer<T> {
   CutPair<T> pair_;
 };
 
+/// Some channels of a convolution's outputs. Its vector holds their weights and then their biases.
+template <class T>
+class ChannelsPart final : public Layer<T> {
+ public:
+  ChannelsPart(const LayerPlan& plan, const Range& part)
+      : outputs_(elements(plan.out)), plane_(plan.out[1] * plan.out[2]), part_(part), own_plan_(plan) {
+    own_plan_.spec.units = own_plan_.out[0] = part.size();
+    own_plan_.begin = own_plan_.weight = 0;
+    own_plan_.bias = (plan.bias - plan.weight) / plan.spec.units * part.size();
+    own_plan_.end = own_plan_.bias + part.size();
+    layer_ = make_layer<T>(own_plan_);
+  }
+
+  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool training,
+               Rng& rng) override {
+    own_.resize(batch * elements(own_plan_.out));
+    layer_->forward(parameters, in, own_.data(), batch, training, rng);
+    put_columns(own_.data(), outputs_, columns(), batch, out);
+  }
+
+  void backward_input(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
+    d_own_.resize(own_.size());
+    take_columns(d_out, outputs_, columns(), batch, d_own_.data());
+    layer_->backward_input(parameters, in, own_.data(), d_own_.data(), d_in, batch);
+  }
+
+  void backward_weight(const T* parameters, const T* in, const T*, const T*, T* d_parameters,
+                       std::size_t batch) override {
+    layer_->backward_weight(parameters, in, own_.data(), d_own_.data(), d_parameters, batch);
+  }
+
+ private:
+  /// The place of the channels in a sample's outputs.
+  Range columns() const { return {part_.begin * plane_, part_.end * plane_}; }
+
+  std::size_t outputs_;
+  std::size_t plane_;  ///< Values of one channel.
+  Range part_;
+  LayerPlan own_plan_;
+  std::unique_ptr<Layer<T>> layer_;
+  std::vector<T> own_;
+  std::vector<T> d_own_;
+};
+
 }  // namespace
+
+bool is_of_each_value(LayerKind kind) {
+  return kind == LayerKind::relu || kind == LayerKind::tanh || kind == LayerKind::gelu;
+}
+
+bool goes_by_classes(const LayerPlan& layer) {
+  if (layer.spec.kind != LayerKind::dense || !layer.gives_logits) return false;
+  if (!layer.spec.tied) return goes_by_model(layer) && layer.spec.units > inputs_of(layer);
+  // As for the embedding.
+  const std::size_t table = layer.spec.units * inputs_of(layer);
+  return layer.spec.split == LayerSplit::model ||
+         (layer.spec.split == LayerSplit::automatic && table >= cut_table_min);
+}
 
 std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first) {
   const LayerPlan& layer = layers[first];
-  if (!is_worth_a_sum(layer)) return 0;
-  if (layer.spec.kind == LayerKind::attention) return 1;
+  if (!goes_by_model(layer) || goes_by_classes(layer)) return 0;
+  if (layer.spec.kind == LayerKind::embedding || layer.spec.kind == LayerKind::attention ||
+      layer.spec.kind == LayerKind::conv2d) {
+    return 1;
+  }
   if (!is_dense(layer)) return 0;
-  const bool is_pair = first + 2 < layers.size() && may_stand_in_pair(layers[first + 1]) &&
-                       is_dense(layers[first + 2]) && is_worth_a_sum(layers[first + 2]) &&
+  const bool is_pair = first + 2 < layers.size() && is_of_each_value(layers[first + 1].spec.kind) &&
+                       is_dense(layers[first + 2]) && goes_by_model(layers[first + 2]) &&
+                       !goes_by_classes(layers[first + 2]) &&
                        layers[first + 2].rows == layer.rows;
   return is_pair ? 3 : 1;
 }
@@ -171,6 +294,9 @@ std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first) 
 std::size_t grains(std::span<const LayerPlan> unit) {
   const LayerPlan& first = unit.front();
   if (first.spec.kind == LayerKind::attention) return first.spec.heads;
+  if (first.spec.kind == LayerKind::conv2d) return first.spec.units;
+  if (first.spec.kind == LayerKind::embedding) return first.spec.vocabulary;
+  if (unit.size() == 1 && goes_by_classes(first)) return first.spec.units;
   return unit.size() == 1 ? std::max(inputs_of(first), first.spec.units) : first.spec.units;
 }
 
@@ -179,6 +305,10 @@ Range biases_of(std::span<const LayerPlan> unit) {
   if (last.spec.kind == LayerKind::attention) {
     const std::size_t begin = attention_offsets(last).out_bias;
     return {begin, begin + last.in[2]};
+  }
+  if (last.spec.kind == LayerKind::conv2d || goes_by_classes(last)) return {};
+  if (last.spec.kind == LayerKind::embedding) {
+    return {last.bias, last.bias + elements(last.out)};
   }
   if (unit.size() == 1 && cut_of(last) == DenseCut::outputs) return {};
   return {last.bias, last.bias + last.spec.units};
@@ -193,6 +323,11 @@ std::vector<Range> cut_ranges(std::span<const LayerPlan> unit, const Range& grai
     ranges.pop_back();  // The biases of the output.
     return ranges;
   }
+  if (last.spec.kind == LayerKind::embedding) {
+    const std::size_t width = last.spec.units;
+    return {{last.weight + grains.begin * width, last.weight + grains.end * width}};
+  }
+  if (last.spec.tied) return {{last.bias + grains.begin, last.bias + grains.end}};
   if (unit.size() > 1) append_rows(unit[0], grains, ranges);
   if (biases_of(unit).empty()) {
     append_rows(last, grains, ranges);
@@ -207,6 +342,10 @@ std::unique_ptr<Layer<T>> make_cut_part(std::span<const LayerPlan> unit, const R
   if (grains.empty()) return nullptr;
   const LayerPlan& last = unit.back();
   if (last.spec.kind == LayerKind::attention) return make_attention_part<T>(last, grains);
+  if (last.spec.kind == LayerKind::conv2d) return std::make_unique<ChannelsPart<T>>(last, grains);
+  if (last.spec.kind == LayerKind::embedding) {
+    return std::make_unique<TokensPart<T>>(last, grains);
+  }
   if (unit.size() > 1) return std::make_unique<PairPart<T>>(unit, grains);
   return std::make_unique<DensePart<T>>(last, grains);
 }

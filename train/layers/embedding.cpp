@@ -1,7 +1,7 @@
 // Turns ids into rows of two learned tables: y[t] = tokens[id[t]] + positions[t].
 #include <algorithm>
 
-#include "base/check.hpp"
+#include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 
 namespace gv {
@@ -46,11 +46,7 @@ class Embedding final : public Layer<T> {
   }
 
  private:
-  std::size_t id(T value) const {
-    check(value >= 0 && value < static_cast<T>(plan_.spec.vocabulary),
-          "an id is below the vocabulary");
-    return static_cast<std::size_t>(value);
-  }
+  std::size_t id(T value) const { return existing_id(value, plan_.spec.vocabulary - 1); }
 
   LayerPlan plan_;
   std::size_t positions_;

@@ -52,6 +52,16 @@ void lstm_backward(const float* z, const float* before, const float* c, const fl
 void lstm_backward(const double* z, const double* before, const double* c, const double* dh,
                    double* dc, double* dz, std::size_t n);
 
+/// The id in an input of an embedding with ids up to `last`. In a pipeline the inputs may come from
+/// another peer, so an id that does not exist is replaced by one that does, and NaN by the first.
+/// The ids of our own data exist: a vocabulary that is smaller than theirs is refused with the
+/// config.
+template <class T>
+std::size_t existing_id(T value, std::size_t last) {
+  if (!(value > 0)) return 0;
+  return value < static_cast<T>(last) ? static_cast<std::size_t>(value) : last;
+}
+
 /// Added to a variance before dividing by its square root.
 constexpr double norm_epsilon = 1e-5;
 

@@ -5,63 +5,13 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "train/layers/cut_rows.hpp"
 #include "train/layers/signals_held.hpp"
 
 namespace gv {
 namespace {
 
 using Kind = GroupStep::Kind;
-
-/// The layers inside it may be cut. Those of a shortcut and of branches side by side are not.
-bool can_be_entered(const LayerPlan& layer) {
-  return layer.spec.kind == LayerKind::stack ||
-         (layer.spec.kind == LayerKind::residual && layer.shortcut.empty());
-}
-
-bool has_unit(std::span<const LayerPlan> layers) {
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers_to_cut(layers, i) > 0) return true;
-    if (can_be_entered(layers[i]) && has_unit(layers[i].layers)) return true;
-  }
-  return false;
-}
-
-void append(std::span<const LayerPlan> layers, std::vector<GroupStep>& steps) {
-  for (std::size_t i = 0; i < layers.size();) {
-    const LayerPlan& layer = layers[i];
-    const std::size_t count = std::max<std::size_t>(1, layers_to_cut(layers, i));
-    const bool is_unit = layers_to_cut(layers, i) > 0;
-    const auto own = layers.subspan(i, count);
-    i += count;
-    GroupStep step{.kind = is_unit ? Kind::unit : Kind::whole,
-                   .layers = {own.begin(), own.end()},
-                   .in = elements(layer.in),
-                   .out = elements(own.back().out)};
-    if (is_unit || !can_be_entered(layer) || !has_unit(layer.layers)) {
-      steps.push_back(std::move(step));
-      continue;
-    }
-    if (layer.spec.kind == LayerKind::stack) {
-      append(layer.layers, steps);
-      continue;
-    }
-    const std::size_t fork = steps.size();
-    steps.push_back({.kind = Kind::fork, .layers = {}, .in = step.in, .out = step.in});
-    append(layer.layers, steps);
-    steps[fork].other = steps.size();
-    steps.push_back(
-        {.kind = Kind::join, .layers = {}, .in = step.out, .out = step.out, .other = fork});
-  }
-}
-
-bool is_trained(const GroupStep& step) {
-  return std::ranges::any_of(step.layers,
-                             [](const LayerPlan& layer) { return layer.has_parameters(); });
-}
-
-std::size_t first_trained(const std::vector<GroupStep>& steps) {
-  return static_cast<std::size_t>(std::ranges::find_if(steps, is_trained) - steps.begin());
-}
 
 /// The same layer over the values that a member holds.
 void move_to_held(LayerPlan& layer, const HeldParameters& held) {
@@ -72,59 +22,94 @@ void move_to_held(LayerPlan& layer, const HeldParameters& held) {
   for (LayerPlan& beside : layer.shortcut) move_to_held(beside, held);
 }
 
+template <class T>
+void add_to(std::vector<T>& sum, const T* values) {
+  for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values[k];
+}
+
 }  // namespace
-
-std::vector<GroupStep> group_steps(const ModelPlan& plan) {
-  std::vector<GroupStep> steps;
-  append(plan.layers, steps);
-  return steps;
-}
-
-std::vector<std::size_t> group_sums(const ModelPlan& plan, bool backward, bool wants_d_inputs) {
-  const std::vector<GroupStep> steps = group_steps(plan);
-  std::vector<std::size_t> sums;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].kind != Kind::unit) continue;
-    if (backward && !wants_d_inputs && i == first_trained(steps)) continue;
-    sums.push_back(backward ? steps[i].in : steps[i].out);
-  }
-  if (backward) std::ranges::reverse(sums);
-  return sums;
-}
 
 template <class T>
 GroupNetwork<T>::GroupNetwork(const SlicedStage& stage, const HeldParameters& held,
-                              std::size_t batch, bool is_first, bool wants_d_inputs)
+                              std::size_t batch, const GroupPlace& place, bool wants_d_inputs)
     : batch_(batch),
-      is_first_(is_first),
+      place_(place),
       wants_d_inputs_(wants_d_inputs),
       steps_(group_steps(stage.plan())),
       first_trained_(first_trained(steps_)),
       rng_(0) {
   gradients_.emplace_back(batch * elements(stage.plan().in));
-  for (GroupStep& step : steps_) {
-    Unit& unit = units_.emplace_back();
-    if (step.kind == Kind::unit) {
-      const Range own = stage.grains_of(grains(step.layers), held.slices);
-      const Range biases = biases_of(step.layers);
-      unit = {.layer = make_cut_part<T>(step.layers, own),
-              .begin = held.held_before(step.layers.front().begin),
-              .biases = {held.held_before(biases.begin), held.held_before(biases.end)}};
-    }
-    for (LayerPlan& layer : step.layers) move_to_held(layer, held);
-    layers_.push_back(step.kind == Kind::whole ? make_layer<T>(step.layers.front()) : nullptr);
-    outputs_.emplace_back(batch * step.out);
-    gradients_.emplace_back(batch * step.out);
+  for (GroupStep& step : steps_) make_step(stage, held, step);
+}
+
+template <class T>
+void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& held,
+                                GroupStep& step) {
+  const bool is_read = step.kind == Kind::scatter || step.kind == Kind::edges;
+  Range rows{0, step.out[1]};
+  if (step.is_strip) rows = own_rows(stage, step.out[1], place_.slices);
+  if (is_read && !step.layers.empty()) {
+    rows = rows_to_read(stage, step.layers.front(), place_.slices);
   }
+  make_shared(stage, held, step, rows);
+  for (LayerPlan& layer : step.layers) move_to_held(layer, held);
+  std::unique_ptr<Layer<T>> layer;
+  if (step.kind == Kind::whole) layer = make_layer<T>(step.layers.front());
+  if (step.kind == Kind::rows) layer = make_rows_part<T>(step.layers.front(), rows);
+  has_rows_ = has_rows_ || step.kind == Kind::rows || step.kind == Kind::norm;
+  layers_.push_back(std::move(layer));
+  rows_.push_back(rows);
+  outputs_.emplace_back(step.kind == Kind::classes ? 0 : floats(step.out, rows));
+  gradients_.emplace_back(outputs_.back().size());
+}
+
+/// Makes what the members exchange in a step, from places in the stage.
+template <class T>
+void GroupNetwork<T>::make_shared(const SlicedStage& stage, const HeldParameters& held,
+                                  const GroupStep& step, const Range& rows) {
+  Unit& unit = units_.emplace_back();
+  edges_.emplace_back();
+  norms_.emplace_back();
+  if (step.layers.empty()) return;
+  const LayerPlan& layer = step.layers.front();
+  const auto before = std::ranges::upper_bound(place_.cuts, place_.slices.begin);
+  const auto number = static_cast<std::size_t>(before - place_.cuts.begin());
+  if (step.kind == Kind::unit) {
+    const Range biases = biases_of(step.layers);
+    unit = {.layer = make_cut_part<T>(step.layers, stage.grains_of(grains(step.layers), held.slices)),
+            .begin = held.held_before(layer.begin),
+            .biases = {held.held_before(biases.begin), held.held_before(biases.end)}};
+  } else if (step.kind == Kind::edges) {
+    edges_.back().emplace(step.in[0], step.in[2], rows_.back(), rows,
+                          edge_rows(stage, layer, place_.cuts));
+  } else if (step.kind == Kind::norm) {
+    LayerPlan own = layer;
+    move_to_held(own, held);
+    norms_.back().emplace(own, shares_of(stage, step.in[1], place_.cuts), number);
+  } else if (step.kind == Kind::classes) {
+    const std::vector<Range> classes = shares_of(stage, layer.spec.units, place_.cuts);
+    const std::size_t width = elements(layer.in) / layer.rows;
+    class_weights_ = held.held_before(layer.weight + classes[number].begin * width);
+    class_biases_ = held.held_before(layer.bias + classes[number].begin);
+    classes_.emplace(layer, classes, number);
+  }
+}
+
+template <class T>
+std::size_t GroupNetwork<T>::floats(const SampleShape& shape, const Range& rows) const {
+  return batch_ * shape[0] * rows.size() * shape[2];
 }
 
 // ---- Forward ----
 
 template <class T>
 std::span<const T> GroupNetwork<T>::begin(std::span<const T> parameters, std::span<const T> inputs,
-                                          const Rng& rng, bool training) {
+                                          std::span<const std::int32_t> labels, const Rng& rng,
+                                          bool training) {
   parameters_ = parameters;
   inputs_ = inputs;
+  labels_ = labels;
+  loss_.reset();
   training_ = training;
   rng_ = rng;
   return forward_from(0);
@@ -132,9 +117,17 @@ std::span<const T> GroupNetwork<T>::begin(std::span<const T> parameters, std::sp
 
 template <class T>
 std::span<const T> GroupNetwork<T>::go_on(std::span<const T> sum) {
-  check(sum.size() == outputs_[at_].size(), "a sum is as long as its summands");
-  std::ranges::copy(sum, outputs_[at_].begin());
-  add_biases(at_);
+  check(sum.size() == summand_.size(), "a sum is as long as its summands");
+  if (steps_[at_].kind == Kind::edges) {
+    edges_[at_]->take(input(at_), sum.data(), outputs_[at_].data(), batch_);
+  } else if (norms_[at_]) {
+    norms_[at_]->forward(parameters_.data(), input(at_), sum.data(), outputs_[at_].data(), batch_);
+  } else if (steps_[at_].kind == Kind::classes) {
+    loss_ = classes_->finish(sum.data(), labels_);
+  } else {
+    std::ranges::copy(sum, outputs_[at_].begin());
+    add_biases(at_);
+  }
   return forward_from(at_ + 1);
 }
 
@@ -152,32 +145,61 @@ template <class T>
 std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
   const SignalsHeld held;
   for (std::size_t i = step; i < steps_.size(); ++i) {
-    std::vector<T>& out = outputs_[i];
-    switch (steps_[i].kind) {
-      case Kind::whole:
-        layers_[i]->forward(parameters_.data(), input(i), out.data(), batch_, training_, rng_);
-        break;
-      case Kind::unit: {
-        at_ = i;
-        summand_.assign(out.size(), T(0));
-        const Unit& unit = units_[i];
-        if (unit.layer) {
-          unit.layer->forward(parameters_.data() + unit.begin, input(i), summand_.data(), batch_,
-                              training_, rng_);
-        }
-        return summand_;
-      }
-      case Kind::fork:
-        std::copy_n(input(i), out.size(), out.begin());
-        break;
-      case Kind::join: {
-        const T* beside = input(steps_[i].other);
-        for (std::size_t k = 0; k < out.size(); ++k) out[k] = beside[k] + input(i)[k];
-        break;
-      }
-    }
+    const Kind kind = steps_[i].kind;
+    const bool is_summed = kind == Kind::unit || kind == Kind::edges || kind == Kind::norm ||
+                           kind == Kind::classes || kind == Kind::gather;
+    if (is_summed) return summand_of(i);
+    compute_here(i);
   }
   return outputs_.back();
+}
+
+/// Our summand of what the members sum in this step.
+template <class T>
+std::span<const T> GroupNetwork<T>::summand_of(std::size_t i) {
+  at_ = i;
+  const GroupStep& step = steps_[i];
+  if (step.kind == Kind::edges) {
+    summand_.assign(edges_[i]->floats(batch_), T(0));
+    edges_[i]->give(input(i), summand_.data(), batch_);
+    return summand_;
+  }
+  if (norms_[i]) {
+    summand_.assign(norms_[i]->floats(batch_), T(0));
+    norms_[i]->give(input(i), summand_.data(), batch_);
+    return summand_;
+  }
+  if (step.kind == Kind::classes) {
+    summand_.assign(classes_->floats(batch_), T(0));
+    classes_->forward(parameters_.data() + class_weights_, parameters_.data() + class_biases_,
+                      input(i), labels_, summand_.data());
+    return summand_;
+  }
+  summand_.assign(outputs_[i].size(), T(0));
+  if (step.kind == Kind::gather) {
+    copy_rows(input(i), rows_[i - 1], summand_.data(), rows_[i], batch_ * step.in[0], step.in[2]);
+  } else if (const Unit& unit = units_[i]; unit.layer) {
+    unit.layer->forward(parameters_.data() + unit.begin, input(i), summand_.data(), batch_,
+                        training_, rng_);
+  }
+  return summand_;
+}
+
+/// Computes a step for which members need nothing of each other.
+template <class T>
+void GroupNetwork<T>::compute_here(std::size_t i) {
+  const GroupStep& step = steps_[i];
+  std::vector<T>& out = outputs_[i];
+  if (step.kind == Kind::fork) {
+    std::copy_n(input(i), out.size(), out.begin());
+  } else if (step.kind == Kind::join) {
+    std::copy_n(input(i), out.size(), out.begin());
+    add_to(out, input(step.other));
+  } else if (step.kind == Kind::scatter) {
+    copy_rows(input(i), {0, step.in[1]}, out.data(), rows_[i], batch_ * step.in[0], step.in[2]);
+  } else {
+    layers_[i]->forward(parameters_.data(), input(i), out.data(), batch_, training_, rng_);
+  }
 }
 
 // ---- Backward ----
@@ -190,17 +212,16 @@ std::span<const T> GroupNetwork<T>::begin_back(std::span<const T> d_outputs) {
 
 template <class T>
 std::span<const T> GroupNetwork<T>::go_on_back(std::span<const T> sum) {
-  check(sum.size() == gradients_[at_].size(), "a sum is as long as its summands");
-  std::ranges::copy(sum, gradients_[at_].begin());
+  check(sum.size() == summand_.size(), "a sum is as long as its summands");
+  if (steps_[at_].kind == Kind::edges) {
+    edges_[at_]->take_back(gradients_[at_ + 1].data(), sum.data(), gradients_[at_].data(), batch_);
+  } else if (norms_[at_]) {
+    norms_[at_]->backward(parameters_.data(), input(at_), gradients_[at_ + 1].data(), sum.data(),
+                          gradients_[at_].data(), batch_);
+  } else {
+    std::ranges::copy(sum, gradients_[at_].begin());
+  }
   return backward_from(at_);
-}
-
-template <class T>
-void GroupNetwork<T>::back_through_join_or_fork(std::size_t i) {
-  gradients_[i] = gradients_[i + 1];
-  if (steps_[i].kind == Kind::join) return;
-  const std::vector<T>& beside = gradients_[steps_[i].other + 1];
-  for (std::size_t k = 0; k < beside.size(); ++k) gradients_[i][k] += beside[k];
 }
 
 template <class T>
@@ -208,29 +229,68 @@ std::span<const T> GroupNetwork<T>::backward_from(std::size_t end) {
   const SignalsHeld held;
   for (std::size_t i = end; i-- > (wants_d_inputs_ ? 0 : first_trained_);) {
     const bool is_wanted = wants_d_inputs_ || i > first_trained_;
-    const T* d_out = gradients_[i + 1].data();
-    if (steps_[i].kind == Kind::whole) {
-      layers_[i]->backward_input(parameters_.data(), input(i), outputs_[i].data(), d_out,
-                                 is_wanted ? gradients_[i].data() : nullptr, batch_);
-    } else if (steps_[i].kind == Kind::unit) {
-      const Unit& unit = units_[i];
-      summand_.assign(gradients_[i].size(), T(0));
-      if (unit.layer) {
-        unit.layer->backward_input(parameters_.data() + unit.begin, input(i), outputs_[i].data(),
-                                   d_out, is_wanted ? summand_.data() : nullptr, batch_);
-      }
-      at_ = i;
-      if (is_wanted) return summand_;
+    const Kind kind = steps_[i].kind;
+    const bool is_summed = kind == Kind::unit || kind == Kind::edges || kind == Kind::norm ||
+                           kind == Kind::classes || kind == Kind::scatter;
+    if (is_summed) {
+      const std::span<const T> summand = summand_back_of(i, is_wanted);
+      if (is_wanted) return summand;
     } else {
-      back_through_join_or_fork(i);
+      go_back_here(i, is_wanted);
     }
   }
   return wants_d_inputs_ ? std::span<const T>(gradients_.front()) : std::span<const T>();
 }
 
 template <class T>
+std::span<const T> GroupNetwork<T>::summand_back_of(std::size_t i, bool is_wanted) {
+  at_ = i;
+  const GroupStep& step = steps_[i];
+  const T* d_out = gradients_[i + 1].data();
+  if (step.kind == Kind::edges) {
+    summand_.assign(edges_[i]->floats(batch_), T(0));
+    edges_[i]->give_back(d_out, summand_.data(), batch_);
+    return summand_;
+  }
+  if (norms_[i]) {
+    summand_.assign(norms_[i]->floats_back(batch_), T(0));
+    norms_[i]->give_back(parameters_.data(), input(i), d_out, summand_.data(), batch_);
+    return summand_;
+  }
+  summand_.assign(gradients_[i].size(), T(0));
+  if (step.kind == Kind::scatter) {
+    copy_rows(d_out, rows_[i], summand_.data(), {0, step.in[1]}, batch_ * step.in[0], step.in[2]);
+  } else if (step.kind == Kind::classes) {
+    if (is_wanted) {
+      classes_->backward_input(parameters_.data() + class_weights_, summand_.data());
+    }
+  } else if (const Unit& unit = units_[i]; unit.layer) {
+    unit.layer->backward_input(parameters_.data() + unit.begin, input(i), outputs_[i].data(), d_out,
+                               is_wanted ? summand_.data() : nullptr, batch_);
+  }
+  return summand_;
+}
+
+template <class T>
+void GroupNetwork<T>::go_back_here(std::size_t i, bool is_wanted) {
+  const GroupStep& step = steps_[i];
+  const T* d_out = gradients_[i + 1].data();
+  if (step.kind == Kind::join || step.kind == Kind::fork) {
+    gradients_[i] = gradients_[i + 1];
+    if (step.kind == Kind::fork) add_to(gradients_[i], gradients_[step.other + 1].data());
+  } else if (step.kind == Kind::gather) {
+    copy_rows(d_out, rows_[i], gradients_[i].data(), rows_[i - 1], batch_ * step.in[0], step.in[2]);
+  } else {
+    layers_[i]->backward_input(parameters_.data(), input(i), outputs_[i].data(), d_out,
+                               is_wanted ? gradients_[i].data() : nullptr, batch_);
+  }
+}
+
+template <class T>
 void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
   const SignalsHeld held;
+  const bool is_first = place_.is_first();
+  if (has_rows_ && !is_first) std::ranges::fill(gradient, T(0));
   // Backward from the end: a layer that shares its table adds to the gradient that a later layer
   // has written.
   for (std::size_t i = steps_.size(); i-- > first_trained_;) {
@@ -239,7 +299,15 @@ void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
     if (unit.layer) {
       unit.layer->backward_weight(parameters_.data() + unit.begin, input(i), outputs_[i].data(),
                                   d_out, gradient.data() + unit.begin, batch_);
-    } else if (layers_[i] && is_first_) {
+      if (is_first) continue;
+      std::fill(gradient.begin() + static_cast<std::ptrdiff_t>(unit.biases.begin),
+                gradient.begin() + static_cast<std::ptrdiff_t>(unit.biases.end), T(0));
+    } else if (steps_[i].kind == Kind::classes) {
+      classes_->backward_weight(input(i), gradient.data() + class_weights_,
+                                gradient.data() + class_biases_);
+    } else if (norms_[i]) {
+      norms_[i]->write_gradient(input(i), d_out, gradient.data(), batch_);
+    } else if (layers_[i] && (is_first || steps_[i].kind == Kind::rows)) {
       layers_[i]->backward_weight(parameters_.data(), input(i), outputs_[i].data(), d_out,
                                   gradient.data(), batch_);
     }

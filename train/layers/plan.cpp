@@ -80,7 +80,7 @@ class Planner {
         .spec = spec, .in = in, .out = in, .begin = at, .end = at, .weight = at, .bias = at};
     const bool rounds = spec.kind == LayerKind::dense || spec.kind == LayerKind::conv2d;
     if (rounds) layer.precision = precision_;
-    if (!resolve(layer)) return false;
+    if (!may_split(spec) || !resolve(layer)) return false;
     layer.end = plan_.layout.size();
     into.push_back(std::move(layer));
     return true;
@@ -89,6 +89,22 @@ class Planner {
   bool refuse(std::string reason, std::string remedy) {
     problems_.push_back({place_, std::move(reason), std::move(remedy)});
     return false;
+  }
+
+  bool may_split(const LayerSpec& spec) {
+    const bool has_windows = spec.kind == LayerKind::max_pool || spec.kind == LayerKind::avg_pool ||
+                             spec.kind == LayerKind::conv2d;
+    if (spec.split == LayerSplit::rows && !has_windows) {
+      return refuse("only convolutions and pools can be shared by rows of images",
+                    "write split = \"model\"");
+    }
+    if (spec.tied && spec.split != LayerSplit::automatic) {
+      return refuse("a tied layer is shared like the embedding whose table it uses",
+                    "write split in the embedding instead");
+    }
+    const bool is_pool = spec.kind == LayerKind::max_pool || spec.kind == LayerKind::avg_pool;
+    if (spec.split != LayerSplit::model || !is_pool) return true;
+    return refuse("a pool has nothing to share by model", "write split = \"rows\"");
   }
 
   std::string new_name(LayerKind kind) {
@@ -241,6 +257,7 @@ class Planner {
     }
     first->is_shared = true;
     layer.weight = first->weight;
+    layer.spec.split = first->spec.split;
     plan_.layout.add(new_name(own.kind) + ".bias", {own.units});
     return true;
   }
@@ -425,6 +442,17 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   if (!Planner(plan, spec.precision, problems).append(spec.layers, "layers", shape, plan.layers))
     return plan;
   plan.outputs = elements(shape);
+  LayerPlan& first = plan.layers.front();
+  LayerPlan& last = plan.layers.back();
+  last.gives_logits = last.spec.kind == LayerKind::dense && spec.loss == LossKind::cross_entropy;
+  if (first.is_shared && !(last.gives_logits && last.spec.tied)) {
+    if (first.spec.split == LayerSplit::model) {
+      problems.push_back({"layers[0]", "the layer tied to it is not the last one before a "
+                                       "cross_entropy, so every member of a group needs the table",
+                          "write split = \"auto\""});
+    }
+    first.spec.split = LayerSplit::none;
+  }
   if (plan.layout.size() == 0 && problems.empty()) {
     problems.push_back({"layers", "no layer has parameters", "name at least one dense layer"});
   }

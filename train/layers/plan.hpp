@@ -37,6 +37,8 @@ struct LayerPlan {
   Precision precision = Precision::float32;  ///< dense, conv2d.
   /// dense, layer_norm: number of rows in a sample, each an input of its own.
   std::size_t rows = 1;
+  /// dense: true if it is the model's last layer, and only a cross-entropy reads its outputs.
+  bool gives_logits = false;
   /// embedding: true if a later layer also uses its table. That layer comes first in the backward
   /// pass and overwrites the gradient; the embedding then adds to it.
   bool is_shared = false;

@@ -6,10 +6,14 @@
 
 #include "base/check.hpp"
 #include "train/layers/cut_part.hpp"
-#include "train/layers/group_network.hpp"
+#include "train/layers/group_steps.hpp"
 
 namespace gv {
 namespace {
+
+bool has_grains(const GroupStep& step) {
+  return step.kind == GroupStep::Kind::unit || step.kind == GroupStep::Kind::classes;
+}
 
 /// Sorts ranges and joins those that are adjacent.
 std::vector<Range> joined(std::vector<Range> ranges) {
@@ -61,8 +65,11 @@ std::size_t HeldParameters::held_before(std::size_t place) const {
 
 SlicedStage::SlicedStage(ModelPlan plan, std::size_t slices) : plan_(std::move(plan)) {
   std::vector<GroupStep> units = group_steps(plan_);
-  std::erase_if(units, [](const GroupStep& step) { return step.kind != GroupStep::Kind::unit; });
-  if (!units.empty()) parts_.resize(slices);
+  const auto is_shared = [](const GroupStep& step) {
+    return has_grains(step) || step.kind == GroupStep::Kind::rows;
+  };
+  if (std::ranges::any_of(units, is_shared)) parts_.resize(slices);
+  std::erase_if(units, [](const GroupStep& step) { return !has_grains(step); });
   std::vector<Range> cut;
   for (std::size_t slice = 0; slice < parts_.size(); ++slice) {
     for (const GroupStep& unit : units) {

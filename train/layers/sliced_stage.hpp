@@ -75,7 +75,8 @@ void for_each_kept(const HeldParameters& before, const HeldParameters& now, cons
 
 /// A stage whose shareable layers are cut into slices: slice j of S has the grains from j G / S to
 /// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has one.
-/// Everything outside slices is common to all carriers. The parameters of a part keep the order of
+/// The rows of images are divided in the same way, but all carriers have the weights of layers that
+/// are shared by rows. Everything outside slices is common to all carriers. The parameters of a part keep the order of
 /// the stage's vector.
 class SlicedStage {
  public:
@@ -88,7 +89,7 @@ class SlicedStage {
   std::size_t slice_size(std::size_t slice) const { return size_of(parts_[slice]); }
   /// The ranges of a slice in the stage's vector, ascending.
   const std::vector<Range>& ranges_of_slice(std::size_t slice) const { return parts_[slice]; }
-  /// The grains of a unit in these slices.
+  /// The grains of a unit in these slices, or rows of images with `grains` rows.
   Range grains_of(std::size_t grains, const Range& slices) const;
 
   HeldParameters held(const Range& slices) const;

@@ -1,7 +1,10 @@
-// A peer's place in a group that carries a stage of a pipeline.
+// A peer's place in a group that carries a stage of a pipeline, and what such a group sums.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
+#include <vector>
 
 #include "base/range.hpp"
 
@@ -18,9 +21,34 @@ struct GroupPlace {
   Range slices;             ///< Our slices.
   std::size_t own = 0;      ///< Our number among the members.
   std::size_t members = 1;  ///< The number of members.
+  /// The slices with which members begin, ascending, without the first slice of the stage.
+  std::vector<std::size_t> cuts = {};
 
   bool is_first() const { return own == 0; }
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
+};
+
+/// A sum that the members of a group make in a pass.
+struct GroupSum {
+  std::size_t always = 0;  ///< Floats that every group sums.
+  /// Floats that a group sums besides for each of its cuts, by the number of the slice that begins
+  /// there. Empty: none, wherever its cuts are.
+  std::vector<std::size_t> at_cut = {};
+
+  /// The length of the sum in a group with these cuts. It is never 0.
+  std::size_t size(std::span<const std::size_t> cuts) const {
+    std::size_t floats = always;
+    for (const std::size_t cut : cuts) floats += cut < at_cut.size() ? at_cut[cut] : 0;
+    return std::max<std::size_t>(1, floats);
+  }
+  /// The same sum for that many samples in place of one.
+  GroupSum times(std::size_t samples) const {
+    GroupSum sum = *this;
+    sum.always *= samples;
+    for (std::size_t& floats : sum.at_cut) floats *= samples;
+    return sum;
+  }
+  friend bool operator==(const GroupSum&, const GroupSum&) = default;
 };
 
 }  // namespace gv

@@ -136,15 +136,14 @@ class StageLearner {
   virtual void backward_weight(std::size_t stage, std::uint32_t number,
                                const HeldValues<float>& gradient) = 0;
 
-  /// Floats that the members of a group sum for a micro-batch after each part but the last of a
-  /// pass through the stage. They are the same for every group. Without forward sums, the stage has
-  /// nothing that a group could share.
-  virtual std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const = 0;
+  /// What the members of a group sum for a micro-batch after each part but the last of a pass
+  /// through the stage. Without forward sums, the stage has nothing that a group could share.
+  virtual std::vector<GroupSum> group_sums(std::size_t stage, bool backward) const = 0;
   /// The parts of a pass in a group, which replace forward(), and backward_input() or the first
   /// half of backward(). For parts other than the first, `in` is the group's sum; for parts other
   /// than the last, `out` is our summand. Otherwise they are those of the whole pass. The group's
   /// first member draws the batches of the first stage. backward_weight() adds the gradient of our
-  /// slices, and at the first member also that of the common part. There is one version of the
+  /// slices, and of the common part what no other member adds. There is one version of the
   /// parameters in a run.
   virtual Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                              std::span<const float> in, std::span<float> out) = 0;

@@ -1,0 +1,214 @@
+// Lists steps, and moves between whole samples and strips where a layer needs it.
+#include "train/layers/group_steps.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "train/layers/cut_part.hpp"
+#include "train/layers/cut_rows.hpp"
+#include "train/layers/sliced_stage.hpp"
+
+namespace gv {
+namespace {
+
+using Kind = GroupStep::Kind;
+
+/// The layers inside it may be shared. Those of a shortcut and of branches side by side are not.
+bool can_be_entered(const LayerPlan& layer) {
+  return layer.spec.kind == LayerKind::stack ||
+         (layer.spec.kind == LayerKind::residual && layer.shortcut.empty());
+}
+
+/// True if members compute some rows of the layer each. Without a convolution that is worth it,
+/// nothing is cut into strips.
+bool goes_by_rows(const LayerPlan& layer, bool has_strips) {
+  const LayerSpec& spec = layer.spec;
+  if (spec.split == LayerSplit::rows) return true;
+  if (spec.split != LayerSplit::automatic || layer.out[1] < 2) return false;
+  if (spec.kind == LayerKind::conv2d) {
+    return (layer.end - layer.begin) * layer.out[1] * layer.out[2] >= cut_products_min;
+  }
+  return has_strips && (slides_over_rows(spec.kind) || is_of_each_value(spec.kind) ||
+                        spec.kind == LayerKind::group_norm);
+}
+
+bool is_shared_inside(std::span<const LayerPlan> layers, bool has_strips) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool by_model = layers_to_cut(layers, i) > 0 || goes_by_classes(layers[i]);
+    if (by_model || goes_by_rows(layers[i], has_strips)) return true;
+    if (can_be_entered(layers[i]) && is_shared_inside(layers[i].layers, has_strips)) return true;
+  }
+  return false;
+}
+
+/// True if windows of the layer may read rows that belong to another member.
+bool reads_beyond(const LayerPlan& layer) {
+  return slides_over_rows(layer.spec.kind) && (layer.spec.kernel > 1 || layer.spec.stride > 1);
+}
+
+class Steps {
+ public:
+  explicit Steps(bool has_strips) : has_strips_(has_strips) {}
+
+  void append(std::span<const LayerPlan> layers) {
+    for (std::size_t i = 0; i < layers.size();) {
+      const std::size_t shared = layers_to_cut(layers, i);
+      const auto own = layers.subspan(i, std::max<std::size_t>(1, shared));
+      i += own.size();
+      if (shared > 0 || goes_by_classes(own.front())) {
+        move_to(false, own.front().in);
+        push(shared > 0 ? Kind::unit : Kind::classes, own, own.front().in, own.back().out);
+      } else if (goes_by_rows(own.front(), has_strips_)) {
+        append_rows(own);
+      } else if (can_be_entered(own.front()) && is_shared_inside(own.front().layers, has_strips_)) {
+        enter(own.front());
+      } else {
+        move_to(false, own.front().in);
+        push(Kind::whole, own, own.front().in, own.back().out);
+      }
+    }
+  }
+
+  /// Leaves samples of this shape whole, or in strips.
+  void move_to(bool strips, const SampleShape& shape) {
+    if (has_strips_ == strips) return;
+    has_strips_ = strips;
+    push(strips ? Kind::scatter : Kind::gather, {}, shape, shape);
+  }
+
+  std::vector<GroupStep> take() { return std::move(steps_); }
+  bool has_strips() const { return has_strips_; }
+
+ private:
+  void push(Kind kind, std::span<const LayerPlan> layers, const SampleShape& in,
+            const SampleShape& out) {
+    steps_.push_back({.kind = kind,
+                      .layers = {layers.begin(), layers.end()},
+                      .in = in,
+                      .out = out,
+                      .is_strip = has_strips_});
+  }
+
+  void append_rows(std::span<const LayerPlan> layer) {
+    const SampleShape& in = layer.front().in;
+    if (!std::exchange(has_strips_, true)) {
+      push(Kind::scatter, layer, in, in);
+    } else if (reads_beyond(layer.front())) {
+      push(Kind::edges, layer, in, in);
+    }
+    const bool is_norm = layer.front().spec.kind == LayerKind::group_norm;
+    push(is_norm ? Kind::norm : Kind::rows, layer, in, layer.front().out);
+  }
+
+  void enter(const LayerPlan& layer) {
+    if (layer.spec.kind == LayerKind::stack) return append(layer.layers);
+    const bool had_strips = has_strips_;
+    const std::size_t fork = steps_.size();
+    push(Kind::fork, {}, layer.in, layer.in);
+    append(layer.layers);
+    move_to(had_strips, layer.out);
+    steps_[fork].other = steps_.size();
+    push(Kind::join, {}, layer.out, layer.out);
+    steps_.back().other = fork;
+  }
+
+  std::vector<GroupStep> steps_;
+  bool has_strips_;  ///< True if there are strips after the last step.
+};
+
+bool is_trained(const GroupStep& step) {
+  return step.kind != Kind::scatter && step.kind != Kind::edges &&
+         std::ranges::any_of(step.layers,
+                             [](const LayerPlan& layer) { return layer.has_parameters(); });
+}
+
+/// What members sum after this step, or backward before it; nullopt if nothing.
+std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, bool backward) {
+  if (step.kind == Kind::edges) {
+    GroupSum sum{.always = 0, .at_cut = std::vector<std::size_t>(stage.slices())};
+    for (std::size_t cut = 1; cut < stage.slices(); ++cut) {
+      const std::vector<Range> rows = edge_rows(stage, step.layers.front(), std::array{cut});
+      sum.at_cut[cut] = rows.front().size() * step.in[0] * step.in[2];
+    }
+    return sum;
+  }
+  if (step.kind == Kind::norm || (step.kind == Kind::classes && !backward)) {
+    // Forward the sum has a place for every member.
+    const LayerPlan& layer = step.layers.front();
+    GroupSum sum{.always = step.kind == Kind::norm ? 2 * layer.spec.groups : 4 * layer.rows};
+    if (!backward) sum.at_cut.assign(stage.slices(), sum.always);
+    return sum;
+  }
+  const bool is_summed = step.kind == Kind::unit || step.kind == Kind::classes ||
+                         step.kind == (backward ? Kind::scatter : Kind::gather);
+  if (!is_summed) return std::nullopt;
+  return GroupSum{.always = elements(backward ? step.in : step.out)};
+}
+
+}  // namespace
+
+std::vector<GroupStep> group_steps(const ModelPlan& plan) {
+  Steps steps(false);
+  steps.append(plan.layers);
+  if (!plan.layers.empty()) steps.move_to(false, plan.layers.back().out);
+  return steps.take();
+}
+
+std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, bool& has_strips) {
+  Steps steps(has_strips);
+  steps.append(layers);
+  has_strips = steps.has_strips();
+  return steps.take();
+}
+
+std::size_t first_trained(const std::vector<GroupStep>& steps) {
+  return static_cast<std::size_t>(std::ranges::find_if(steps, is_trained) - steps.begin());
+}
+
+std::vector<GroupSum> group_sums(const SlicedStage& stage, bool backward, bool wants_d_inputs) {
+  const std::vector<GroupStep> steps = group_steps(stage.plan());
+  std::vector<GroupSum> sums;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (backward && !wants_d_inputs && i <= first_trained(steps)) continue;
+    if (auto sum = sum_of(stage, steps[i], backward)) sums.push_back(*std::move(sum));
+  }
+  if (backward) std::ranges::reverse(sums);
+  return sums;
+}
+
+Range own_rows(const SlicedStage& stage, std::size_t height, const Range& slices) {
+  return stage.grains_of(height, slices);
+}
+
+std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
+                             std::span<const std::size_t> cuts) {
+  std::vector<Range> shares;
+  std::size_t begin = 0;
+  for (const std::size_t cut : cuts) {
+    shares.push_back(stage.grains_of(grains, {std::exchange(begin, cut), cut}));
+  }
+  shares.push_back(stage.grains_of(grains, {begin, stage.slices()}));
+  return shares;
+}
+
+Range rows_to_read(const SlicedStage& stage, const LayerPlan& reader, const Range& slices) {
+  const Range outputs = own_rows(stage, reader.out[1], slices);
+  return slides_over_rows(reader.spec.kind) ? rows_read(reader, outputs).rows : outputs;
+}
+
+std::vector<Range> edge_rows(const SlicedStage& stage, const LayerPlan& reader,
+                             std::span<const std::size_t> cuts) {
+  std::vector<Range> edges;
+  for (const std::size_t cut : cuts) {
+    const std::size_t begin = own_rows(stage, reader.in[1], {0, cut}).end;
+    const Range above = rows_to_read(stage, reader, {0, cut});
+    const Range below = rows_to_read(stage, reader, {cut, stage.slices()});
+    edges.push_back({below.empty() ? begin : std::min(begin, below.begin),
+                     above.empty() ? begin : std::max(begin, above.end)});
+  }
+  return edges;
+}
+
+}  // namespace gv

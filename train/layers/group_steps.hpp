@@ -1,0 +1,67 @@
+// The steps in which a group makes a pass through a stage, and what its members sum in between.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "train/layers/plan.hpp"
+#include "train/learner/group_place.hpp"
+
+namespace gv {
+
+class SlicedStage;
+
+/// A convolution with fewer products of two numbers for a sample is computed by every member,
+/// because exchanging rows would take longer.
+inline constexpr std::size_t cut_products_min = std::size_t{1} << 16;
+
+/// One step through a stage. Between two steps there are whole samples, or each member has a strip:
+/// some rows of every image. A residual layer with something to share inside becomes a fork, its
+/// layers, and a join, so that these are steps, too.
+struct GroupStep {
+  enum class Kind {
+    whole,    ///< A layer that every member computes.
+    unit,     ///< Layers that members share by model (layers_to_cut).
+    fork,     ///< Passes its input on to the join as well.
+    join,     ///< Adds the input of the fork.
+    scatter,  ///< Takes from whole images the rows that the next layer reads.
+    edges,    ///< Adds to the own strip the rows of others that the next layer reads.
+    rows,     ///< A layer of which each member computes some rows.
+    norm,     ///< A group norm of which each computes some rows, with the statistics of all.
+    classes,  ///< The last dense layer by classes, and its loss (goes_by_classes).
+    gather    ///< Puts whole images together from the strips of all members.
+  };
+  Kind kind = Kind::whole;
+  std::vector<LayerPlan> layers;  ///< The layers. For scatter and edges the one that reads the
+                                  ///< rows; empty if it is a join.
+  SampleShape in{};
+  SampleShape out{};
+  bool is_strip = false;  ///< True if each member has only a strip of the output.
+  std::size_t other = 0;  ///< fork, join: the number of the step at the other end.
+};
+std::vector<GroupStep> group_steps(const ModelPlan& plan);
+/// The steps of some of a model's layers, from whole samples or strips to what they leave.
+std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, bool& has_strips);
+/// The number of steps before the first one with parameters.
+std::size_t first_trained(const std::vector<GroupStep>& steps);
+
+/// The sums for one sample, one for each part of a pass except the last. `wants_d_inputs`: the
+/// gradient of the stage's inputs is needed.
+std::vector<GroupSum> group_sums(const SlicedStage& stage, bool backward, bool wants_d_inputs);
+
+/// The rows that travel between members at each cut between slices before a layer: those that
+/// windows on the other side of the cut read.
+std::vector<Range> edge_rows(const SlicedStage& stage, const LayerPlan& reader,
+                             std::span<const std::size_t> cuts);
+
+/// How the members of a group with these cuts share `grains`: rows of an image or grains of a unit.
+std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
+                             std::span<const std::size_t> cuts);
+
+/// The rows that a member with these slices has of an image's `height` rows, and those that it
+/// reads to compute its rows of the layer's outputs.
+Range own_rows(const SlicedStage& stage, std::size_t height, const Range& slices);
+Range rows_to_read(const SlicedStage& stage, const LayerPlan& reader, const Range& slices);
+
+}  // namespace gv
