@@ -299,8 +299,8 @@ void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out
 }
 
 void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
-  // A peer that was lost after its answer would only end the generation again. If it is alive, it
-  // joins the next generation.
+  // A peer that we have lost after its answer would only end the generation again. If it is alive,
+  // it joins the next generation.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   std::vector<PeerId> present;
   for (const auto& [peer, answer] : answers_) present.push_back(peer);
@@ -572,9 +572,10 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
     stand_still(now);
   }
   for (const PeerId peer : message.blamed) {
-    // An answer to our ballot is newer than earlier blame.
-    const bool outdated = proposing_ && message.ballot != promised_ && answers_.contains(peer);
-    if (!outdated) blame(peer);
+    // What others say removes no peer that has answered our ballot. Otherwise a hostile peer could
+    // leave all others out by blaming them before it answers itself.
+    const bool has_answered = proposing_ && answers_.contains(peer);
+    if (!has_answered) blame(peer);
   }
 }
 

@@ -11,6 +11,8 @@ namespace {
 
 /// A peer's claimed work is believed up to this many times the fastest measured pace.
 constexpr double faster_max = 4;
+/// A peer's own mean pace counts once we have known the peer for this time.
+constexpr Duration known_for = std::chrono::seconds(10);
 /// A peer whose pace is not known after this time counts as having none.
 constexpr Duration pace_known_after = std::chrono::seconds(10);
 /// A chunk counts as done after this long, even if no other peer has taken our model since.
@@ -85,9 +87,9 @@ double Ledger::Other::remaining(Time now) const {
   return std::max(0.0, taken - pace * seconds(now - told_at));
 }
 
-void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) {
+void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace, bool is_meeting) {
   for (auto& [peer, other] : others_) other.lived = std::exchange(other.lives, false);
-  // A peer's own pace does not affect how much of its work is believed.
+  // A peer's pace follows from its own word, so it does not affect how much of that is believed.
   const LedgerReport* fastest = nullptr;
   for (const LedgerReport& report : reports) {
     if (fastest == nullptr || report.pace > fastest->pace) fastest = &report;
@@ -100,11 +102,8 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) 
     if (!fits(*report.entry, options_.chunks)) continue;
     const auto [found, is_new] = others_.try_emplace(report.peer);
     Other& other = found->second;
-    if (is_new) other.heard_at = other.told_at = now;
-    const double most = &report == fastest ? second : std::max(second, fastest->pace);
-    other.allowance = std::min(other.allowance + faster_max * most * seconds(now - other.heard_at),
-                               static_cast<double>(options_.chunks));
-    other.heard_at = now;
+    if (is_new) other.first_at = other.heard_at = other.told_at = now;
+    allow(now, other, &report == fastest ? second : std::max(second, fastest->pace));
     other.pace = report.pace;
     other.lives = report.lives;
     other.died = report.died;
@@ -114,7 +113,7 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) 
     }
     believe(other);
   }
-  learn_whole();
+  learn_whole(is_meeting);
   count_freed();
   yield_leases();
   while (!trained_.empty() && now >= trained_.front().at + kept_alone_after) {
@@ -122,6 +121,19 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace) 
     trained_.pop_front();
     is_news_ |= is_idle();
   }
+}
+
+/// Raises the number of chunks that we may believe the peer has done. `most`: the highest pace
+/// measured at other peers. One that is far faster than all others is believed more and more of its
+/// claims, so what we believe catches up with what it does.
+void Ledger::allow(Time now, Other& other, double most) {
+  const Duration known = other.heard_at - other.first_at;
+  if (known >= known_for) {
+    most = std::max(most, static_cast<double>(other.credited) / seconds(known));
+  }
+  other.allowance = std::min(other.allowance + faster_max * most * seconds(now - other.heard_at),
+                             static_cast<double>(options_.chunks));
+  other.heard_at = now;
 }
 
 /// Rule 1: takes over the chunks that the peer says it has done, as far as it can have done them.
@@ -141,8 +153,9 @@ void Ledger::believe(Other& other) {
   }
 }
 
-/// Rule 2.
-void Ledger::learn_whole() {
+/// Rule 2. While we meet the others, the only one that we know yet may be hostile. Until we know
+/// more we leave it the chunks that it calls done, and believe nothing.
+void Ledger::learn_whole(bool is_meeting) {
   whole_ = done_.first_missing(whole_);
   std::vector<std::uint64_t> told{whole_};
   for (const auto& [peer, other] : others_) {
@@ -150,7 +163,9 @@ void Ledger::learn_whole() {
   }
   const auto nth = told.begin() + static_cast<std::ptrdiff_t>(told.size() / 3);
   std::ranges::nth_element(told, nth, std::greater());
-  vouched_ = std::max(vouched_, *nth);
+  const bool is_doubtful = is_meeting && told.size() < 3;
+  doubted_ = is_doubtful ? *nth : 0;
+  if (!is_doubtful) vouched_ = std::max(vouched_, *nth);
   whole_ = done_.first_missing(std::max(whole_, vouched_));
   done_.remove(0, whole_);
   mine_.remove(0, vouched_);
@@ -322,14 +337,30 @@ void Ledger::lease(std::uint64_t begin, std::uint64_t count, bool helps) {
   is_news_ = true;
 }
 
+/// Adds the chunks that the other peer has taken, and those that it says it has done and that we do
+/// not believe yet. A lie about done chunks keeps us from no more of them than leases could.
+void Ledger::add_claimed(const Other& other, ChunkSet& busy) const {
+  const std::uint64_t leased = std::min(leased_chunks_max, chunks_in(other.entry.leases));
+  std::uint64_t left = leased_chunks_max - leased;
+  for (const Lease& lease : other.entry.leases) busy.add(lease.chunks.begin, lease.chunks.end());
+  for (const ChunkRange& range : other.entry.done) {
+    std::uint64_t at = done_.first_missing(std::max(range.begin, whole_));
+    while (left > 0 && at < range.end()) {
+      const std::uint64_t end =
+          std::min({done_.first_present(at, range.end()), range.end(), at + left});
+      busy.add(at, end);
+      left -= end - at;
+      at = done_.first_missing(end);
+    }
+  }
+}
+
 bool Ledger::take_free(double pace) {
   ChunkSet busy = done_;
   for (const auto& [peer, other] : others_) {
-    if (!other.lives) continue;
-    for (const Lease& theirs : other.entry.leases) {
-      busy.add(theirs.chunks.begin, theirs.chunks.end());
-    }
+    if (other.lives) add_claimed(other, busy);
   }
+  busy.add(whole_, doubted_);
   add(own(), busy);
   const std::uint64_t free = options_.chunks - whole_ - busy.count(whole_, options_.chunks);
   if (free == 0) return false;

@@ -45,7 +45,9 @@ struct LedgerWork {
 ///
 /// These rules keep a peer from standing still and from repeating work:
 /// 1. A peer's claim of done chunks is believed up to four times the highest pace measured at other
-///    peers. So a lie is limited. Its claims about others' work count only by rule 2.
+///    peers, or its own mean pace once we have known it for ten seconds. So a lie is limited. The
+///    others leave it the next chunks that it claims and that they do not believe yet. Its claims
+///    about others' work count only by rule 2.
 /// 2. "All chunks below n are done" is a separate fact: the largest n that more than a third of the
 ///    live peers report. A peer reports its own done chunks until the others know of them.
 /// 3. A peer that has nothing to do helps the slowest one: it takes chunks from the end of that
@@ -71,7 +73,9 @@ class Ledger {
   void restore(const LedgerEntry& entry);
 
   /// Takes over the others' reports. `pace`: our own chunks a second; 0: not known.
-  void hear(Time now, std::span<const LedgerReport> reports, double pace);
+  /// `is_meeting`: we have just begun, so we may not know yet the peers that contradict a lie.
+  void hear(Time now, std::span<const LedgerReport> reports, double pace,
+            bool is_meeting = false);
 
   // ---- Our own work ----
 
@@ -134,6 +138,7 @@ class Ledger {
  private:
   struct Other {
     LedgerEntry entry;
+    Time first_at{};       ///< When we first heard of it.
     Time told_at{};        ///< When its entry last changed.
     Time heard_at{};       ///< When we last looked at it.
     double allowance = 0;  ///< Chunks that we may still believe it has done.
@@ -158,11 +163,13 @@ class Ledger {
   };
 
   std::uint64_t living() const;
+  void allow(Time now, Other& other, double most);
   void believe(Other& other);
-  void learn_whole();
+  void learn_whole(bool is_meeting);
   void yield_leases();
   void count_freed();
   void take(Time now, double pace);
+  void add_claimed(const Other& other, ChunkSet& busy) const;
   bool take_free(double pace);
   bool may_help(Time now) const;
   bool help(Time now, double pace);
@@ -183,6 +190,8 @@ class Ledger {
   std::uint64_t whole_ = 0;    ///< All chunks below this number are done.
   std::uint64_t vouched_ = 0;  ///< More than a third of the live peers report the chunks below this
                                ///< number as done.
+  std::uint64_t doubted_ = 0;  ///< The only other peer that we know reports the chunks below this
+                               ///< number as done, and may lie; 0: no such report.
   ChunkSet done_;              ///< Done chunks from `whole_` on.
   ChunkSet mine_;              ///< Chunks that we have done, from `vouched_` on.
   std::deque<Lease> ahead_;    ///< Leases that we have taken but not begun.

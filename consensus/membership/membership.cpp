@@ -331,6 +331,7 @@ void Membership::announce(Effects& out) {
 
 void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& out) {
   State& state = *state_;
+  state.begin(now);
   state.authorized = {authorized.begin(), authorized.end()};
   state.authorized.insert(state.id());
   for (auto entry = state.others.begin(); entry != state.others.end();) {

@@ -54,7 +54,7 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
       break;
     }
     if (rumor.id == id()) {
-      refuted = hear_of_self(rumor, out) || refuted;
+      refuted = hear_of_self(now, rumor, out) || refuted;
     } else if (others.contains(rumor.id)) {
       hear_of(now, from, rumor, out);
     } else {
@@ -84,22 +84,26 @@ bool Membership::State::is_news(const Member& rumor) const {
   return last == forgotten.end() || std::pair(rumor.incarnation, rumor.version) > last->second;
 }
 
-/// Corrects a wrong rumour about us with a higher incarnation. True if it said that we are
-/// suspected or dead.
-bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
+/// Corrects a wrong rumour about us with a higher incarnation. True if all others should hear this
+/// at once, because it said that we are suspected or dead.
+bool Membership::State::hear_of_self(Time now, const Member& rumor, Effects& out) {
   Member& me = self.member;
   if (me.state == MemberState::left || rumor.incarnation < me.incarnation) return false;
-  // A statement later than ours is that of an earlier process with this key.
-  if (is_ours(rumor) && rumor.state == MemberState::alive) return false;
+  // A correction costs us a signature and messages to all, and a hostile peer can name our next
+  // incarnations in advance. A peer that still suspects us says it again, and is corrected then.
+  const bool is_soon = refuted_at && now < *refuted_at + options.probe_timeout;
+  // A statement later than ours is that of an earlier process with this key. It is overruled at
+  // once, because until then others pass over what we state.
+  if (is_ours(rumor) && (rumor.state == MemberState::alive || is_soon)) return false;
   me.incarnation = rumor.incarnation + 1;
   renew_statement();
   spread(self);
-  const bool accused = rumor.state == MemberState::suspect || rumor.state == MemberState::dead;
-  if (accused) {
-    judge_health(1);
-    out.tell(SelfRefuted{.held_for = rumor.state, .incarnation = me.incarnation});
-  }
-  return accused;
+  if (rumor.state == MemberState::alive || is_soon) return false;
+  refuted_at = now;
+  if (rumor.state == MemberState::left) return false;
+  judge_health(1);
+  out.tell(SelfRefuted{.held_for = rumor.state, .incarnation = me.incarnation});
+  return true;
 }
 
 /// Enters a peer that we have not heard of before.

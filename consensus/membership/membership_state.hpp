@@ -62,6 +62,7 @@ struct Membership::State {
   Options options;
   const Signer* signer;
   Time stated_at{};  ///< When we last renewed our statement.
+  std::optional<Time> refuted_at;  ///< When we last corrected a rumour that we are gone.
   Rng rng;
   std::map<PeerId, Entry> others;
   /// The last statements of peers that have been gone for long, as incarnation and version.
@@ -82,7 +83,7 @@ struct Membership::State {
   Time due = never;
   int health = 0;
 
-  static constexpr std::size_t field_count = 20;
+  static constexpr std::size_t field_count = 21;
 
   static bool is_live(MemberState state) {
     return state == MemberState::alive || state == MemberState::suspect;
@@ -113,7 +114,7 @@ struct Membership::State {
   void hear(Time now, PeerId from, const std::vector<Member>& members, Effects& out);
   bool is_ours(const Member& rumor) const;
   bool is_news(const Member& rumor) const;
-  bool hear_of_self(const Member& rumor, Effects& out);
+  bool hear_of_self(Time now, const Member& rumor, Effects& out);
   void meet(Time now, PeerId from, const Member& rumor, Effects& out);
   void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
   static void take_statement(Entry& entry, const Member& rumor);

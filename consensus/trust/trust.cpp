@@ -436,7 +436,8 @@ void Trust::forget_expired(Time now) {
   std::vector<PeerKey> unneeded;
   for (const auto& [key, entry] : entries_) {
     const bool is_old = entry.newest->expires_s + certificate_lifetime_s < wall_s;
-    if (is_old && !is_needed(key)) unneeded.push_back(key);
+    // The entry of a revoked key says how long its revocation has to last.
+    if (is_old && !is_needed(key) && !is_revoked(key)) unneeded.push_back(key);
   }
   for (const PeerKey& key : unneeded) entries_.erase(key);
   if (entries_.size() + revocations_.size() == before) return;

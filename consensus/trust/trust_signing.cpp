@@ -15,6 +15,12 @@ constexpr Duration signed_again_after = std::chrono::seconds(10);
 /// A revocation has as many issuers as this, or the swarm's key.
 constexpr std::size_t issuers_wanted = 2;
 
+/// A key can date revocations up to this long after its own certificate has expired, through
+/// certificates that it signs for itself and for keys below it: each of a chain may end a lifetime
+/// after the one before.
+constexpr std::uint64_t dated_after_expiry_s =
+    (chain_max - 1) * (certificate_lifetime_s + clock_slack_s);
+
 }  // namespace
 
 bool Trust::may_invite(Time now) const {
@@ -203,8 +209,9 @@ void Trust::renew(Time now, const View& live) {
 }
 
 /// True if this peer should sign a revocation that counts now, because too few peers have signed
-/// it, or because a certificate of the key outlives it. Chance decides which of several peers
-/// signs.
+/// it, because a certificate of the key outlives it, or because it is about to end and the key can
+/// have dated a revocation later, which would count from then on. Chance decides which of several
+/// peers signs.
 bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
                    const View& live) {
   const std::uint64_t last_s =
@@ -213,12 +220,14 @@ bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, 
     return std::ranges::find(counting, issuer, &Revocation::issuer) != counting.end();
   };
   const auto known = entries_.find(key);
-  const bool is_outlived = known != entries_.end() && last_s < wall(now) &&
-                           known->second.newest->expires_s >= last_s + revocation_lifetime_s;
+  const std::uint64_t expires_s = known != entries_.end() ? known->second.newest->expires_s : 0;
+  const bool is_outlived = last_s < wall(now) && expires_s >= last_s + revocation_lifetime_s;
+  const bool is_ending = wall(now) >= last_s + certificate_lifetime_s && expires_s > 0 &&
+                         last_s < expires_s + dated_after_expiry_s;
   const bool lacks_issuers = counting.size() < issuers_wanted && !has_signed(options_.swarm) &&
                              !has_signed(signing_key()) && live.size() > 1 &&
                              now - revoked_since_.at(key) >= signed_again_after;
-  if (!is_outlived && !lacks_issuers) return false;
+  if (!is_outlived && !is_ending && !lacks_issuers) return false;
   const auto others = std::ranges::count_if(accepted_, [&](const Certificate& one) {
     return one.may_invite && live.contains(signer_->id_of(one.key));
   });

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <variant>
 
 namespace gv {
 namespace {
@@ -92,16 +93,18 @@ void EventLog::append(std::string line) {
   options_.warn(path_.string() + ": events cannot be written: " + why);
 }
 
-/// Returns true if the fact gets no line because too many like it were logged. Only refusals are
-/// limited, because only of these can another peer cause any number.
-bool EventLog::is_left_out(Time now, const FactText& text, const std::string& name) {
+/// Returns true if the fact gets no line because too many like it were logged. Only refusals and
+/// answers to accusations are limited, because only of these can another peer cause any number.
+bool EventLog::is_left_out(Time now, const Fact& fact, const FactText& text,
+                           const std::string& name) {
   if (now - looked_at_ >= look_period) {
     looked_at_ = now;
     end_minutes(now, refusals_minute);
   }
-  if (!text.peer || text.reason == Reason::none) return false;
+  const bool is_refusal = text.peer && text.reason != Reason::none;
+  if (!is_refusal && !std::holds_alternative<SelfRefuted>(fact)) return false;
   Budget& budget =
-      budgets_.try_emplace({*text.peer, std::string(text.info.name)}, Budget{now, name})
+      budgets_.try_emplace({text.peer, std::string(text.info.name)}, Budget{now, name})
           .first->second;
   if (++budget.lines <= refusals_told) return false;
   ++budget.left_out;
@@ -114,11 +117,13 @@ void EventLog::end_minutes(Time now, Duration length) {
     const auto& [subject, budget] = entry;
     if (now - budget.since < length) return false;
     if (budget.left_out > 0) {
-      append(to_line({{"t", rounded_seconds(now)},
-                      {"event", subject.second},
-                      {"peer", to_string(subject.first)},
-                      {"name", budget.name},
-                      {"left_out", budget.left_out}}));
+      nlohmann::ordered_json line{{"t", rounded_seconds(now)}, {"event", subject.second}};
+      if (subject.first) {
+        line["peer"] = to_string(*subject.first);
+        line["name"] = budget.name;
+      }
+      line["left_out"] = budget.left_out;
+      append(to_line(line));
     }
     return true;
   });
@@ -136,7 +141,7 @@ void EventLog::write(Time now, const Fact& fact) {
     refusals_.push_back({t, std::string(text.info.name), who, std::move(why)});
     if (refusals_.size() > refusals_kept) refusals_.pop_front();
   }
-  if (is_left_out(now, text, who)) return;
+  if (is_left_out(now, fact, text, who)) return;
   if (lost_ > 0) {
     const std::uint64_t lost = std::exchange(lost_, 0);
     append(to_line({{"t", t}, {"event", name_of(EventsLost{})}, {"lines", lost}}));

@@ -25,8 +25,8 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& fold
 /// "peer": id, "name": its name, "reason": ..., "detail": ..., and numbers}. Counts facts by name.
 ///
 /// A full file becomes `events.jsonl.1`, that one `.2` and so on; the oldest is deleted. At most
-/// ten refusals of one kind that concern one peer are written in a minute. One line with "left_out"
-/// then counts the rest.
+/// ten refusals of one kind that concern one peer are written in a minute, and at most ten
+/// corrections of what others say of us. One line with "left_out" then counts the rest.
 class EventLog {
  public:
   /// A refusal, kept for `status`.
@@ -64,9 +64,10 @@ class EventLog {
     int lines = 0;
     std::uint64_t left_out = 0;
   };
-  using Subject = std::pair<PeerId, std::string>;  ///< The peer, and the name of the event.
+  /// The peer, if there is one, and the name of the event.
+  using Subject = std::pair<std::optional<PeerId>, std::string>;
 
-  bool is_left_out(Time now, const FactText& text, const std::string& name);
+  bool is_left_out(Time now, const Fact& fact, const FactText& text, const std::string& name);
   void end_minutes(Time now, Duration length);
   void append(std::string line);
   void rotate();

@@ -166,7 +166,7 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
          .lives = other.lives && (phase == Phase::joining || phase == Phase::training),
          .died = member.state == MemberState::dead});
   });
-  ledger_->hear(now, reports, chunks_per_second());
+  ledger_->hear(now, reports, chunks_per_second(), now < began_ + meeting);
 }
 
 const SwarmWork::Other* SwarmWork::find(PeerId peer) const {

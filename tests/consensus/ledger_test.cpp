@@ -200,6 +200,7 @@ TEST_CASE("peers of unlike pace train every chunk, nearly all of them once", "[u
                                                             {100, 100, 100, 10},
                                                             {100, 3},
                                                             {100},
+                                                            {100, 10, 10, 10},
                                                             {400, 200, 100, 50, 25, 12, 6}}) {
     Swarm swarm(paces, 600);
     const double took = swarm.run();
@@ -208,6 +209,17 @@ TEST_CASE("peers of unlike pace train every chunk, nearly all of them once", "[u
     CHECK(took <= 1.1 * ideal_s(paces, 600) + 1);
     CHECK(swarm.repeats() <= 6);
   }
+}
+
+TEST_CASE("what a peer does that is fifty times faster than all others is hardly done again",
+          "[unit]") {
+  const std::vector<double> paces{100, 2, 2, 2};
+  Swarm swarm(paces, 600);
+  const double took = swarm.run();
+  INFO(swarm.repeats() << " repeats, " << took / ideal_s(paces, 600) << " of the ideal time");
+  // The last chunk of a slow peer takes it eight seconds.
+  CHECK(took <= 1.1 * ideal_s(paces, 600) + 1 + chunk_steps / paces.back());
+  CHECK(swarm.repeats() <= 12);
 }
 
 TEST_CASE("words that arrive late cost repeats, but never a chunk", "[unit]") {
@@ -280,6 +292,63 @@ TEST_CASE("a false pace of a peer does not make its own false word count for mor
     ledger.hear(Time(std::chrono::seconds(second)), reports, 3);
   }
   CHECK(ledger.done() == 4 * 5 * 10);
+}
+
+TEST_CASE("a peer that has been known for ten seconds is believed at four times its own mean pace",
+          "[unit]") {
+  Ledger ledger({.self = PeerId{1}, .chunks = 1'000'000, .steps = 16, .last_steps = 16});
+  const LedgerEntry claims{.whole = 0, .done = {{0, 1'000'000}}, .leases = {}};
+  const LedgerEntry slow;
+  const auto done_after = [&](int second) {
+    const std::vector<LedgerReport> reports = {
+        {.peer = PeerId{2}, .entry = &claims, .pace = 1000, .lives = true},
+        {.peer = PeerId{3}, .entry = &slow, .pace = 5, .lives = true}};
+    ledger.hear(Time(std::chrono::seconds(second)), reports, 3);
+    return ledger.done();
+  };
+  for (int second = 0; second < 10; ++second) done_after(second);
+  CHECK(done_after(10) == 200);
+  CHECK(done_after(11) == 200 + 4 * 200 / 10);
+  CHECK(done_after(12) == 280 + 4 * 280 / 11);
+}
+
+TEST_CASE("chunks that a peer says it has done are left to it but no more than it could lease",
+          "[unit]") {
+  const auto first_taken = [](const LedgerEntry& entry) {
+    Ledger ledger({.self = PeerId{1}, .chunks = 1000});
+    const std::vector<LedgerReport> reports = {
+        {.peer = PeerId{2}, .entry = &entry, .pace = 0, .lives = true}};
+    ledger.hear(Time{}, reports, 0);
+    REQUIRE(ledger.done() == 0);
+    return ledger.next(Time{}, 1).value().first_step;
+  };
+  CHECK(first_taken({.whole = 0, .done = {{0, 20}}, .leases = {}}) == 20);
+  CHECK(first_taken({.whole = 0, .done = {{0, 600}}, .leases = {}}) == leased_chunks_max);
+  CHECK(first_taken({.whole = 0, .done = {{0, 600}}, .leases = {{{700, 200}, false}}}) ==
+        leased_chunks_max - 200);
+}
+
+TEST_CASE("the only peer that a newcomer knows yet does not tell it that all is done", "[unit]") {
+  const LedgerEntry lie{.whole = 1000, .done = {}, .leases = {}};
+  const LedgerEntry honest;
+  std::vector<LedgerReport> reports = {
+      {.peer = PeerId{2}, .entry = &lie, .pace = 0, .lives = true}};
+  Ledger ledger({.self = PeerId{1}, .chunks = 1000});
+  Ledger alone({.self = PeerId{1}, .chunks = 1000});
+  for (Ledger* one : {&ledger, &alone}) {
+    one->hear(Time{}, reports, 0, true);
+    CHECK_FALSE(one->is_complete());
+    CHECK_FALSE(one->next(Time{}, 1));
+  }
+  // With a second peer, a lie is not believed at any time.
+  reports.push_back({.peer = PeerId{3}, .entry = &honest, .pace = 0, .lives = true});
+  ledger.hear(Time(1s), reports, 0, true);
+  CHECK(ledger.next(Time(1s), 1).value().first_step == 0);
+  ledger.hear(Time(3s), reports, 0);
+  CHECK_FALSE(ledger.is_complete());
+  // A newcomer that still knows no other one goes by what this one says.
+  alone.hear(Time(3s), {reports.data(), 1}, 0);
+  CHECK(alone.is_complete());
 }
 
 TEST_CASE("one that takes chunks and never trains them holds up nobody for long", "[unit]") {

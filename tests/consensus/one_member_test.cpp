@@ -137,6 +137,42 @@ TEST_CASE("who hears itself suspected answers with a raised incarnation", "[memb
   CHECK(answered);
 }
 
+TEST_CASE("a peer that is suspected again and again answers once in the time of a probe",
+          "[membership][unit]") {
+  Membership::Options options = quiet();
+  options.probe_timeout = std::chrono::milliseconds(500);
+  Lone lone(4, options);
+  const auto refutations = [&lone] {
+    return std::ranges::count_if(lone.out.facts, [](const Fact& fact) {
+      return std::holds_alternative<SelfRefuted>(fact);
+    });
+  };
+  // One message names the present incarnation and those that would follow.
+  std::vector<Member> accusations;
+  for (std::uint64_t incarnation = 0; incarnation < 20; ++incarnation) {
+    Member accusation = member_of(0, MemberState::suspect, incarnation);
+    accusation.version = 0;
+    accusations.push_back(accusation);
+  }
+  lone.receive(1, Ping{.sequence = 1, .progress = {}, .rumors = accusations});
+  CHECK(lone.membership.self().incarnation == 1);
+  CHECK(lone.membership.local_health() == 1);
+  CHECK(refutations() == 1);
+  CHECK(lone.out.messages.size() == 4);  // An answer, and a word to each of the others.
+  lone.hear(2, accusations[1]);
+  CHECK(lone.membership.self().incarnation == 1);
+  // The next accusation is answered again.
+  lone.now += options.probe_timeout;
+  lone.hear(2, accusations[1]);
+  CHECK(lone.membership.self().incarnation == 2);
+  CHECK(lone.membership.local_health() == 2);
+  CHECK(refutations() == 2);
+  // What an earlier process of ours has stated is overruled at once.
+  lone.hear(1, member_of(0, MemberState::suspect, 7));
+  CHECK(lone.membership.self().incarnation == 8);
+  CHECK(refutations() == 2);
+}
+
 TEST_CASE("a raised incarnation refutes a suspicion", "[membership][unit]") {
   Lone lone(4);
   lone.hear(1, member_of(2, MemberState::suspect));
@@ -345,6 +381,17 @@ TEST_CASE("a link to somebody known or in a large swarm brings a word and not th
 }
 
 // ---- Lifeguard ----
+
+TEST_CASE("a stall before a change of the allow-list ends no suspicion", "[membership][unit]") {
+  Lone lone(4, Membership::Options{});
+  lone.hear(1, member_of(2, MemberState::suspect));
+  lone.now = at_seconds(60);
+  lone.membership.authorize(lone.now, peers_below(4), lone.out);
+  lone.membership.tick(lone.now, lone.out);
+  CHECK(lone.state(2) == MemberState::suspect);
+  lone.live_for(suspicion_longest(4) + 10, false);
+  CHECK(lone.state(2) == MemberState::dead);
+}
 
 TEST_CASE("every further accuser shortens a suspicion down to the least", "[membership][unit]") {
   Lone lone(8);

@@ -333,4 +333,36 @@ TEST_CASE("a revocation lasts as long as the certificates that an isolated peer 
   CHECK(swarm.none_accepts(2));
 }
 
+TEST_CASE("a revocation outlives all that its key and the keys below it can have dated") {
+  const bool is_below = GENERATE(false, true);
+  TrustSwarm swarm(4);
+  for (std::size_t i = 1; i < 4; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  const Certificate own = *swarm.holders[0].trust->accepted(key_of(4));
+  REQUIRE(swarm.revoke(0, "peer-4").empty());
+  const auto wall_s = [&swarm] { return swarm.holders[0].trust->wall(swarm.now); };
+  const std::uint64_t revoked_s = wall_s();
+  // The revoked key revokes the third peer with the latest date that is possible, or lets a key of
+  // its own do so, which it has certified.
+  const std::uint64_t issuer = is_below ? 8 : 4;
+  Revocation late = revoked_by(issuer, 3);
+  late.chain = {own};
+  if (is_below) {
+    late.chain.push_back(signed_by(4, key_of(8), own.expires_s + certificate_lifetime_s));
+  }
+  late.signed_s = late.chain.back().expires_s;
+  late.signature = StandInSigner(PeerId{issuer}, trust_secret).sign(signed_bytes(late));
+  swarm.pass(late.signed_s - clock_slack_s / 2 - wall_s(), 20'000);
+  hear(swarm.holders[0], {late}, swarm.now);
+  const auto held = swarm.holders[0].trust->revocations();
+  REQUIRE(std::ranges::find(held, late) != held.end());
+  swarm.pass(400'000, 20'000);
+  REQUIRE(wall_s() > revoked_s + (is_below ? 2 : 1) * certificate_lifetime_s + 2 * clock_slack_s);
+  for (const std::size_t peer : {0, 1, 2}) {
+    CHECK(swarm.holders[peer].trust->is_revoked(key_of(4)));
+    CHECK_FALSE(swarm.holders[peer].trust->is_revoked(key_of(3)));
+    CHECK(swarm.accepts(peer, 2));
+  }
+}
+
 }  // namespace gv

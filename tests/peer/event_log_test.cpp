@@ -113,6 +113,22 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
   CHECK(folder.lines().back().value("left_out", 0) == 10);
 }
 
+TEST_CASE("a peer that is accused without end fills no log", "[unit]") {
+  const Folder folder;
+  EventLog log(folder.options());
+  for (int i = 0; i < 1000; ++i) {
+    log.write(Time{} + 1ms * i, SelfRefuted{.held_for = MemberState::dead, .incarnation = 7});
+  }
+  REQUIRE(folder.lines().size() == 10);
+  CHECK(log.counts().of<SelfRefuted>() == 1000);
+  log.write(Time{} + 61s, MemberSuspected{.peer = PeerId{7}});
+  const auto lines = folder.lines();
+  REQUIRE(lines.size() == 12);
+  CHECK(lines[10].value("event", "") == "self_refuted");
+  CHECK(lines[10].value("left_out", 0) == 990);
+  CHECK_FALSE(lines[10].contains("peer"));
+}
+
 TEST_CASE("events that cannot be written are warned of once and counted when there is space",
           "[unit]") {
   const Folder folder;

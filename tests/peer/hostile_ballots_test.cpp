@@ -202,6 +202,23 @@ TEST_CASE("a hostile peer that ends no ballot leaves the others half of their ti
   CHECK(table.seconds_together - before > 0.5 * 60);
 }
 
+TEST_CASE("blame by a hostile peer removes none that has answered the ballot", "[unit]") {
+  Table table(3);
+  // It blames all others once they have answered, and answers when it is asked again.
+  std::set<GenerationId> blamed_in;
+  table.answer = [&](const Message& message) -> std::optional<Message> {
+    const auto* propose = std::get_if<Propose>(&message);
+    if (propose == nullptr || !blamed_in.insert(propose->ballot).second) return promise(message);
+    return Message(EndGeneration{propose->ballot, peers({1, 2, 3})});
+  };
+  table.disturb(1);
+  table.run_for(1s);
+  REQUIRE_FALSE(blamed_in.empty());
+  for (const std::uint64_t id : {1, 2, 3}) {
+    CHECK(table.together(id) == std::vector{PeerId{1}, PeerId{2}, PeerId{3}, hostile});
+  }
+}
+
 TEST_CASE("a peer that one refuses stays and one that two of four refuse is out for a minute",
           "[unit]") {
   Table table(3);

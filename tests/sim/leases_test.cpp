@@ -69,6 +69,21 @@ TEST_CASE("leased chunks follow each peer's pace, and nearly all are trained onc
   CHECK(end.first_stop_s() <= 1.1 * 3200 / 155.0 + 1);
 }
 
+TEST_CASE("the slow ones among leased data believe what a far faster peer has done", "[sim]") {
+  const double factor = GENERATE(0.1, 0.02);
+  Simulator::Options options = leased(world_of(4, 400));
+  options.scenario.speeds.push_back({{.ranges = {{1, 3}}}, factor});
+  Ending end(options);
+  LedgerTally tally;
+  end.world.watch(tally);
+  INFO("three peers at " << factor << " of the pace of the first");
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(tally.again() <= 16 * 8 * batch);
+  // The first peer makes fifty steps a second.
+  CHECK(end.first_stop_s() <= 1.2 * 1600 / (50 * (1 + 3 * factor)) + 2);
+}
+
 TEST_CASE("leased chunks of a peer that dies, sleeps or is cut off are trained by the others",
           "[sim]") {
   const std::vector<FaultRule> faults = {fault(FaultKind::kill, 6s, just(1)),
