@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "net/bulk_lanes_impl.hpp"
+#include "net/steady_time.hpp"
 #include "net/wire.hpp"
 
 namespace gv {
@@ -281,9 +282,9 @@ void BulkLanes::Impl::housekeeping() {
     Lane& own = lane->second;
     if (own.state != Lane::State::open) {
       if (now - own.progress > invite_deadline) unanswered.push_back(lane->first);
-    } else if (own.is_busy() && now - own.progress > options.progress_deadline) {
+    } else if (own.is_busy() && now - own.moved() > options.progress_deadline) {
       stuck.emplace_back(lane->first, own.connection);
-    } else if (!own.is_busy() && now - own.progress > options.idle_close) {
+    } else if (!own.is_busy() && now - own.moved() > options.idle_close) {
       retired.add(own.connection);
       lane = lanes.erase(lane);
       continue;
@@ -295,6 +296,7 @@ void BulkLanes::Impl::housekeeping() {
     ++lane;
   }
   retired.tidy_up();
+  std::erase_if(budgets, [](const auto& entry) { return entry.second.is_full(steady_time()); });
   for (const PeerId peer : unanswered) refused(peer);
   for (const auto& [peer, connection] : stuck) broken(peer, connection, "no progress");
   for (const PeerId peer : read_all) write_next(peer, true);

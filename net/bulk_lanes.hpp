@@ -14,6 +14,7 @@
 #include "consensus/message/effects.hpp"
 #include "net/control_links.hpp"
 #include "net/lane_security.hpp"
+#include "net/rate_limit.hpp"
 #include "net/shared_buffer.hpp"
 
 namespace gv {
@@ -42,6 +43,9 @@ class BulkLanes {
     std::size_t lanes_max = 64;
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
+    /// Limit on the messages of one peer, as on links. Blocks do not count. Beyond it, the lane
+    /// ends.
+    RateLimit::Options messages = {.per_second = 20000, .burst = 40000};
     PeerId self{};  ///< Decides which end of a relayed lane begins.
     /// How long a peer must be unreachable before a relay is asked. It may be about to dial us.
     Duration relay_patience = std::chrono::seconds(2);
@@ -61,6 +65,8 @@ class BulkLanes {
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
     std::function<void(Fact)> fact;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
+    /// A lane has ended because of bytes that no correct peer sends. They count against the peer.
+    std::function<void(PeerId, const std::string& why)> unsound = {};
 
     // Callbacks for lanes through a third peer. Without them there are no such lanes.
 

@@ -1,6 +1,7 @@
 // The state of the bulk lanes to each peer. Included only by the sources of the bulk lanes.
 #pragma once
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <chrono>
@@ -20,6 +21,7 @@
 #include "net/echo_service.hpp"
 #include "net/lane_connection.hpp"
 #include "net/lane_handshake.hpp"
+#include "net/rate_limit.hpp"
 #include "net/relay_service.hpp"
 
 namespace gv {
@@ -41,7 +43,8 @@ struct BulkLanes::Impl {
     std::size_t lent_read = 0;        ///< Blocks read in its shared buffer and not reported yet.
     std::size_t lent_bytes_read = 0;  ///< Bytes of these blocks.
     bool writing = false;
-    Clock::time_point progress;   ///< Time of the last byte either way, or of the invitation.
+    /// Time of the last byte read, of the last complete write, or of the invitation.
+    Clock::time_point progress;
     Clock::time_point heard;      ///< Time of the last byte received, or of the opening.
     std::optional<PeerId> relay;  ///< The peer that relays it; empty: the lane is direct.
     /// The time from which on a direct lane seemed possible, if this lane is relayed.
@@ -51,6 +54,8 @@ struct BulkLanes::Impl {
       return writing || !queue.empty() || !messages.empty() ||
              (connection && connection->reader.is_amid_record());
     }
+    /// Time of the last byte either way on an open lane.
+    Clock::time_point moved() const { return std::max(progress, connection->moved); }
     void reset_stream() {
       writing = false;
       slots_read = lent_read = lent_bytes_read = 0;
@@ -119,6 +124,8 @@ struct BulkLanes::Impl {
   bool take_records(PeerId peer, const ConnectionPtr& connection);
   static bool is_expected(Lane& lane, const RecordHeader& header);
   bool arrived(PeerId peer, const ConnectionPtr& connection, const Record& record);
+  bool take_message(PeerId peer, const ConnectionPtr& connection, std::span<const std::byte> bytes);
+  void unsound(PeerId peer, const ConnectionPtr& connection, const std::string& why);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
                   std::shared_ptr<const void> hold = nullptr);
   /// Handles input from a peer. Input must not end the process, so an exception ends only the lane
@@ -148,6 +155,7 @@ struct BulkLanes::Impl {
   std::map<PeerId, VainOffers> vain_offers;  ///< Keyed by relay.
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with each peer.
+  std::map<PeerId, RateLimit> budgets;       ///< Messages; a peer that is not here has a full one.
   DrainingConnections retired;
   std::shared_ptr<asio::steady_timer> timer;
   /// Handlers hold this weakly: when it is gone, so is everything that they would touch.

@@ -16,16 +16,12 @@ namespace gv {
 namespace {
 
 constexpr std::size_t pending_max = 64;     ///< Frames kept for a link that is being opened.
-constexpr std::size_t joins_max = 64;       ///< Keys tried at once at an address without a name.
 constexpr std::size_t setting_shown = 128;  ///< Bytes of another peer's setting in a message.
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
-constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
 /// A used link that is silent this long is checked.
 constexpr auto silence_max = std::chrono::seconds(1);
-constexpr auto check_patience = std::chrono::seconds(2);    ///< Time for the answer to that check.
-constexpr auto dial_again_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
-constexpr auto join_patience = std::chrono::seconds(10);
+constexpr auto check_patience = std::chrono::seconds(2);  ///< Time for the answer to that check.
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// Time in which certificates that we show must have arrived.
 constexpr auto show_patience = std::chrono::seconds(5);
@@ -88,8 +84,9 @@ void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
       link.frames = RateLimit(options.frames);
       link.exams = RateLimit(options.exams);
     }
+    const bool is_moved = !peer.address.empty() && peer.address != link.peer.address;
     link.peer = peer;
-    if (link.address.empty()) link.address = peer.address;
+    if (link.address.empty() || is_moved) link.address = peer.address;
   }
   std::erase_if(links, [&](const auto& item) { return !listed.contains(item.first); });
   for (Join& join : joins) {
@@ -97,6 +94,7 @@ void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
   }
   roster = Roster({.name = options.name, .key = options.identity.public_key}, authorized);
   set_keys();
+  for (Join& join : joins) seek(join);
 }
 
 /// Admits the keys of all peers that are not quarantined.
@@ -131,7 +129,6 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
                                                          const std::string& address) {
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::ipv6, is_ipv6(address));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
   socket.set(zmq::sockopt::handshake_ivl,
              static_cast<int>(milliseconds(options.handshake_deadline).count()));
@@ -143,11 +140,30 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
   dial_as(socket, curve_keys(options.identity), key);
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
   dealer.used = dealer.dialled = dealer.heard = dealer.opened;
-  socket.connect(endpoint(source_and(options.dial_from, address)));
+  dealer.has_connection = connect(socket, address);
   dealer.watch = std::make_shared<SocketWatch>(
       io, std::move(socket), [this, peer](SocketWatch& watch) { read_dealer(peer, watch); });
   dealer.watch->start();
   return dealer;
+}
+
+/// Returns false and does nothing while the name in the address is looked up.
+bool ControlLinks::Impl::connect(zmq::socket_t& socket, const std::string& address) {
+  const std::optional<std::string> numeric = names.numeric(address);
+  if (!numeric) return false;
+  socket.set(zmq::sockopt::ipv6, is_ipv6(*numeric));
+  socket.connect(endpoint(source_and(options.dial_from, *numeric)));
+  return true;
+}
+
+/// Connects a dealer whose name was not known when it was made, once it is.
+void ControlLinks::Impl::connect_by_name(PeerId peer, Dealer& dealer) {
+  if (dealer.has_connection) return;
+  try {
+    dealer.has_connection = connect(dealer.watch->socket(), dealer.address);
+  } catch (const zmq::error_t& error) {
+    refuse(peer, "it cannot be dialled at " + dealer.address + ": " + error.what());
+  }
 }
 
 void ControlLinks::Impl::open(PeerId peer, Link& link) {
@@ -344,37 +360,24 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
 
 void ControlLinks::Impl::show(const PublicKey& there, const std::string& address,
                               const PublicKey& swarm, const Certificates& chain) {
+  // Certificates are shown again every second, so a name is known soon.
+  const std::optional<std::string> numeric = names.numeric(address);
+  if (!numeric) return;
   if (shows.size() == shows_max) shows.pop_front();
   try {
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::ipv6, is_ipv6(address));
+    socket.set(zmq::sockopt::ipv6, is_ipv6(*numeric));
     // Data that come back over this connection are never read.
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     socket.set(zmq::sockopt::rcvhwm, 1);
     socket.set(zmq::sockopt::reconnect_ivl, 1000);
     dial_as(socket, curve_keys(visitor_keys(swarm)), there);
-    socket.connect(endpoint(address));
+    socket.connect(endpoint(*numeric));
     (void)socket.send(zmq::buffer(encode(Message(chain))), zmq::send_flags::dontwait);
     shows.emplace_back(Clock::now(), std::move(socket));
   } catch (const std::exception& error) {
     refuse(peer_id(there), "no certificate can be shown at " + address + ": " + error.what());
-  }
-}
-
-/// A peer has answered at an address given without a name: keep that link, and give up the other
-/// keys tried there.
-void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
-  for (auto join = joins.begin(); join != joins.end(); ++join) {
-    const auto dealer = join->dealers.find(peer);
-    if (dealer == join->dealers.end() || dealer->second.watch.get() != watch) continue;
-    Link& link = links.at(peer);
-    if (!link.dealer) {
-      link.address = join->address;
-      link.dealer = std::move(dealer->second);
-    }
-    joins.erase(join);
-    return;
   }
 }
 
@@ -445,6 +448,23 @@ void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) 
   callbacks.fact(LinkRefused{.peer = peer, .why = std::move(detail), .refused = counters.refused});
 }
 
+/// Says hello again on a link whose other side has refused our settings, because that side may be
+/// restarted with ours and may be unable to dial us. Dials again if the last hello was not
+/// answered.
+void ControlLinks::Impl::ask_again(PeerId peer, Link& link) {
+  Dealer& dealer = *link.dealer;
+  const auto now = Clock::now();
+  if (now - dealer.said_hello <= dial_again_after) return;
+  // The link begins once more: messages of the first contact wait for it, and it is not idle.
+  dealer.opened = dealer.used = now;
+  dealer.asked.reset();
+  if (dealer.heard < dealer.said_hello) {
+    dial_again(peer, link.peer.key, dealer);
+  } else {
+    say_hello(dealer);
+  }
+}
+
 void ControlLinks::Impl::housekeeping() {
   const auto now = Clock::now();
   conduct.tick(steady_time());
@@ -460,7 +480,10 @@ void ControlLinks::Impl::housekeeping() {
   for (auto& [peer, link] : links) {
     if (!link.dealer) continue;
     Dealer& dealer = *link.dealer;
-    if (now - dealer.used > options.idle_close && !link.refused) {
+    connect_by_name(peer, dealer);
+    if (link.refused) {
+      ask_again(peer, link);
+    } else if (now - dealer.used > options.idle_close) {
       link.dealer.reset();
     } else if (dealer.asked && now - *dealer.asked > check_patience) {
       dial_again(peer, link.peer.key, dealer);
@@ -470,25 +493,13 @@ void ControlLinks::Impl::housekeeping() {
       // A hello, which tells all common settings, would take a hundred times the bytes.
       put(*dealer.watch, encode(LinkCheck{}));
       dealer.asked = now;
-    } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_again_after) {
+    } else if (!dealer.up && now - dealer.dialled > dial_again_after) {
       dial_again(peer, link.peer.key, dealer);
-    } else if (!dealer.up && !link.refused && now - dealer.said_hello > hello_again) {
+    } else if (!dealer.up && now - dealer.said_hello > hello_again) {
       say_hello(dealer);
     }
   }
-  for (Join& join : joins) {
-    for (auto& [peer, dealer] : join.dealers) {
-      if (now - dealer.dialled > dial_again_after) {
-        dial_again(peer, links.at(peer).peer.key, dealer);
-      } else if (now - dealer.said_hello > hello_again) {
-        say_hello(dealer);
-      }
-    }
-    if (!join.told && now - join.began > join_patience) {
-      join.told = true;
-      callbacks.fact(JoinFailed{.address = join.address});
-    }
-  }
+  tend_joins();
   const bool overdue =
       first_contact != Clock::time_point{} && now - first_contact > dial_back_patience;
   if (!advertised.empty() && overdue && !was_dialled && !told_unreachable) {
@@ -509,22 +520,6 @@ ControlLinks::~ControlLinks() = default;
 const std::string& ControlLinks::listening() const { return impl_->listening; }
 
 const std::string& ControlLinks::advertised() const { return impl_->advertised; }
-
-void ControlLinks::join(const std::string& address) {
-  const auto at = address.find('@');
-  const std::string name = at == std::string::npos ? std::string() : address.substr(0, at);
-  const std::string where = at == std::string::npos ? address : address.substr(at + 1);
-  Impl::Join join{.address = where, .dealers = {}};
-  for (auto& [peer, link] : impl_->links) {
-    if (!name.empty() && link.peer.name != name) continue;
-    if (join.dealers.size() == joins_max) break;
-    std::optional<Impl::Dealer> dealer = impl_->dial(peer, link.peer.key, where);
-    if (!dealer) continue;
-    impl_->say_hello(*dealer);
-    join.dealers.emplace(peer, *std::move(dealer));
-  }
-  impl_->joins.push_back(std::move(join));
-}
 
 void ControlLinks::dial(PeerId peer, const std::string& address) {
   const auto found = impl_->links.find(peer);

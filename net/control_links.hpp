@@ -59,7 +59,7 @@ constexpr RelayStep::Kind last_value(RelayStep::Kind) { return RelayStep::Kind::
 /// A request of `grapevine doctor`, within the budget of its key.
 struct ExamCall {
   PublicKey from{};
-  bool is_guest = false;  ///< True if it used the keys of a ticket, or a visitor's keys.
+  bool is_guest = false;  ///< True if it used the keys of a ticket.
   std::string source;     ///< The numeric address from which the request came.
   ExamRequest request;
   /// Sends the answer on the request's connection, if that still exists. May be called later, even
@@ -109,9 +109,11 @@ class ControlLinks {
     std::function<void(const Certificates&)> shown = {};
     /// A step towards a relayed lane.
     std::function<void(PeerId, const RelayStep&)> relay = {};
-    /// A peer or a guest asks to be examined. Returns false if that guest may not ask. Empty: no
-    /// exam is answered.
-    std::function<bool(ExamCall)> examine = {};
+    /// True if a guest has the keys of one of our tickets. No other guest is examined, and none
+    /// uses up a budget. Empty: there are no such guests.
+    std::function<bool(const PublicKey& guest)> has_ticket = {};
+    /// A peer, or a guest with a ticket, asks to be examined. Empty: no exam is answered.
+    std::function<void(ExamCall)> examine = {};
   };
 
   /// Binds, and tests that a random key is refused. Throws std::runtime_error with a sentence for

@@ -20,6 +20,7 @@
 #include "net/control_links.hpp"
 #include "net/host_address.hpp"
 #include "net/link_connections.hpp"
+#include "net/name_lookup.hpp"
 #include "net/roster.hpp"
 #include "net/socket_watch.hpp"
 #include "net/steady_time.hpp"
@@ -40,14 +41,18 @@ struct ControlLinks::Impl {
   static constexpr int drained_at_once = 64;
   /// Frames ZeroMQ queues for each link and direction.
   static constexpr int high_water_mark = 256;
+  static constexpr auto hello_again = std::chrono::milliseconds(100);
+  /// Longer than a handshake may take.
+  static constexpr auto dial_again_after = std::chrono::seconds(4);
 
   /// A connection we opened.
   struct Dealer {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
-    bool up = false;            ///< True if the hello was answered and agrees.
-    Clock::time_point opened;   ///< When we began to expect it to come up.
-    Clock::time_point dialled;  ///< When its socket was made.
+    bool has_connection = false;  ///< False while the name in its address is looked up.
+    bool up = false;              ///< True if the hello was answered and agrees.
+    Clock::time_point opened;     ///< When we began to expect it to come up.
+    Clock::time_point dialled;    ///< When its socket was made.
     Clock::time_point said_hello;
     Clock::time_point heard;  ///< Time of the last frame received.
     /// When we asked whether the link still works; none: not asked, or answered.
@@ -80,10 +85,13 @@ struct ControlLinks::Impl {
     RateLimit exams;
   };
 
-  /// An address to join, with one dealer for each key that may answer there.
+  /// An address to join, with one dealer for each key that is tried there.
   struct Join {
     std::string address;
+    std::string name;  ///< The only peer wanted there; empty: any authorised one.
     std::map<PeerId, Dealer> dealers;
+    std::optional<PeerId> last;  ///< The last key that got a dealer; those after it are next.
+    Clock::time_point sought;    ///< When keys were last given dealers.
     Clock::time_point began = Clock::now();
     bool told = false;
   };
@@ -97,6 +105,8 @@ struct ControlLinks::Impl {
   void set_keys();
   Dealer dealer_to(PeerId peer, const PublicKey& key, const std::string& address);
   std::optional<Dealer> dial(PeerId peer, const PublicKey& key, const std::string& address);
+  bool connect(zmq::socket_t& socket, const std::string& address);
+  void connect_by_name(PeerId peer, Dealer& dealer);
   void open(PeerId peer, Link& link);
   void dial_again(PeerId peer, const PublicKey& key, Dealer& dealer);
   Hello hello(bool answer) const;
@@ -115,7 +125,7 @@ struct ControlLinks::Impl {
   void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
   void on_frame_of(PeerId peer, Link& link, zmq::message_t route, const zmq::message_t& bytes);
   void on_guest_frame(const PublicKey& key, zmq::message_t route, const zmq::message_t& bytes);
-  bool on_exam(const PublicKey& key, RateLimit& budget, bool is_guest, zmq::message_t route,
+  void on_exam(const PublicKey& key, RateLimit& budget, bool is_guest, zmq::message_t route,
                const zmq::message_t& bytes, const ExamRequest& request);
   void show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
             const Certificates& chain);
@@ -124,7 +134,10 @@ struct ControlLinks::Impl {
   void offend(PeerId peer, const std::string& why);
   void cut(PeerId peer);
   bool is_quarantined(PeerId peer) const { return conduct.is_quarantined(steady_time(), peer); }
+  void seek(Join& join);
   void joined(PeerId peer, SocketWatch* watch);
+  void tend_joins();
+  void ask_again(PeerId peer, Link& link);
   void refuse(std::optional<PeerId> peer, std::string detail);
 
   /// Handles input from a peer. Input must not end the process, so an exception counts against the
@@ -162,6 +175,7 @@ struct ControlLinks::Impl {
   Roster roster;
   Conduct conduct;
   LinkConnections connections{{.places = usual_places()}};
+  NameLookup names{io};
   std::map<PublicKey, Guest> guests;
   /// Sockets on which certificates are shown, and when each was opened.
   std::deque<std::pair<Clock::time_point, zmq::socket_t>> shows;

@@ -1,4 +1,5 @@
 // Incoming control links: a router that listens and tests its own allow-list.
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -35,10 +36,12 @@ void ControlLinks::Impl::listen() {
   try {
     socket.bind(endpoint(host + ":" + (port == "0" ? "*" : port)));
   } catch (const zmq::error_t& error) {
-    throw std::runtime_error(
+    const std::string problem =
         "--listen " + options.listen + ": cannot listen there (" + error.what() +
         "); give an address of this machine and a port that is free, or port 0 "
-        "for any free one");
+        "for any free one";
+    if (error.num() == EADDRINUSE) throw PortTaken(problem);
+    throw std::runtime_error(problem);
   }
   const std::string bound = socket.get(zmq::sockopt::last_endpoint);
   const std::string real_port = bound.substr(bound.rfind(':') + 1);
@@ -192,9 +195,11 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
     } else if (shown != nullptr && callbacks.shown) {
       callbacks.shown(*shown);
     } else if (exam != nullptr && callbacks.examine) {
-      if (!on_exam(key, guest.exams, true, std::move(route), bytes, *exam)) {
+      // Also a refusal would be an answer, so this is asked before the budget.
+      if (!callbacks.has_ticket || !callbacks.has_ticket(key)) {
         return turn_away("a visitor asks to be examined");
       }
+      on_exam(key, guest.exams, true, std::move(route), bytes, *exam);
     } else {
       turn_away("a guest asks for what only members get");
     }
@@ -204,11 +209,11 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
 }
 
 /// Passes on a request of doctor. Nothing else is remembered about the asker, because it is not a
-/// process of the peer whose key it has. Returns false if it may not ask.
-bool ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool is_guest,
+/// process of the peer whose key it has.
+void ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool is_guest,
                                  zmq::message_t route, const zmq::message_t& bytes,
                                  const ExamRequest& request) {
-  if (!callbacks.examine) return true;
+  if (!callbacks.examine) return;
   const auto way = std::make_shared<Link>();
   way->route = std::move(route);
   const auto reply = [this, way, weak = std::weak_ptr(timer)](const ExamAnswer& answer) {
@@ -216,13 +221,13 @@ bool ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool i
   };
   if (!budget.take(steady_time())) {
     reply({.number = request.number, .refusal = "this key has asked often; try again in a minute"});
-    return true;
+    return;
   }
-  return callbacks.examine({.from = key,
-                            .is_guest = is_guest,
-                            .source = source_host(bytes),
-                            .request = request,
-                            .reply = reply});
+  callbacks.examine({.from = key,
+                     .is_guest = is_guest,
+                     .source = source_host(bytes),
+                     .request = request,
+                     .reply = reply});
 }
 
 void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t route,

@@ -1,10 +1,17 @@
 // The host part of addresses, for IPv4 and IPv6.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 namespace gv {
+
+/// Thrown for a port that the operator has named and another program has.
+class PortTaken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// True for "[v6]:port". A host name counts as IPv4.
 inline bool is_ipv6(std::string_view address) { return address.starts_with('['); }

@@ -29,10 +29,15 @@ namespace gv {
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
-/// Makes a write go on until it is complete; the default cuts it into pieces of 64 KiB.
+/// Makes a write go on until it is complete; the default cuts it into pieces of 64 KiB. Notes when
+/// bytes leave, because on a slow network a whole write takes long.
 struct WithoutLimit {
-  std::size_t operator()(const asio::error_code& error, std::size_t) const {
-    return error ? 0 : std::numeric_limits<std::size_t>::max();
+  std::chrono::steady_clock::time_point* moved;  ///< Lives as long as the write.
+
+  std::size_t operator()(const asio::error_code& error, std::size_t written) const {
+    if (error) return 0;
+    if (written > 0) *moved = std::chrono::steady_clock::now();
+    return std::numeric_limits<std::size_t>::max();
   }
 };
 
@@ -64,6 +69,7 @@ struct LaneConnection {
   bool partner_ended = false;
   std::string kind;  ///< Reported to the operator: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
+  Clock::time_point moved = began;  ///< When a write began, or when bytes of it last left.
 
   // The connection holds the memory of reads and writes under way, because they may outlive the
   // lane.
@@ -97,10 +103,11 @@ struct LaneConnection {
 
   template <class Buffers, class Handler>
   void write(const Buffers& buffers, Handler handler) {
+    moved = Clock::now();
     if (tls) {
-      asio::async_write(*tls, buffers, WithoutLimit{}, std::move(handler));
+      asio::async_write(*tls, buffers, WithoutLimit{&moved}, std::move(handler));
     } else {
-      asio::async_write(socket, buffers, WithoutLimit{}, std::move(handler));
+      asio::async_write(socket, buffers, WithoutLimit{&moved}, std::move(handler));
     }
   }
   /// Reads the bytes that have arrived, at least one.

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "net/host_address.hpp"
 #include "net/lane_handshake_impl.hpp"
 
 namespace gv {
@@ -83,6 +84,8 @@ void LaneHandshake::Impl::choose_source() {
 }
 
 void LaneHandshake::Impl::listen_tcp() {
+  // As for the control port, which ZeroMQ opens: the resolver would take it for a name of ::1.
+  if (options.listen_host == "*") options.listen_host = "0.0.0.0";
   asio::error_code error;
   const auto address = asio::ip::make_address(options.listen_host, error);
   tcp::endpoint endpoint(address, options.port);
@@ -106,9 +109,11 @@ void LaneHandshake::Impl::listen_tcp() {
   acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    throw std::runtime_error("--lane-port " + std::to_string(options.port) +
-                             ": cannot listen there (" + error.message() +
-                             "); give a port that is free, or leave it out for any free one");
+    const std::string problem = "--lane-port " + std::to_string(options.port) +
+                                ": cannot listen there (" + error.message() +
+                                "); give a port that is free, or leave it out for any free one";
+    if (error == asio::error::address_in_use) throw PortTaken(problem);
+    throw std::runtime_error(problem);
   }
   const std::string port = std::to_string(acceptor.local_endpoint().port());
   const auto with_port = [&](const std::string& name) {

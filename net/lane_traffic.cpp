@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net/bulk_lanes_impl.hpp"
+#include "net/steady_time.hpp"
 #include "net/wire.hpp"
 
 namespace gv {
@@ -266,7 +267,7 @@ bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection)
     if (!arrived(peer, connection, *record)) return false;
   }
   if (connection->reader.is_malformed()) {
-    broken(peer, connection, "a malformed record");
+    unsound(peer, connection, "a malformed record");
     return false;
   }
   write_next(peer);
@@ -298,7 +299,7 @@ bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
 bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, const Record& record) {
   const auto& [header, bytes] = record;
   if (!is_expected(lanes.at(peer), header)) {
-    broken(peer, connection, "a malformed record");
+    unsound(peer, connection, "a malformed record");
     return false;
   }
   switch (header.kind) {
@@ -316,7 +317,7 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, cons
       std::memcpy(&place, bytes.data(), sizeof place);
       const auto block = connection->borrowed->at(place, header.length);
       if (!block) {
-        broken(peer, connection, "a block outside of the memory that is lent");
+        unsound(peer, connection, "a block outside of the memory that is lent");
         return false;
       }
       if (connection->holds.size() >= holds_max) {
@@ -338,18 +339,37 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, cons
     case RecordKind::over:
       broken(peer, connection, "the partner ended it");
       return false;
-    case RecordKind::message: {
-      Decoded decoded = decode(bytes);
-      const auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
-      if (message == nullptr) {
-        broken(peer, connection, decoded.frame ? "a frame that is no message" : decoded.problem);
-        return false;
-      }
-      callbacks.message({peer, *message});
-      break;
-    }
+    case RecordKind::message:
+      return take_message(peer, connection, bytes);
   }
   return current(peer, connection) != nullptr;
+}
+
+/// Passes on a message. Lanes have the limit of links, or they would be a way around it. Returns
+/// false if the lane is gone afterwards.
+bool BulkLanes::Impl::take_message(PeerId peer, const ConnectionPtr& connection,
+                                   std::span<const std::byte> bytes) {
+  const auto budget = budgets.try_emplace(peer, options.messages).first;
+  if (!budget->second.take(steady_time())) {
+    budgets.erase(budget);
+    unsound(peer, connection, "a flood of messages");
+    return false;
+  }
+  Decoded decoded = decode(bytes);
+  auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
+  if (message == nullptr) {
+    unsound(peer, connection, decoded.frame ? "a frame that is no message" : decoded.problem);
+    return false;
+  }
+  callbacks.message({peer, std::move(*message)});
+  return current(peer, connection) != nullptr;
+}
+
+/// Ends a lane because of bytes that no correct peer sends.
+void BulkLanes::Impl::unsound(PeerId peer, const ConnectionPtr& connection,
+                              const std::string& why) {
+  broken(peer, connection, why);
+  if (callbacks.unsound) callbacks.unsound(peer, why);
 }
 
 void BulkLanes::Impl::give_block(PeerId peer, const RecordHeader& header,

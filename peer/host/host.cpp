@@ -2,7 +2,9 @@
 #include "peer/host/host.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "net/host_address.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "peer/config/switched_mode.hpp"
@@ -64,6 +67,15 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   revision = *kept;
   config = std::move(next.config);
   return {};
+}
+
+/// Makes the run's folder. Returns why nothing can be written there.
+Problems make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && ::access(folder.c_str(), W_OK) != 0) error.assign(errno, std::generic_category());
+  if (!error) return {};
+  return {{folder.string(), "cannot be written to: " + error.message(), "choose another --folder"}};
 }
 
 /// Moves the models of an earlier run in this folder aside, where nothing takes them for those of
@@ -120,7 +132,9 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
     }
   }
   try {
-    std::filesystem::create_directories(options.folder);
+    if (const Problems problems = make_folder(options.folder); !problems.empty()) {
+      return refuse(options, problems);
+    }
     const FolderLock lock(options.folder);
     if (lock.is_taken()) {
       return refuse(options,
@@ -152,7 +166,7 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
     } else {
       say(stderr, line + "\n");
     }
-    return 1;
+    return dynamic_cast<const PortTaken*>(&error) != nullptr ? 2 : 1;
   }
 }
 

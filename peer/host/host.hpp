@@ -91,8 +91,9 @@ struct HostOptions {
 inline constexpr int unreachable_code = 3;
 
 /// Runs a peer until its training is over or a signal stops it. Returns the process's exit code: 0
-/// after a clean end, 1 if the machine failed it (port taken, folder not writable), 2 if the
-/// operator must fix something (data missing, no peer to join, settings that disagree).
+/// after a clean end, 1 if the machine failed it (disk full, no such network address), 2 if the
+/// operator must fix something (port taken, folder not writable, data missing, no peer to join,
+/// settings that disagree).
 int run_peer(const HostOptions& options);
 
 /// Runs a peer with a learner that is not built in and brings its own data. The config's model and

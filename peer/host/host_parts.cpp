@@ -63,23 +63,22 @@ void Host::open_links() {
               },
           .relay = [this](PeerId from,
                           const RelayStep& step) { lanes_->receive_relay(from, step); },
-          .examine = [this](ExamCall call) { return examine(std::move(call)); }});
+          .has_ticket = [this](const PublicKey& guest) { return tickets_->knows(guest); },
+          .examine = [this](ExamCall call) { examine(std::move(call)); }});
 }
 
 /// Answers `grapevine doctor` and `grapevine ledger`: members, and doctor also for guests whose
 /// ticket is still good.
-bool Host::examine(ExamCall call) {
+void Host::examine(ExamCall call) {
   if (call.is_guest) {
-    if (!tickets_->knows(call.from)) return false;
     std::string refusal = tickets_->refusal(call.from, {}, wall_s());
     if (call.request.wants_ledger) refusal = "only members of the swarm see its ledger";
     if (!refusal.empty()) {
       call.reply({.number = call.request.number, .refusal = refusal});
-      return true;
+      return;
     }
   }
   examiner_.examine(call.source, call.request, std::move(call.reply));
-  return true;
 }
 
 /// Peers that may relay a lane to `to`. The list begins with a different peer for each pair, so
@@ -194,6 +193,7 @@ void Host::open_lanes() {
           .fact = [this](const Fact& fact) { note(fact); },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); },
+          .unsound = [this](PeerId from, const std::string& why) { control_->offend(from, why); },
           .send_relay = [this](PeerId to,
                                const RelayStep& step) { return control_->send(to, step); },
           .is_linked = [this](PeerId to) { return control_->is_linked(to); },

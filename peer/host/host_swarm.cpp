@@ -94,18 +94,15 @@ void Host::follow_certificates() {
 void Host::follow_accepted() {
   const Trust& trust = *node_->trust();
   followed_ = trust.version();
-  std::set<PeerId> gone;
-  for (const AuthorizedPeer& peer : options_.authorized) gone.insert(peer_id(peer.key));
-  options_.authorized.clear();
+  const std::vector<AuthorizedPeer> before = std::exchange(options_.authorized, {});
   std::set<CurveKey> curves;
   for (const Certificate& certificate : trust.accepted()) {
     const auto curve = curve_key(certificate.key);
     if (!curve || !curves.insert(*curve).second) continue;
     options_.authorized.push_back({.name = certificate.name, .key = certificate.key});
     names_[peer_id(certificate.key)] = certificate.name;
-    gone.erase(peer_id(certificate.key));
   }
-  for (const PeerId peer : gone) lanes_->forget(peer);
+  forget_unlisted(before);
   // Names of peers that are out are kept for messages about them, but only a limited number.
   if (names_.size() > 2 * certified_max) {
     std::erase_if(names_, [&](const auto& entry) {

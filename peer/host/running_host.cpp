@@ -322,7 +322,9 @@ void Host::reload_authorized() {
     log_.write(now(), AllowListRefused{.why = to_string(loaded.problems.front())});
     return;
   }
-  options_.authorized = std::move(loaded.peers);
+  const std::vector<AuthorizedPeer> before =
+      std::exchange(options_.authorized, std::move(loaded.peers));
+  forget_unlisted(before);
   for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
   signer_.authorize(options_.authorized);
   control_->authorize(options_.authorized);
@@ -330,6 +332,17 @@ void Host::reload_authorized() {
                 [this](const auto& entry) { return !control_->roster().is_other(entry.first); });
   log_.write(now(), AllowListRead{});
   feed([this](Time t, NodeEffects& out) { node_->authorize(t, authorized_ids(), out); });
+  dial_listed();
+}
+
+/// Ends the lanes of peers that have left the list, and the streams relayed for them. A peer that
+/// was never a member has them too.
+void Host::forget_unlisted(const std::vector<AuthorizedPeer>& before) {
+  std::set<PeerId> listed;
+  for (const AuthorizedPeer& peer : options_.authorized) listed.insert(peer_id(peer.key));
+  for (const AuthorizedPeer& peer : before) {
+    if (!listed.contains(peer_id(peer.key))) lanes_->forget(peer_id(peer.key));
+  }
 }
 
 void Host::on_signal(int signal) {
@@ -414,8 +427,10 @@ Problems Host::problems_of_joining() const {
   if (cohort_) return {};  // The other peers may still be waiting for their machines.
   return {{"--join",
            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
-           "check the address, that the peer there runs, and that each side's allow-list has the "
-           "other's key"}};
+           options_.swarm
+               ? "check the address, and that the peer there runs"
+               : "check the address, that the peer there runs, and that each side's allow-list has "
+                 "the other's key"}};
 }
 
 void Host::every_second() {
@@ -470,6 +485,10 @@ int Host::run(std::unique_ptr<Learner> learner) {
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
                                        options_.shard, options_.resume);
   for (const Fact& fact : point.facts) log_.write(now(), fact);
+  if (!point.problems.empty()) {
+    for (const Problem& problem : point.problems) warn(to_string(problem));
+    return 2;
+  }
   open_links();
   open_lanes();
   make_node(point);
@@ -498,8 +517,18 @@ int Host::run(std::unique_ptr<Learner> learner) {
   return exit_code_;
 }
 
-/// Dials the peers given with --join and those known before. Returns false if there are none.
+/// Dials the peers that have an address on the list. That one may not run yet is no failure.
+void Host::dial_listed() {
+  for (const AuthorizedPeer& peer : options_.authorized) {
+    const PeerId id = peer_id(peer.key);
+    if (!peer.address.empty() && !control_->is_linked(id)) control_->dial(id, peer.address);
+  }
+}
+
+/// Dials the peers given with --join, those known before, and those with an address on the list.
+/// Returns false if there are none of the first two, since those on the list need not run yet.
 bool Host::join_others() {
+  dial_listed();
   for (const std::string& address : options_.join) control_->join(address);
   const std::vector<Member> cached =
       options_.resume ? cache_.read(control_->roster(), signer_) : std::vector<Member>();

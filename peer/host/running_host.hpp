@@ -102,6 +102,7 @@ class Host {
   void start_worker(std::unique_ptr<Replica> replica);
   void open_socket();
   bool join_others();
+  void dial_listed();
   void open_rendezvous();
   void meet_cohort();
 
@@ -125,7 +126,7 @@ class Host {
   std::vector<PeerId> relays_to(PeerId to) const;
   bool dial_directly(PeerId peer);
   void leave_relays();
-  bool examine(ExamCall call);
+  void examine(ExamCall call);
   std::optional<LaneToken> pair_token_of(PeerId peer, std::uint64_t stream) const;
   void receive_on_lane(Envelope envelope);
   void note(const Fact& fact);
@@ -145,6 +146,7 @@ class Host {
   void stop_learner();
   void on_signal(int signal);
   void reload_authorized();
+  void forget_unlisted(const std::vector<AuthorizedPeer>& before);
   std::string save(const Replica& replica, const task::Save& how) const;
   std::vector<std::pair<std::string, std::string>> agreed_settings() const;
   void wait_for_signal();

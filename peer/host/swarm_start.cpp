@@ -1,12 +1,14 @@
 // Prepares the first peer of a swarm and those that join by a ticket.
 #include "peer/host/swarm_start.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/ip/udp.hpp>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -194,11 +196,17 @@ ConfigOverrides overrides_of(const SwarmArguments& arguments) {
   return {.data_folder = arguments.data, .peers = {}, .has_own_data = arguments.has_own_data};
 }
 
-/// Prints what the peer is about to do before it joins.
-void say_plan(const HostOptions& options) {
+std::string time_text(std::uint64_t at_s) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(at_s)));
+}
+
+/// Prints what the peer is about to do before it joins. `wanted` is the name that it asked for.
+void say_plan(const HostOptions& options, const std::string& wanted) {
   const Config& config = options.config;
   const bool has_files = config.data.kind != DataKind::generated;
-  say(stdout, fmt::format("joins as {}: mode {}, model {}, data {}\n", options.name,
+  const std::string why =
+      options.name == wanted ? "" : fmt::format(" because another peer is named {}", wanted);
+  say(stdout, fmt::format("joins as {}{}: mode {}, model {}, data {}\n", options.name, why,
                           to_string(config.run.mode), to_string(config.model.kind),
                           has_files ? "from " + printable(config.data.folder) + ", all there"
                                     : std::string("generated here")));
@@ -313,7 +321,8 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   if (!problems.empty()) return problems;
 
   SwarmFiles files;
-  if (has_swarm(options.folder)) {
+  const bool is_new = !has_swarm(options.folder);
+  if (!is_new) {
     files = read_swarm(options.folder);
     options.resume = true;
     if (files.problems.empty() && files.swarm != given.ticket.swarm) {
@@ -323,7 +332,10 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
     problems = files.problems;
     if (problems.empty()) problems = problems_of_expiry(files, options.folder);
   } else if (now_s() >= given.ticket.expires_s) {
-    problems.push_back({"TICKET", "the ticket has expired by this machine's clock",
+    problems.push_back({"TICKET",
+                        fmt::format("the ticket has expired: it was good until {}, and this "
+                                    "machine's clock says {}",
+                                    time_text(given.ticket.expires_s), time_text(now_s())),
                         "ask for a new one (`grapevine invite FOLDER`), or set the clock"});
   } else {
     options.resume = has_checkpoints(options.folder);
@@ -341,8 +353,10 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   options.config = std::move(parsed.config);
   options.places = std::move(parsed.places);
   options.join = first_peers(options.folder);
+  const std::string wanted = options.name;
   take_files(files, read_config_text(options.config_path), options);
-  if (!options.quiet) say_plan(options);
+  // Started again, the peer has the name that it was given when it joined.
+  if (!options.quiet) say_plan(options, is_new ? wanted : options.name);
   return {};
 }
 

@@ -45,17 +45,18 @@ struct AskedPeer {
                               .listen = "127.0.0.1:0",
                               .session = 1,
                               .exams = exams},
-        ControlLinks::Callbacks{.message = [](const Envelope&) {},
-                                .invite = [](PeerId, const LaneInvite&) {},
-                                .contact = [this](PeerId) { ++contacts; },
-                                .restarted = [](PeerId) {},
-                                .fact = [](const Fact&) {},
-                                .examine =
-                                    [this](ExamCall call) {
-                                      const bool may_ask = !call.is_guest || admits_guests;
-                                      calls.push_back(std::move(call));
-                                      return may_ask;
-                                    }});
+        ControlLinks::Callbacks{
+            .message = [](const Envelope&) {},
+            .invite = [](PeerId, const LaneInvite&) {},
+            .contact = [this](PeerId) { ++contacts; },
+            .restarted = [](PeerId) {},
+            .fact = [](const Fact&) {},
+            .has_ticket =
+                [this](const PublicKey&) {
+                  ++guests_asked_about;
+                  return admits_guests;
+                },
+            .examine = [this](ExamCall call) { calls.push_back(std::move(call)); }});
   }
 
   asio::io_context io;
@@ -63,6 +64,7 @@ struct AskedPeer {
   std::optional<ControlLinks> links;
   std::vector<ExamCall> calls;
   int contacts = 0;
+  int guests_asked_about = 0;
   bool admits_guests = false;
 };
 
@@ -124,20 +126,26 @@ TEST_CASE("a key that asks for exams often is refused in words and dialled no mo
 }
 
 TEST_CASE("a guest asks for an exam only with a ticket that is good") {
-  AskedPeer peer;
+  AskedPeer peer({.per_second = 1e-6, .burst = 1});
   const KeyPair guest = generate_key_pair();
   peer.links->admit_guests({guest.public_key});
-  Asker asker(peer, guest);
-  asker.ask(ExamRequest{.number = 1});
-  // The peer is asked who may connect, and cut off otherwise.
-  REQUIRE(until(peer.io, [&] { return peer.calls.size() == 1; }));
-  CHECK(peer.calls[0].is_guest);
-  REQUIRE(until(peer.io, [&] { return peer.links->counters().refused > 0; }));
+  // Other guests get no answer, however often they ask, and are cut off.
+  for (int asked = 1; asked <= 3; ++asked) {
+    Asker asker(peer, guest);
+    asker.ask(ExamRequest{.number = 1});
+    REQUIRE(until(peer.io, [&] { return peer.guests_asked_about == asked; }));
+    CHECK_FALSE(until(
+        peer.io, [&] { return asker.next().has_value(); }, 50ms));
+  }
+  CHECK(peer.calls.empty());
+  CHECK(peer.links->counters().refused >= 3);
+  // They have used up nothing.
   peer.admits_guests = true;
   Asker welcome(peer, guest);
   welcome.ask(ExamRequest{.number = 2});
-  REQUIRE(until(peer.io, [&] { return peer.calls.size() == 2; }));
-  peer.calls[1].reply({.number = 2});
+  REQUIRE(until(peer.io, [&] { return peer.calls.size() == 1; }));
+  CHECK(peer.calls[0].is_guest);
+  peer.calls[0].reply({.number = 2});
   CHECK(until(peer.io, [&] { return welcome.next().has_value(); }));
 }
 

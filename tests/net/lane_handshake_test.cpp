@@ -55,8 +55,9 @@ class Dialling {
   asio::io_context io_;  ///< Outlives the connections.
 
  public:
-  Dialling(const std::string& name, const std::string& from)
-      : inside_(io_, {.listen_host = "127.0.0.1", .local = false, .plain = true},
+  Dialling(const std::string& name, const std::string& from,
+           const std::string& listen = "127.0.0.1")
+      : inside_(io_, {.listen_host = listen, .local = false, .plain = true},
                 {.accepted = [this](const auto&,
                                     ConnectionPtr connection) { accepted = std::move(connection); },
                  .fact = [](const Fact&) {}}),
@@ -67,6 +68,7 @@ class Dialling {
     inside_.expect(invite.lane, invite.token);
     outside_.expect(invite.lane, invite.token);
     const std::string listening = inside_.listening();
+    REQUIRE(listening.find('*') == std::string::npos);
     invite.address = name + listening.substr(listening.rfind(':'));
     outside_.dial(invite, [this](ConnectionPtr connection) { dialled = std::move(connection); });
     const auto end = std::chrono::steady_clock::now() + patience;
@@ -84,6 +86,11 @@ class Dialling {
 };
 
 }  // namespace
+
+TEST_CASE("lanes of a peer that listens on any address are dialled at its addresses") {
+  const Dialling lane("127.0.0.1", "127.0.0.1", "*");
+  CHECK((lane.accepted && lane.dialled));
+}
 
 TEST_CASE("TCP lanes begin unpaced, and only between hosts are they left to the system then") {
   const Descriptor fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

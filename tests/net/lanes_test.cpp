@@ -21,6 +21,8 @@
 #include <numeric>
 
 #include "net/bulk_lanes.hpp"
+#include "net/lane_handshake.hpp"
+#include "net/sealed_file.hpp"
 #include "net/shared_buffer.hpp"
 #include "net/shared_ring.hpp"
 #include "tests/facts.hpp"
@@ -509,6 +511,9 @@ TEST_CASE("only memory that stays as it is becomes a ring") {
   CHECK_FALSE(RingReader::map(file(ring_bytes, 0)));
   CHECK_FALSE(RingReader::map(file(ring_bytes, F_SEAL_GROW)));
   CHECK_FALSE(RingReader::map(file(ring_bytes / 2, all)));
+  // A seal more, as the system itself may add one.
+  CHECK(is_sealed_file(file(ring_bytes, all | F_SEAL_WRITE), ring_bytes));
+  CHECK_FALSE(is_sealed_file(file(ring_bytes, F_SEAL_WRITE | F_SEAL_GROW), ring_bytes));
 }
 
 TEST_CASE("a ring gives back what was put in, in order, and counts its slots") {

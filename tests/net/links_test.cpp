@@ -1,11 +1,13 @@
 // Control links against raw ZeroMQ sockets: the key of a connection decides its identity, whatever
 // the connection claims.
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 #include <zmq.hpp>
 
@@ -364,6 +366,153 @@ TEST_CASE("a silent link is checked by a few bytes and not by another hello") {
   CHECK(after.bytes_received - before.bytes_received == encode(LinkCheck{}).size());
   CHECK(served.messages == 1);
   CHECK(served.why.empty());
+}
+
+namespace {
+
+/// Links that count their contacts and refused hellos. `given` lacks only the name.
+struct Counted {
+  Counted(asio::io_context& io, ControlLinks::Options given)
+      : links(io, std::move(given),
+              {.message = [](const Envelope&) {},
+               .invite = [](PeerId, const LaneInvite&) {},
+               .contact = [this](PeerId) { ++contacts; },
+               .restarted = [](PeerId) {},
+               .fact =
+                   [this](const Fact& fact) {
+                     refused += std::holds_alternative<HelloRefused>(fact);
+                   }}) {}
+
+  int contacts = 0;
+  int refused = 0;
+  ControlLinks links;
+};
+
+template <class Holds>
+bool until(asio::io_context& io, Holds holds) {
+  const auto give_up = std::chrono::steady_clock::now() + 30s;
+  while (!holds() && std::chrono::steady_clock::now() < give_up) io.run_one_for(5ms);
+  return holds();
+}
+
+}  // namespace
+
+TEST_CASE("a peer is found at an address without a name however long the list is") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair();
+  std::vector<KeyPair> pairs;
+  for (int i = 0; i < 70; ++i) pairs.push_back(generate_key_pair());
+  // Keys are tried in the order of their peers, and the one that listens comes last.
+  std::ranges::sort(pairs, {}, [](const KeyPair& pair) { return peer_id(pair.public_key); });
+  std::vector<AuthorizedPeer> listed;
+  for (const KeyPair& pair : pairs) {
+    listed.push_back({.name = "peer-" + std::to_string(listed.size()), .key = pair.public_key});
+  }
+  Counted server(io, {.identity = pairs.back(),
+                      .name = "server",
+                      .authorized = {{.name = "own", .key = own.public_key}},
+                      .listen = "127.0.0.1:0",
+                      .session = 1});
+  Counted dialler(io, {.identity = own,
+                       .name = "own",
+                       .authorized = listed,
+                       .session = 2,
+                       .handshake_deadline = 1s});
+  dialler.links.join(server.links.listening());
+  CHECK(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
+}
+
+TEST_CASE("a pending join tries keys that come onto the list and those out of quarantine") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair(), other = generate_key_pair();
+  const AuthorizedPeer listed{.name = "server", .key = other.public_key};
+  const bool is_listed_later = GENERATE(true, false);
+  const std::string name = GENERATE("", "server@");
+  CAPTURE(is_listed_later, name);
+  Counted server(io, {.identity = other,
+                      .name = "server",
+                      .authorized = {{.name = "own", .key = own.public_key}},
+                      .listen = "127.0.0.1:0",
+                      .session = 1});
+  Counted dialler(io, {.identity = own,
+                       .name = "own",
+                       .authorized = is_listed_later ? std::vector<AuthorizedPeer>()
+                                                     : std::vector<AuthorizedPeer>{listed},
+                       .session = 2,
+                       .handshake_deadline = 500ms,
+                       .quarantine = 200ms});
+  dialler.links.join(name + server.links.listening());
+  if (is_listed_later) {
+    dialler.links.authorize({listed});
+  } else {
+    dialler.links.quarantine(peer_id(other.public_key));
+  }
+  CHECK(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
+}
+
+TEST_CASE("a peer that dialled is admitted when the other is restarted with equal settings") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair(), other = generate_key_pair();
+  const auto serve = [&](std::string listen, std::string model, std::uint64_t session) {
+    return ControlLinks::Options{.identity = other,
+                                 .name = "server",
+                                 .authorized = {{.name = "own", .key = own.public_key}},
+                                 .listen = std::move(listen),
+                                 .session = session,
+                                 .agreement = {{"model", std::move(model)}}};
+  };
+  std::optional<Counted> server;
+  server.emplace(io, serve("127.0.0.1:0", "cnn", 1));
+  // Nobody can dial this one.
+  Counted dialler(io, {.identity = own,
+                       .name = "own",
+                       .authorized = {{.name = "server", .key = other.public_key}},
+                       .session = 2,
+                       .agreement = {{"model", "mlp"}}});
+  const std::string address = server->links.listening();
+  dialler.links.join(address);
+  REQUIRE(until(io, [&] { return dialler.refused == 1 && server->refused == 1; }));
+  server.reset();
+  server.emplace(io, serve(address, "mlp", 3));
+  CHECK(until(io, [&] { return server->contacts == 1 && dialler.contacts == 1; }));
+}
+
+TEST_CASE("a peer is joined and dialled by the name of its host") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair(), other = generate_key_pair();
+  Counted server(io, {.identity = other,
+                      .name = "server",
+                      .authorized = {{.name = "own", .key = own.public_key}},
+                      .listen = "127.0.0.1:0",
+                      .session = 1});
+  const std::string listening = server.links.listening();
+  const std::string address = "localhost" + listening.substr(listening.rfind(':'));
+  Counted dialler(io, {.identity = own,
+                       .name = "own",
+                       .authorized = {{.name = "server", .key = other.public_key}},
+                       .session = 2});
+  if (GENERATE(true, false)) {
+    dialler.links.join(address);
+  } else {
+    dialler.links.dial(peer_id(other.public_key), address);
+  }
+  CHECK(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
+}
+
+TEST_CASE("a changed address on the list is where the peer is dialled next") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair(), other = generate_key_pair();
+  AuthorizedPeer listed{.name = "server", .key = other.public_key, .address = "127.0.0.1:9"};
+  Counted server(io, {.identity = other,
+                      .name = "server",
+                      .authorized = {{.name = "own", .key = own.public_key}},
+                      .listen = "127.0.0.1:0",
+                      .session = 1});
+  Counted dialler(io, {.identity = own, .name = "own", .authorized = {listed}, .session = 2});
+  listed.address = server.links.listening();
+  dialler.links.authorize({listed});
+  REQUIRE(dialler.links.send(peer_id(other.public_key), Message(Ping{})));
+  CHECK(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
 }
 
 TEST_CASE("a check over a connection without a hello is answered by a hello") {

@@ -3,15 +3,19 @@
 #include "tests/process/insider.hpp"
 
 #include <algorithm>
+#include <asio/io_context.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "net/lane_handshake.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -207,6 +211,43 @@ TEST_CASE("a key has a few links however many it opens", "[process]") {
   CHECK(swarm.descriptors(0) <= before + 12);
   CHECK(most < before + 45);
   CHECK(swarm.exchanges_go_on(0));
+}
+
+TEST_CASE("a key that leaves the list loses its lane though it was never a member", "[process]") {
+  Beset swarm;
+  REQUIRE(swarm.exchanges_go_on(0));
+  Insider insider(swarm, 2, 0);
+  REQUIRE(insider.join());
+  std::vector<std::byte> ignored(1000);
+  bool has_ended = false;
+  asio::io_context io;
+  ConnectionPtr lane;
+  LaneHandshake doors(
+      io, {.listen_host = "127.0.0.1", .local = false},
+      {.accepted = [&](const auto&, ConnectionPtr opened) { lane = std::move(opened); },
+       .fact = [](const Fact&) {}});
+  const auto until = [&](auto holds) {
+    return eventually([&] { return io.poll(), holds(); }, 10s);
+  };
+  LaneInvite invite{.lane = 5, .token = {1, 2, 3}};
+  doors.describe(invite);
+  doors.expect(invite.lane, invite.token);
+  insider.send(invite);
+  REQUIRE(until([&] { return lane != nullptr; }));
+  CHECK(swarm.state_of(0, 2) == "unknown");
+  lane->read_some(std::span(ignored),
+                  [&](asio::error_code error, std::size_t) { has_ended = error.value() != 0; });
+  std::string kept;
+  {
+    std::ifstream in(swarm.authorized_file());
+    for (std::string line; std::getline(in, line);) {
+      if (!line.starts_with("peer-2 ")) kept += line + "\n";
+    }
+  }
+  std::ofstream(swarm.authorized_file()) << kept;
+  swarm.signal(0, SIGHUP);
+  CHECK(until([&] { return has_ended; }));
+  lane->close();
 }
 
 TEST_CASE("a member that asks for exams without end gets a few and ends no peer", "[process]") {
