@@ -19,6 +19,9 @@ class ParameterBound {
   /// was too large and has been clamped.
   float hold(std::span<float> parameters, float before, float after) const;
 
+  /// The bound for a model whose largest magnitude was `before`.
+  float bound_after(float before) const;
+
  private:
   float bound_;
 };

@@ -103,6 +103,7 @@ class Trainer final : public Learner, public Tunable {
     whole_batch_ = spec_.batch;
     optimizer_.count(made);
     move_to(step_ + made, position);
+    if (holds_steps_) hold(first_largest_);
     return score;
   }
 
@@ -120,16 +121,21 @@ class Trainer final : public Learner, public Tunable {
   }
 
   void update(std::span<const float> mean, std::size_t samples) override {
-    const float before = largest_parameter();
+    const float before = largest_allowed();
     step_by(mean, samples);
     hold(before);
   }
   void change_by_others(const Change& change) override {
-    const float before = largest_parameter();
+    const float before = largest_allowed();
     change(live_parameters());
     hold(before);
   }
   std::uint64_t held() const override { return held_; }
+  void hold_steps(bool always) override {
+    if (always && !holds_steps_) admit_as_first();
+    holds_steps_ = always;
+  }
+  float parameter_bound() const override { return bound_->bound_after(first_largest_); }
 
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override {
     check(out.size() == parameters_.size(), "a change has the layout's size");
@@ -148,7 +154,7 @@ class Trainer final : public Learner, public Tunable {
 
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
-    const float before = largest_parameter();
+    const float before = largest_allowed();
     std::ranges::copy(parameters, parameters_.begin());
     if (position_after_) std::swap(optimizer_, optimizer_after_);
     move_to(step_ + steps, position_after_.value_or(position_));
@@ -163,10 +169,12 @@ class Trainer final : public Learner, public Tunable {
   /// The sampler continues where `step` batches of the usual size would have left it.
   void adopt(std::span<const float> parameters, std::uint64_t step) override {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
+    const bool is_first = step_ == 0;
     std::ranges::copy(parameters, parameters_.begin());
     optimizer_.reset();
     move_to(step, sampler_.after_batches(step, spec_.batch));
     progress_at_ = step;
+    if (is_first) admit_as_first();
   }
 
   void adopt_model(std::span<const float> parameters, std::uint64_t step) override {
@@ -201,6 +209,7 @@ class Trainer final : public Learner, public Tunable {
     if (!problem.empty()) return problem;
     std::ranges::copy(parameters, parameters_.begin());
     move_to(state.step, state.position.value_or(sampler_.after_batches(state.step, spec_.batch)));
+    admit_as_first();
     return problem;
   }
 
@@ -281,6 +290,7 @@ class Trainer final : public Learner, public Tunable {
     const float largest = optimizer_.step(parameters_, gradient, learning_rate());
     move_to(step_ + 1, sampler_.after(position_, drawn_));
     largest_ = largest;
+    if (holds_steps_) hold(first_largest_);
   }
 
   Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
@@ -310,7 +320,14 @@ class Trainer final : public Learner, public Tunable {
     return *largest_;
   }
 
-  /// Clamps parameters that a change has made too large. `before`: the largest before it.
+  /// How large parameters may be after a change even if that is beyond their bound.
+  float largest_allowed() { return holds_steps_ ? first_largest_ : largest_parameter(); }
+
+  /// The model that we have now may be as large as it is, see hold_steps().
+  void admit_as_first() { first_largest_ = std::max(first_largest_, largest_parameter()); }
+
+  /// Clamps parameters that a change has made too large. `before`: the result of
+  /// largest_allowed() before it.
   void hold(float before) {
     const float after = largest_parameter();
     largest_ = bound_->hold(parameters_, before, after);
@@ -320,14 +337,16 @@ class Trainer final : public Learner, public Tunable {
   /// Takes over the model of another step. If that step is later, other peers have finished the sum
   /// with our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
+    const bool is_first = step_ == 0;
     std::ranges::copy(others, parameters_.begin());
     progress_at_ = new_step;
-    if (new_step <= step_) {
+    if (new_step > step_) {
+      if (position_after_) std::swap(optimizer_, optimizer_after_);
+      move_to(new_step, position_after_.value_or(sampler_.after(position_, drawn_)));
+    } else {
       move_to(new_step, position_);
-      return;
     }
-    if (position_after_) std::swap(optimizer_, optimizer_after_);
-    move_to(new_step, position_after_.value_or(sampler_.after(position_, drawn_)));
+    if (is_first) admit_as_first();
   }
 
   TrainerSpec spec_;
@@ -341,6 +360,9 @@ class Trainer final : public Learner, public Tunable {
   std::vector<float> parameters_;
   std::optional<ParameterBound> bound_;  ///< Set by the constructor.
   std::optional<float> largest_;         ///< See largest_parameter(); none: not known.
+  bool holds_steps_ = false;             ///< See hold_steps().
+  /// The largest magnitude of a model that we began or resumed with, 0 before one was needed.
+  float first_largest_ = 0;
   std::uint64_t held_ = 0;
   std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;

@@ -33,7 +33,9 @@ class PairExchange {
     /// One of exchange_codecs. A codec without a fixed width needs a memory: see PairMemories.
     Codec codec;
     float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
-    float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0: off.
+    /// Radius as a multiple of the median of recent distances, of which each partner counts once if
+    /// there are three or more; 0: off.
+    float clip_factor = 10;
     float norm_cap = 10;     ///< Refuse a model whose norm is above this many times ours; 0: off.
     /// Time from Offer to Accept or Refuse. An unanswered offer yields to another exchange sooner:
     /// after twice the time of the partner's last answer, or at first after an eighth of this.
@@ -113,9 +115,10 @@ class PairExchange {
   void blame(Time now, PeerId peer, Reason reason, Effects& out);
   /// True if we currently exchange nothing with the peer because of its unsound models.
   bool is_quarantined(Time now, PeerId peer) const;
-  /// The largest Euclidean distance between the two models of a recent exchange, before the forces;
-  /// 0 before the first exchange. A single distance would not do, because an exchange may directly
-  /// follow another.
+  /// The median over recent partners of the largest Euclidean distance between the two models of an
+  /// exchange with that partner, before the forces; the largest distance if there are fewer than
+  /// three partners; 0 before the first exchange. Each partner's last distance would not do,
+  /// because an exchange may directly follow another.
   double widest_recent_distance() const;
 
   bool in_flight() const;

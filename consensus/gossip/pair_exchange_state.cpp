@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 
@@ -18,6 +21,15 @@ constexpr int queries_max = 8;  ///< How often the responder asks for Commit bef
 constexpr int patience_part = 8;
 constexpr std::size_t distances_max = 15;  ///< Recent distances that set the adaptive radius.
 constexpr std::size_t distances_min = 5;   ///< Fewer distances give no usual value.
+/// With fewer partners no median over partners outweighs a single one.
+constexpr std::size_t partners_min = 3;
+
+/// The middle value, or the upper one of the two middle ones. There must be a value.
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
 
 }  // namespace
 
@@ -26,14 +38,49 @@ bool PairExchange::State::is_quarantined(Time now, PeerId peer) const {
   return found != conduct.end() && now < found->second.quarantined_until;
 }
 
+/// Every partner counts once, by its last distance or by its widest, so a partner that exchanges
+/// often or comes from far away does not say what is usual. nullopt if too few partners are known.
+std::optional<double> PairExchange::State::median_of_partners(bool widest) const {
+  std::map<PeerId, double> of_partners;
+  for (const auto& [partner, distance] : distances) {
+    double& known = of_partners[partner];
+    known = widest ? std::max(known, distance) : distance;
+  }
+  if (of_partners.size() < partners_min) return std::nullopt;
+  std::vector<double> values;
+  for (const auto& [partner, distance] : of_partners) values.push_back(distance);
+  return median_of(std::move(values));
+}
+
+/// See widest_recent_distance().
+double PairExchange::State::spread() const {
+  if (const auto usual = median_of_partners(true)) return *usual;
+  double widest = 0;
+  for (const auto& [partner, distance] : distances) widest = std::max(widest, distance);
+  return widest;
+}
+
 /// The clip radius that we ask for.
 float PairExchange::State::radius() const {
   if (options.clip_radius > 0) return options.clip_radius;
   if (options.clip_factor <= 0 || distances.size() < distances_min) return 0;
-  std::vector<double> sorted(distances.begin(), distances.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  return options.clip_factor * static_cast<float>(*middle);
+  std::vector<double> all;
+  for (const auto& [partner, distance] : distances) all.push_back(distance);
+  const double usual = median_of_partners(false).value_or(median_of(std::move(all)));
+  return options.clip_factor * static_cast<float>(usual);
+}
+
+/// If there are too many distances, drops the oldest of the partner that has the most, so that a
+/// partner that exchanges often does not push out those of others.
+void PairExchange::State::note_distance(PeerId partner, double distance) {
+  distances.emplace_back(partner, distance);
+  if (distances.size() <= distances_max) return;
+  const auto count_of = [&](const auto& entry) {
+    return std::ranges::count_if(distances,
+                                 [&](const auto& other) { return other.first == entry.first; });
+  };
+  // The first of several largest ones is the oldest.
+  distances.erase(std::ranges::max_element(distances, {}, count_of));
 }
 
 void PairExchange::State::freshen_snapshot() {
@@ -453,8 +500,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
   if (snapshot) since.push_back(force);
   forces.push_back(std::move(force));
   if (needs_memory()) memories.keep(mine.partner, mine.id, std::move(mine.middle));
-  distances.push_back(distance);
-  if (distances.size() > distances_max) distances.pop_front();
+  // A partner that lets nothing move says nothing about distances either.
+  if (strength > 0) note_distance(mine.partner, distance);
   ++counts.committed;
   out.tell(ExchangeCommitted{.peer = mine.partner,
                              .distance = distance,
@@ -475,7 +522,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
 void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
   Flight& mine = *flight;
   if (++mine.resumes > resumes_max) {
-    times.note(now, mine.partner, mine.began);
+    times.note_unanswered(now, mine.partner, mine.began);
     abort(otherwise, true, out);
     return;
   }
@@ -500,7 +547,7 @@ void PairExchange::State::tick(Time now, Effects& out) {
       resume(now, Reason::timed_out, out);
       break;
     case Stage::awaiting_ready:
-      times.note(now, flight->partner, flight->began);
+      times.note_unanswered(now, flight->partner, flight->began);
       abort(Reason::timed_out, true, out);
       break;
     case Stage::awaiting_word:

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/comparison.hpp"
@@ -106,7 +107,7 @@ struct PairExchange::State {
   std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may stay unanswered.
   PartnerTimes times;
   PairMemories memories;  ///< Empty if codes need no memory.
-  std::deque<double> distances;
+  std::deque<std::pair<PeerId, double>> distances;  ///< Recent distances, with the partner of each.
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};
 
@@ -121,7 +122,10 @@ struct PairExchange::State {
                     PairMemories::code_bytes(options.codec, 1, options.elements));
   }
   bool is_quarantined(Time now, PeerId peer) const;
+  std::optional<double> median_of_partners(bool widest) const;
+  double spread() const;
   float radius() const;
+  void note_distance(PeerId partner, double distance);
   void freshen_snapshot();
   std::shared_ptr<std::vector<float>> blank_difference();
   Payload encoded(PeerId partner, const TransferId& id) const;

@@ -37,6 +37,12 @@ void PartnerTimes::note_hanging(Time now, PeerId partner, Time began) {
   rest(now, partner, now - began);
 }
 
+void PartnerTimes::note_unanswered(Time now, PeerId partner, Time began) {
+  note(now, partner, began);
+  Time& until = resting_until_[partner];
+  until = std::max(until, now + std::min(rest_max, now - began));
+}
+
 void PartnerTimes::rest(Time now, PeerId partner, Duration took) {
   const double rest = std::min(seconds(rest_max), seconds(took) * (1 / share - 1));
   resting_until_[partner] = now + from_seconds(rest);

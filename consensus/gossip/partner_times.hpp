@@ -31,6 +31,11 @@ class PartnerTimes {
   /// rests, however few partners we know.
   void note_hanging(Time now, PeerId partner, Time began);
 
+  /// We gave up an exchange that began at `began` because the partner was silent or its lane broke
+  /// too often. Counts like any exchange; the partner also rests for at least as long as this took,
+  /// so that it gets no more than half of our time before we know what is usual.
+  void note_unanswered(Time now, PeerId partner, Time began);
+
   bool is_resting(Time now, PeerId partner) const;
 
   /// Number of entries kept: at most one for each peer ever met, plus 15.

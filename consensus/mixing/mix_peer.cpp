@@ -72,7 +72,8 @@ std::vector<HeardModel<Real>> MixPeer<Real>::heard(std::uint64_t round,
 }
 
 template <class Real>
-std::vector<Real> MixPeer<Real>::change(const std::vector<HeardModel<Real>>& others,
+std::vector<Real> MixPeer<Real>::change(std::uint64_t round,
+                                        const std::vector<HeardModel<Real>>& others,
                                         std::size_t begin, std::size_t size) {
   const auto own = std::span<const Real>(message).subspan(begin, size);
   std::vector<Real> result(size, 0);
@@ -94,7 +95,12 @@ std::vector<Real> MixPeer<Real>::change(const std::vector<HeardModel<Real>>& oth
     models.push_back({.values = their_floats[i], .weight = others[i].share});
   }
   std::vector<float> guarded(size);
-  for (const std::size_t held : guarded_change(rule.guard, own_floats, models, guarded)) {
+  // A round without staleness has waited for all messages, so those missing could not be used.
+  const std::size_t neighbours = plan->turn(rank, round).in.size();
+  const std::size_t missing = neighbours - std::min(neighbours, others.size());
+  const AbsentModels absent = rule.staleness == 0 ? AbsentModels{.refused = missing}
+                                                  : AbsentModels{.late = missing};
+  for (const std::size_t held : guarded_change(rule.guard, own_floats, models, guarded, absent)) {
     held_back.push_back(others[held].from);
   }
   for (std::size_t i = 0; i < size; ++i) result[i] = static_cast<Real>(rule.gamma * guarded[i]);

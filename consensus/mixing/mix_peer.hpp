@@ -70,9 +70,10 @@ struct MixPeer {
   std::vector<HeardModel<Real>> heard(std::uint64_t round, std::span<const MixMessage> arrived,
                                       std::size_t& refused) const;
   /// The change that the neighbours cause: gamma sum_j w_ij (m_j - m_i), or what the guard computes
-  /// instead. Uses only the part of each message that starts at `begin`.
-  std::vector<Real> change(const std::vector<HeardModel<Real>>& others, std::size_t begin,
-                           std::size_t size);
+  /// instead, which also counts the neighbours of the round that were not heard. Uses only the part
+  /// of each message that starts at `begin`.
+  std::vector<Real> change(std::uint64_t round, const std::vector<HeardModel<Real>>& others,
+                           std::size_t begin, std::size_t size);
 };
 
 extern template struct MixPeer<float>;

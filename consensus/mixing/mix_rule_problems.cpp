@@ -67,6 +67,12 @@ struct Case {
     if (!is_static || (rule.gamma <= 1 && rule.alpha == 0)) return false;
     return gamma_counts() && rule.gamma * largest_pull(rule, peers) > 2 * (1 - rounding);
   }
+  /// True if rounds that differ may drive models apart. Their weights are chosen so that no round
+  /// makes a difference larger up to a gamma of 1. What some rounds do above it, others may repeat.
+  bool overshoots_at_times() const {
+    const bool pulls = averages || rule.kind == MixKind::companion;
+    return pulls && !is_static && rule.gamma > 1 && !takes_pieces_whole();
+  }
   bool gamma_counts() const {
     return (averages || rule.kind == MixKind::noloco) &&
            rule.memory != MixMemory::replicated_difference && !takes_pieces_whole();
@@ -185,6 +191,9 @@ constexpr std::array message_constraints = {
     Constraint{"gamma", [](const Case& c) { return c.overshoots() && !c.goes_too_far(); },
                "with these weights models of {peers} peers overshoot and do not settle",
                "write gamma = {settling gamma}"},
+    Constraint{"gamma", [](const Case& c) { return c.overshoots_at_times() && !c.goes_too_far(); },
+               "where rounds differ, models may run apart above 1",
+               "write gamma = 1 or less"},
     Constraint{"gamma", [](const Case& c) { return c.goes_too_far(); },
                "{codec} leaves out so much that models of {peers} peers run apart above {bound}",
                "write gamma = {safe gamma}"},

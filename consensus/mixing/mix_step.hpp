@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -33,6 +34,7 @@ template <class Real>
 struct MixInbox {
   std::uint64_t round = 0;
   std::span<const MixMessage> arrived = {};
+  Real bound = std::numeric_limits<Real>::infinity();  ///< The bound on the model's values.
   std::vector<HeardModel<Real>> others =
       {};  ///< The decoded messages. Empty if the rule keeps copies of references.
   std::vector<Real> moves = {};  ///< What averaging added to the model.
@@ -73,6 +75,9 @@ class MixStep {
   virtual void end_steps(Peer&, std::span<Real>) {}
   virtual void write(Peer&, Draft&, std::span<Real>) {}
   virtual void mix(Peer&, Inbox&, std::span<Real>) {}
+  /// Brings the kept vectors to what models within the bound can have caused, so that what other
+  /// peers have invented does not come back later. Called after each mix().
+  virtual void hold(const Peer&, Real /*bound*/) {}
 
   virtual const NeighbourMemory<Real>* memory() const { return nullptr; }
 

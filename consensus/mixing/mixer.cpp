@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "consensus/mixing/vector_steps.hpp"
 
 namespace gv {
 namespace {
@@ -115,11 +116,15 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
 
 template <class Real>
 std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
-                             std::span<const MixMessage> arrived) {
+                             std::span<const MixMessage> arrived, Real bound) {
   peer_.held_back.clear();
-  MixInbox<Real> inbox{.round = round, .arrived = arrived};
+  MixInbox<Real> inbox{.round = round, .arrived = arrived, .bound = bound};
   if (!traits_.keeps_copies) inbox.others = peer_.heard(round, arrived, inbox.refused);
   for (const auto& step : steps_) step->mix(peer_, inbox, x);
+  if (std::isfinite(bound)) {
+    hold_within<Real>(x, bound);
+    for (const auto& step : steps_) step->hold(peer_, bound);
+  }
   return inbox.refused;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -68,8 +69,10 @@ class Mixer {
   std::vector<MixMessage> messages(std::uint64_t round, std::span<Real> x);
   bool is_sound() const { return peer_.is_sound; }
   /// Ends the round with the messages that arrived, in any order. Returns the number of unusable
-  /// messages, which are ignored. A neighbour without a message counts as if it had our model.
-  std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixMessage> arrived);
+  /// messages, which are ignored. A neighbour without a message counts as if it had our model. If x
+  /// is within `bound`, it stays within it, and no kept vector can later take it far beyond.
+  std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixMessage> arrived,
+                  Real bound = std::numeric_limits<Real>::infinity());
 
   /// Ranks whose models the guard accepted only in part or not at all in the last mix().
   const std::vector<std::size_t>& held_back() const { return peer_.held_back; }

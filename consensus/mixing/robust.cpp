@@ -62,6 +62,12 @@ double adaptive_radius(std::vector<double> lengths, std::size_t hostile) {
   return lengths[std::min(hostile, lengths.size() - 1)];
 }
 
+bool has_adaptive_radius(const GuardOptions& options) {
+  const bool clips =
+      options.kind == GuardKind::self_centred_clip || options.kind == GuardKind::centred_clip;
+  return clips && options.radius == 0;
+}
+
 /// min(1, radius / length). A radius of 0 gives 0.
 double clipped(double radius, double length) { return length <= radius ? 1 : radius / length; }
 
@@ -281,7 +287,7 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 
 std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
                                         std::span<const NeighbourModel> others,
-                                        std::span<float> change) {
+                                        std::span<float> change, const AbsentModels& absent) {
   check(own.size() == change.size(), "a change of every parameter");
   std::vector<NeighbourModel> sound;
   Indices places;  // The index in `others` of each sound model.
@@ -296,9 +302,11 @@ std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<c
     places.push_back(j);
   }
   GuardOptions left = options;
-  left.hostile = hostile_among(options, others.size() + 1);
-  left.hostile -= std::min(left.hostile, others.size() - sound.size());
-  if (sound.empty() || sound.size() + 1 < fewest_inputs(left.kind, left.hostile)) {
+  left.hostile = hostile_among(options, others.size() + absent.refused + absent.late + 1);
+  left.hostile -= std::min(left.hostile, others.size() - sound.size() + absent.refused);
+  const bool may_all_be_hostile = absent.late > 0 && sound.size() <= left.hostile;
+  if (sound.empty() || sound.size() + 1 < fewest_inputs(left.kind, left.hostile) ||
+      (may_all_be_hostile && has_adaptive_radius(left))) {
     std::ranges::fill(change, 0.0f);
     held.resize(others.size());
     std::iota(held.begin(), held.end(), std::size_t{0});

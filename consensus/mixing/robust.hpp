@@ -81,6 +81,12 @@ struct NeighbourModel {
   double weight = 0;
 };
 
+/// Neighbours of a round without a model that could be aggregated.
+struct AbsentModels {
+  std::size_t refused = 0;  ///< What they sent was no model, so each is one of the f.
+  std::size_t late = 0;     ///< Nothing has arrived from them, and any of them may be honest.
+};
+
 /// f in a round with this many inputs, our own model included.
 std::size_t hostile_among(const GuardOptions& options, std::size_t inputs);
 
@@ -96,15 +102,18 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 /// have the size of `own`, which is finite; `change` overlaps none of them.
 ///
 /// With every kind, a neighbour with a value that is not finite is left out together with its
-/// weight, and counts as one of the f. If fewer inputs than fewest_inputs() are left, the change is
-/// zero. Equal models give exactly zero. The order of `others` affects only the rounding of sums;
-/// the coordinate-wise rules and Krum give the same bits in any order.
+/// weight, and counts as one of the f. `absent` neighbours count when f is found, so that f does
+/// not become smaller because honest neighbours are late. If fewer inputs than fewest_inputs() are
+/// left, the change is zero; with an adaptive radius also while some are late and at most f have
+/// arrived, all of which may be hostile. Equal models give exactly zero. The order of `others`
+/// affects only the rounding of sums; the coordinate-wise rules and Krum give the same bits in any
+/// order.
 ///
 /// Returns, in ascending order, the indices in `others` of models that counted less than without a
 /// guard, or not at all. The coordinate-wise rules and the geometric median use a little of every
 /// model, so they report only models that are not finite.
 std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
                                         std::span<const NeighbourModel> others,
-                                        std::span<float> change);
+                                        std::span<float> change, const AbsentModels& absent = {});
 
 }  // namespace gv

@@ -1,7 +1,10 @@
 // Elementary vector operations for the formulas of the mixing rules.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -18,6 +21,33 @@ void add(std::span<Real> x, std::span<const Real> y, double scale = 1) {
 template <class Real>
 void take_away(std::span<Real> x, std::span<const Real> y) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
+}
+
+/// Clamps every value to at most `bound` in magnitude.
+template <class Real>
+void hold_within(std::span<Real> x, Real bound) {
+  for (Real& value : x) value = std::clamp(value, -bound, bound);
+}
+
+/// x += moves, with every value clamped to at most `bound` in magnitude. Afterwards `moves` has
+/// what was added. A move from x to what is not a number is not made.
+template <class Real>
+void add_within(std::span<Real> x, std::span<Real> moves, Real bound) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Real from = x[i];
+    x[i] += moves[i];
+    if (std::abs(x[i]) <= bound) continue;
+    x[i] = std::isnan(x[i]) ? from : std::clamp(x[i], -bound, bound);
+    moves[i] = x[i] - from;
+  }
+}
+
+/// The largest slope along which a step of this rate stays between models within the bound.
+template <class Real>
+Real largest_slope(Real bound, double learning_rate) {
+  const double slope = 2 * static_cast<double>(bound) / learning_rate;
+  return static_cast<Real>(
+      std::min(slope, static_cast<double>(std::numeric_limits<Real>::max())));
 }
 
 /// Fills a kept vector with zeros if it is still empty, and returns it.

@@ -7,6 +7,12 @@
 #include "consensus/transfer/reassembly.hpp"
 
 namespace gv {
+namespace {
+
+/// A state is dropped no sooner than a link of this rate has sent it, 1 Mbit/s.
+constexpr double slowest_bytes_per_second = 125'000;
+
+}  // namespace
 
 bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool is_there,
                       Effects& out) {
@@ -42,6 +48,13 @@ bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool i
   return true;
 }
 
+/// How long the download may take from now on.
+Duration StateServer::time_for(const Served& served) const {
+  const std::size_t bytes = served.state ? served.state->payload.bytes.size() : 0;
+  return options_.serve_deadline +
+         from_seconds(static_cast<double>(bytes) / slowest_bytes_per_second);
+}
+
 /// The offset from which to send: 0 if the peer's part has another version.
 std::uint64_t StateServer::offset_of(const StateRequest& request, const State& state) {
   const Reassembly blocks(state.payload.bytes.size(), sizeof(float));
@@ -58,7 +71,9 @@ void StateServer::accept(PeerId to, const Served& served, std::uint64_t layout_h
 }
 
 void StateServer::send(PeerId to, Served& served, const State& state, Effects& out) const {
+  const Duration before = time_for(served);
   served.state = state;
+  served.until += time_for(served) - before;
   out.tell(ModelServed{.peer = to, .step = state.version.step});
   accept(to, served, options_.layout_hash, out);
   out.transfers.push_back({to, served.request.id, state.payload, offset_of(served.request, state)});
@@ -79,20 +94,28 @@ StateServer::Served* StateServer::find(PeerId from, const TransferId& id) {
   return found != served_.end() && found->second.request.id == id ? &found->second : nullptr;
 }
 
-void StateServer::receive(PeerId from, const Message& message, Effects& out) {
+void StateServer::receive(Time now, PeerId from, const Message& message, Effects& out) {
   const TransferId* id = transfer_of(message);
-  Served* served = id != nullptr ? find(from, *id) : nullptr;
-  if (served == nullptr) return;
+  if (id == nullptr || id->kind != TransferKind::state || id->owner != from) return;
+  const auto* resume = std::get_if<Resume>(&message);
+  Served* served = find(from, *id);
+  if (served == nullptr) {
+    // Otherwise the peer would wait for blocks that do not come.
+    if (resume != nullptr) out.send(from, Abort{*id, Reason::stale});
+    return;
+  }
   if (std::holds_alternative<Ready>(message)) {
     served_.erase({from, id->stage});
   } else if (std::holds_alternative<Abort>(message)) {
     out.cancels.push_back({from, *id});
     served_.erase({from, id->stage});
-  } else if (const auto* resume = std::get_if<Resume>(&message)) {
+  } else if (resume != nullptr) {
     if (!served->state) return;
     const Payload& payload = served->state->payload;
     const Reassembly blocks(payload.bytes.size(), sizeof(float));
     if (!blocks.can_resume_at(resume->offset)) return;
+    // Only a download that goes on may take longer.
+    if (resume->offset > served->asked.value_or(0)) served->until = now + time_for(*served);
     served->asked = resume->offset;
     out.transfers.push_back({from, *id, payload, resume->offset});
   }

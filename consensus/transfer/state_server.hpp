@@ -24,7 +24,9 @@ class StateServer {
     /// If true, a request for a missing state waits until the state is provided; otherwise it is
     /// refused as not ready.
     bool waits = false;
-    Duration serve_deadline = std::chrono::minutes(10);  ///< After this time a download is dropped.
+    /// A download is dropped this long after its request, and after each Resume that asks for more
+    /// than the one before. In addition a state gets the time that a link of 1 Mbit/s needs for it.
+    Duration serve_deadline = std::chrono::minutes(10);
   };
 
   /// A state in the form in which it can be sent.
@@ -41,8 +43,9 @@ class StateServer {
   bool ask(Time now, PeerId from, const StateRequest& request, bool is_there, Effects& out);
   /// Sends the state of the stage to all peers that are waiting for it. Returns their number.
   std::size_t provide(std::uint32_t stage, const State& state, Effects& out);
-  /// Handles Resume, Ready and Abort about a state; ignores the rest.
-  void receive(PeerId from, const Message& message, Effects& out);
+  /// Handles Resume, Ready and Abort about a state; ignores the rest. A Resume of a download that
+  /// we do not serve any more is answered with Abort.
+  void receive(Time now, PeerId from, const Message& message, Effects& out);
   void lane_lost(PeerId peer, Effects& out);
   /// Drops the downloads of a peer that can no longer be reached.
   void forget(PeerId peer);
@@ -71,6 +74,7 @@ class StateServer {
   };
 
   Served* find(PeerId from, const TransferId& id);
+  Duration time_for(const Served& served) const;
   static void accept(PeerId to, const Served& served, std::uint64_t layout_hash, Effects& out);
   static std::uint64_t offset_of(const StateRequest& request, const State& state);
   void send(PeerId to, Served& served, const State& state, Effects& out) const;

@@ -14,7 +14,7 @@ constexpr Duration sketch_period = std::chrono::milliseconds(250);
 
 void GossipMode::receive_about_state(Time now, PeerId from, const Message& message, Effects& out) {
   fetch_.receive(now, from, message, fetch_values_, out);
-  server_.receive(from, message, out);
+  server_.receive(now, from, message, out);
   review_.receive(from, message);
   if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
   const auto* request = std::get_if<StateRequest>(&message);
@@ -156,7 +156,10 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   if (Ledger* ledger = finale_.work().ledger()) ledger->give_up_leases();
-  const bool has_ended = finale_.is_on() && course_.phase() != Phase::training;
+  // At the end our last job may still run. Nobody would review or adopt a download any more, and we
+  // would wait for it instead of for the others.
+  const bool has_ended =
+      finale_.is_ending() || (finale_.is_on() && course_.phase() != Phase::training);
   if (course_.phase() == Phase::joining || has_ended) return;
   if (course_.is_leaving() || is_fetching()) return;
   tried_.clear();

@@ -232,6 +232,7 @@ auto SwitchCouncil::take_decision() -> std::optional<Decision> {
   if (generation == nullptr || generation->key() == decided_) return std::nullopt;
   decided_ = generation->key();
   told_ = {generation->order.begin(), generation->order.end()};
+  for (const PeerId peer : std::exchange(gone_, {})) told_.erase(peer);
   const auto rank = std::ranges::find(generation->order, self_) - generation->order.begin();
   const auto outcome = static_cast<SwitchPlanner::Outcome>(generation->algorithm);
   return Decision{.revision = generation->revision,

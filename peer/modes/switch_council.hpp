@@ -122,8 +122,12 @@ class SwitchCouncil {
 
   void receive(Time now, PeerId from, const Message& message, const Standing& own,
                const Membership& members, Effects& out);
-  /// Call when the peer is gone. If it comes back, it has to be told again.
-  void peer_gone(PeerId peer) { told_.erase(peer); }
+  /// Call when the peer is gone. If it comes back, it has to be told again, even if the process
+  /// that is gone has answered the ballot under way.
+  void peer_gone(PeerId peer) {
+    told_.erase(peer);
+    if (is_deciding()) gone_.insert(peer);
+  }
   /// `is_free`: we use the newest revision and may tell it to peers that do not know it.
   void tick(Time now, bool is_free, const Standing& own, const Membership& members, Effects& out);
   Time deadline() const;
@@ -154,6 +158,7 @@ class SwitchCouncil {
   bool has_met_ = false;
   std::uint64_t decided_ = 0;  ///< The key of the last decision that was taken.
   std::set<PeerId> told_;      ///< Peers of that decision that are still present.
+  std::set<PeerId> gone_;      ///< Peers that have gone while the ballot under way was undecided.
   Time tells_again_at_ = never;
   Duration tells_after_{};
 };

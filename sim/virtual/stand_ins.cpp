@@ -232,7 +232,7 @@ class IdleStageLearner final : public StageLearner {
     for (float& value : gradient.slices) value += factor;
   }
 
-  std::vector<std::size_t> group_sums(std::size_t stage, bool backward) const override {
+  std::vector<GroupSum> group_sums(std::size_t stage, bool backward) const override {
     return backward ? sizes_[stage].backward_sums : sizes_[stage].forward_sums;
   }
   Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t,
@@ -363,13 +363,14 @@ Score StandIn::run_steps(std::uint64_t count, const Direct& direct) {
   Score score;
   std::vector<float> slope(direct ? parameters_.size() : 0);
   for (std::uint64_t i = 0; i < count; ++i, ++step_) {
-    if (!direct) {
+    if (direct) {
+      score += gradient_at(step_, parameters_, slope);
+      direct(slope);
+      descend(parameters_, slope);
+    } else {
       score += step_at(step_, parameters_);
-      continue;
     }
-    score += gradient_at(step_, parameters_, slope);
-    direct(slope);
-    descend(parameters_, slope);
+    if (holds_steps_) hold(first_largest_);
   }
   return score;
 }
@@ -390,8 +391,17 @@ void StandIn::end_local_steps(std::span<const float> parameters, std::uint64_t s
 }
 
 void StandIn::change_by_others(const Change& change) {
-  const float before = largest_magnitude(parameters_);
+  const float before = holds_steps_ ? first_largest_ : largest_magnitude(parameters_);
   change(parameters_);
+  hold(before);
+}
+
+void StandIn::hold_steps(bool always) {
+  if (always && !holds_steps_) first_largest_ = largest_magnitude(parameters_);
+  holds_steps_ = always;
+}
+
+void StandIn::hold(float before) {
   const float after = largest_magnitude(parameters_);
   held_ += bound_.hold(parameters_, before, after) == after ? 0 : 1;
 }

@@ -39,6 +39,8 @@ class StandIn : public Learner, public Tunable {
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override;
   void change_by_others(const Change& change) override;
   std::uint64_t held() const override { return held_; }
+  void hold_steps(bool always) override;
+  float parameter_bound() const override { return bound_.bound_after(first_largest_); }
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override;
   void go_on_at(std::uint64_t step) override { step_ = step; }
 
@@ -59,10 +61,13 @@ class StandIn : public Learner, public Tunable {
 
  private:
   void descend(std::span<float> x, std::span<const float> gradient) const;
+  void hold(float before);
 
   Layout layout_;
   std::vector<float> parameters_;
   ParameterBound bound_;
+  bool holds_steps_ = false;  ///< See hold_steps().
+  float first_largest_ = 0;   ///< The largest magnitude when hold_steps() was turned on.
   std::uint64_t held_ = 0;
   std::uint64_t step_ = 0;
   double learning_rate_;

@@ -31,7 +31,7 @@ class Downloads {
   void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
                Effects& out) {
     download.receive(now, from, message, values, out);
-    server.receive(from, message, out);
+    server.receive(now, from, message, out);
     keep_arrival();
     const auto* request = std::get_if<StateRequest>(&message);
     if (request == nullptr || !server.ask(now, from, *request, snapshot != nullptr, out)) return;

@@ -145,6 +145,49 @@ TEST_CASE("the widest recent distance is that of one of the last fifteen exchang
   }
 }
 
+TEST_CASE("a partner that exchanges often or from far away does not say what distance is usual") {
+  PairExchange::Options options = plain();
+  options.clip_factor = 2;
+  ExchangeNetwork network(5, options);
+  float asked = 0;
+  network.filter = [&](PeerId from, PeerId, const Message& message) {
+    const auto* offer = std::get_if<Offer>(&message);
+    if (offer != nullptr && from == peer(0)) asked = offer->clip_radius;
+    return true;
+  };
+  std::uint64_t seed = 1;
+  const auto meet = [&](std::size_t other, float offset) {
+    std::vector<float> model = model_of(seed + 100);
+    for (float& value : model) value += offset;
+    network.load(0, model_of(seed++));
+    network.load(other, std::move(model));
+    REQUIRE(network.start(0, other));
+    network.deliver();
+    return network.at(0).forces.back().distance;
+  };
+  double usual = 0;
+  for (std::size_t other = 1; other <= 3; ++other) {
+    for (int turn = 0; turn < 2; ++turn) usual = std::max(usual, meet(other, 0));
+  }
+  CHECK(network.at(0).exchange.widest_recent_distance() <= usual);
+  double far = 0;
+  for (int turn = 0; turn < 20; ++turn) far = meet(4, 20);
+  REQUIRE(far > 4 * usual);
+  CHECK(network.at(0).exchange.widest_recent_distance() <= usual);
+  CHECK(asked > 0);
+  CHECK(asked <= 2 * static_cast<float>(usual));
+}
+
+TEST_CASE("an exchange in which nothing moves says nothing about distances") {
+  ExchangeNetwork network(2, plain());
+  network.load(0, model_of(1));
+  network.load(1, model_of(2), 0);
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  REQUIRE(network.at(0).exchange.counts().committed == 1);
+  CHECK(network.at(0).exchange.widest_recent_distance() == 0);
+}
+
 TEST_CASE("two exchanges before the next snapshot keep the sum of all three models") {
   ExchangeNetwork network(3, plain());
   for (std::size_t i = 0; i < 3; ++i) network.load(i, model_of(i), 0.3f);

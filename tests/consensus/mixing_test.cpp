@@ -1,7 +1,10 @@
 // Mixing rules obey the laws that their traits promise, and refuse combinations that make no sense.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -116,6 +119,98 @@ TEST_CASE("messages are as long as they are said to be and the same for the same
       CHECK(message.bytes->size() == mix_message_bytes<double>(rule, 6, 5));
     }
   }
+}
+
+TEST_CASE("a huge message leaves the model and all that is kept within the bound", "[unit]") {
+  constexpr double bound = 1000;
+  constexpr double rate = 0.1;
+  constexpr double steepest = 2 * bound / rate;
+  struct Kept {
+    MixRule rule;
+    std::string_view name;
+    double most;
+  };
+  const Topology pair{.kind = TopologyKind::complete, .lazy = true};
+  const std::vector<Kept> all = {
+      {{.topology = pair}, "", 0},
+      {{.topology = pair, .kind = MixKind::push_sum}, "numerator", bound},
+      {{.partners = Partners::pairs, .kind = MixKind::companion}, "companion", bound},
+      {{.topology = pair, .kind = MixKind::noloco, .gamma = 0.7, .momentum = 0.5}, "slow", bound},
+      {{.topology = pair, .memory = MixMemory::difference}, "drift", 2 * bound},
+      {{.topology = pair, .correction = MixCorrection::d2}, "correction", bound},
+      {{.topology = pair, .correction = MixCorrection::quasi_global}, "momentum", steepest},
+      {{.topology = pair, .correction = MixCorrection::decentlam}, "momentum", steepest},
+      {{.topology = pair, .correction = MixCorrection::tracking}, "tracker", steepest},
+      {{.topology = pair, .outer = MixOuter::slowmo, .outer_every = 2}, "slow", bound}};
+  const auto is_within = [](std::span<const double> values, double most) {
+    return std::ranges::all_of(values, [&](double value) { return std::abs(value) <= most; });
+  };
+  const std::vector<PeerId> order = order_of(2);
+  for (const Kept& kept : all) {
+    INFO(name_of(kept.rule));
+    Vector x{1, -2, 3};
+    Mixer<double> ours(kept.rule, x.size(), 1);
+    ours.begin_generation(0, order, 1, x);
+    bool was_moved = false;
+    for (std::uint64_t round = 0; round < 8; ++round) {
+      ours.begin_round(round, x);
+      Vector slope{0.1, 0.1, 0.1};
+      if (ours.directs()) ours.direct(slope);
+      for (std::size_t k = 0; k < x.size(); ++k) x[k] -= rate * slope[k];
+      ours.end_steps(x, rate, 1);
+      // The learner holds the model after its own steps.
+      for (double& value : x) value = std::clamp(value, -bound, bound);
+      ours.messages(round, x);
+      // The neighbour says in each round that its model, and its gradient, is huge.
+      Vector theirs{1e30, -1e30, 1e30};
+      Mixer<double> neighbour(kept.rule, x.size(), 1);
+      neighbour.begin_generation(1, order, 1, theirs);
+      neighbour.begin_round(round, theirs);
+      Vector huge(3, 1e30);
+      if (neighbour.directs()) neighbour.direct(huge);
+      neighbour.end_steps(theirs, rate, 1);
+      ours.mix(round, x, neighbour.messages(round, theirs), bound);
+      CHECK(is_within(x, bound));
+      CHECK(is_within(ours.kept(kept.name), kept.most));
+      was_moved = was_moved || !is_within(x, 100);
+    }
+    // A memory takes up to two rounds to know the neighbour, which here begins again in each.
+    if (kept.rule.memory == MixMemory::none) CHECK(was_moved);
+  }
+}
+
+TEST_CASE("two early messages of eight do not get past a guard because the others are late",
+          "[unit]") {
+  constexpr std::size_t peers = 9;
+  MixRule rule{.topology = {.kind = TopologyKind::complete},
+               .guard = {.kind = GuardKind::self_centred_clip},
+               .staleness = 1};
+  const std::vector<PeerId> order = order_of(peers);
+  const auto moved = [&](std::size_t arrive) {
+    Vector x{1, -2, 3};
+    const Vector before = x;
+    Mixer<double> ours(rule, x.size(), 1);
+    ours.begin_generation(0, order, 1, x);
+    ours.end_steps(x, 0.1, 1);
+    ours.messages(0, x);
+    std::vector<MixMessage> arrived;
+    for (std::size_t rank = 1; rank <= arrive; ++rank) {
+      // The first two are hostile.
+      Vector theirs(3, rank <= 2 ? 1e6 : 2.0);
+      Mixer<double> neighbour(rule, x.size(), 1);
+      neighbour.begin_generation(rank, order, 1, theirs);
+      neighbour.end_steps(theirs, 0.1, 1);
+      arrived.push_back(neighbour.messages(0, theirs).at(0));
+    }
+    ours.mix(0, x, arrived);
+    return largest_difference(x, before);
+  };
+  CHECK(moved(2) == 0);
+  CHECK(moved(3) == 0);
+  CHECK(moved(4) > 0);
+  CHECK(moved(4) < 10);
+  CHECK(moved(8) > 0);
+  CHECK(moved(8) < 10);
 }
 
 TEST_CASE("pieces of a model are averaged in turn", "[unit]") {

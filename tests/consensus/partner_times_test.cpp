@@ -100,6 +100,56 @@ TEST_CASE("a partner that lives and never says the word rests, so that it cannot
   CHECK(network.at(0).count<ExchangeRefused>(Reason::resting) == 1);
 }
 
+TEST_CASE("a partner that offers and then falls silent rests for as long as that took") {
+  constexpr std::size_t width = 32;
+  const PairExchange::Options options{.layout_hash = 7, .elements = width, .block_least = 1};
+  PairExchange exchange(peer(0), 100, options);
+  exchange.set_snapshot(
+      std::make_shared<const Snapshot>(Snapshot{.values = std::vector<float>(width, 1)}), 0.5f);
+  Effects out;
+  Time now{};
+  const auto offer = [&](std::uint64_t number) {
+    out = {};
+    exchange.receive(now, peer(1),
+                     Offer{.id = {peer(1), 1, number},
+                           .layout_hash = 7,
+                           .elements = width,
+                           .alpha = 0.5f},
+                     out);
+    return exchange.in_flight();
+  };
+  // We know no partner, so no time is usual yet.
+  REQUIRE(offer(1));
+  while (exchange.in_flight()) {
+    now = exchange.deadline();
+    exchange.tick(now, out);
+  }
+  const Duration took = now.time_since_epoch();
+  CHECK(took >= 4 * options.progress_deadline);
+  CHECK(count_of<ExchangeAborted>(out.facts, Reason::timed_out) == 1);
+  CHECK_FALSE(offer(2));
+  CHECK(count_of<OfferRefused>(out.facts, Reason::resting) == 1);
+  now += took - 1ms;
+  CHECK_FALSE(offer(3));
+  now += 2ms;
+  CHECK(offer(4));
+}
+
+TEST_CASE("a partner whose ready word does not come rests too") {
+  constexpr std::size_t width = 32;
+  ExchangeNetwork network(
+      2, {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0, .block_least = 1});
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, std::vector<float>(width, 1));
+  network.filter = [](PeerId, PeerId, const Message& message) {
+    return !std::holds_alternative<Ready>(message) && !std::holds_alternative<Query>(message);
+  };
+  REQUIRE(network.start(0, 1));
+  // The wait for the word takes twice the progress deadline.
+  network.advance(11s);
+  REQUIRE_FALSE(network.at(0).exchange.in_flight());
+  CHECK(network.at(0).exchange.is_resting(network.now(), peer(1)));
+}
+
 TEST_CASE("a partner that is silent at first does not prolong the wait for its ready word") {
   constexpr std::size_t width = 32;
   const PairExchange::Options options{.layout_hash = 7, .elements = width, .block_least = 1};

@@ -24,14 +24,14 @@ struct Scene {
 
   std::size_t inputs() const { return others.size() + 1; }
 
-  Floats change(const GuardOptions& options) const {
+  Floats change(const GuardOptions& options, const AbsentModels& absent = {}) const {
     std::vector<NeighbourModel> models;
     for (std::size_t j = 0; j < others.size(); ++j) {
       const double equal = 1 / static_cast<double>(inputs());
       models.push_back({others[j], weights.empty() ? equal : weights[j]});
     }
     Floats result(own.size(), std::nanf(""));  // The guard must overwrite every value.
-    guarded_change(options, own, models, result);
+    guarded_change(options, own, models, result, absent);
     return result;
   }
 };
@@ -388,6 +388,37 @@ TEST_CASE("a neighbour that is not finite is left out and is one of the hostile"
     for (Floats& other : scene.others) other[29] = bad;
     CHECK(scene.change({.kind = kind, .hostile = 2}) == Floats(30));
   }
+}
+
+TEST_CASE("neighbours that are late do not let the few that came take over") {
+  // Of eight neighbours three may be hostile, and only two hostile models have arrived.
+  Scene scene{.own = Floats(4, 0)};
+  scene.others.assign(2, Floats(4, 1e6f));
+  for (const GuardKind kind : guard_kinds) {
+    if (kind == GuardKind::none) continue;
+    INFO(to_string(kind));
+    CHECK(scene.change({.kind = kind}, {.late = 6}) == Floats(4, 0));
+    CHECK(scene.change({.kind = kind, .hostile = 3}, {.late = 6}) == Floats(4, 0));
+  }
+  // Two more have arrived, so the smallest of four distances is that of an honest one.
+  scene.others.resize(4, Floats(4, 1));
+  const Floats change = scene.change({.kind = GuardKind::self_centred_clip}, {.late = 4});
+  CHECK(norm(change) > 0);
+  CHECK(norm(change) <= 4.0 / 5 * norm(Floats(4, 1)) * 1.001);
+  // A radius that is given limits each neighbour anyway.
+  scene.others.resize(2);
+  const GuardOptions fixed{.kind = GuardKind::self_centred_clip, .radius = 1};
+  CHECK(norm(scene.change(fixed, {.late = 6})) > 0);
+}
+
+TEST_CASE("a neighbour whose message is no model is one of the hostile") {
+  Rng rng(22);
+  const Scene scene = random_scene(5, 20, rng);
+  // Of eight neighbours three may be hostile, and these three have shown it.
+  CHECK(scene.change({.kind = GuardKind::trimmed_mean}, {.refused = 3}) ==
+        scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0}));
+  CHECK(scene.change({.kind = GuardKind::trimmed_mean}, {.refused = 1}) ==
+        scene.change({.kind = GuardKind::trimmed_mean, .hostile = 1}));
 }
 
 TEST_CASE("with fewer inputs than a rule needs nothing moves and a problem says so") {

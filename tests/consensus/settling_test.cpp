@@ -125,6 +125,31 @@ TEST_CASE("a gamma that makes differences overshoot is refused where it does", "
     CHECK(is_refused(rule, "gamma"));
     CHECK(left_after(rule, 400) > 1e3);
   }
+  // Where rounds differ, each of these ran apart and was accepted.
+  const auto drawn = [](TopologyKind kind, Partners partners, double alpha, double gamma) {
+    return MixRule{
+        .topology = {.kind = kind}, .partners = partners, .gamma = gamma, .alpha = alpha};
+  };
+  using enum TopologyKind;
+  for (const MixRule& rule :
+       {drawn(complete, Partners::pairs, 0, 2.2), drawn(matching, Partners::neighbours, 0, 3),
+        drawn(complete, Partners::both, 0.4, 2), drawn(complete, Partners::both, 0, 3),
+        drawn(complete, Partners::push, 0.6, 1.5), drawn(complete, Partners::pull, 0, 3),
+        drawn(base_k, Partners::neighbours, 0, 3), drawn(moshpit, Partners::neighbours, 0, 3),
+        drawn(one_peer_exponential, Partners::neighbours, 0, 3)}) {
+    INFO(name_of(rule) << ", alpha " << rule.alpha << ", gamma " << rule.gamma);
+    CHECK(is_refused(rule, "gamma"));
+    CHECK(left_after(rule, 400) > 1e3);
+    MixRule mild = rule;
+    mild.gamma = 1;
+    CHECK(problems_of(mild, 8).empty());
+    CHECK(left_after(mild, 400) < 1e-3);
+  }
+  MixRule companion = drawn(ring, Partners::pairs, 0, 1.1);
+  companion.kind = MixKind::companion;
+  CHECK(is_refused(companion, "gamma"));
+  companion.gamma = 1;
+  CHECK(problems_of(companion, 8).empty());
   // In a ring of even size neighbours would take each other's place for ever.
   CHECK(is_refused({.alpha = 0.5}, "gamma"));
   CHECK(left_after({.alpha = 0.5}, 400) > 0.1);

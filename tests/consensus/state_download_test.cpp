@@ -380,6 +380,46 @@ TEST_CASE("a server that has to make a copy first sends it to all that have aske
   CHECK(std::get<TransferAccepted>(out.messages[0].message).offset == 100);
 }
 
+TEST_CASE("a download that goes on may take longer than one that does not") {
+  StateServer server({.layout_hash = 7});
+  Effects out;
+  const auto values = std::make_shared<std::vector<float>>(constant(1));
+  const StateServer::State state{version_of(1), {values, std::as_bytes(std::span(*values))}};
+  const StateRequest request{.id = state_id(peer(1), 9, 1), .layout_hash = 7, .version = {}};
+  REQUIRE(server.ask(Time{}, peer(1), request, true, out));
+  server.provide(0, state, out);
+  const auto resume = [&](Time now, std::uint64_t offset) {
+    out = {};
+    server.tick(now);
+    server.receive(now, peer(1), Resume{request.id, offset}, out);
+    return out.transfers.size() == 1;
+  };
+  CHECK(resume(Time(9min), 64));
+  CHECK(resume(Time(18min), 128));
+  // It asks for what it asked for before, so nothing has arrived, and it gets no more time.
+  CHECK(resume(Time(27min), 128));
+  CHECK_FALSE(resume(Time(29min), 128));
+  CHECK(server.held() == 0);
+  // The peer need not find out by waiting.
+  REQUIRE(out.messages.size() == 1);
+  CHECK(std::get<Abort>(out.messages[0].message).id == request.id);
+  // It is told nothing about downloads that are not its own.
+  out = {};
+  server.receive(Time(30min), peer(2), Resume{request.id, 128}, out);
+  CHECK(out.messages.empty());
+}
+
+TEST_CASE("a large state is served for as long as a slow link needs for it") {
+  StateServer server({.layout_hash = 7});
+  Effects out;
+  // 125 kB a second take 40 s.
+  const auto values = std::make_shared<std::vector<float>>(1'250'000, 1.0f);
+  const StateRequest request{.id = state_id(peer(1), 9, 1), .layout_hash = 7, .version = {}};
+  REQUIRE(server.ask(Time{}, peer(1), request, true, out));
+  server.provide(0, {version_of(1), {values, std::as_bytes(std::span(*values))}}, out);
+  CHECK(server.deadline() == Time(10min + 40s));
+}
+
 TEST_CASE("a server sends a part of another version from the start") {
   StateServer server({.layout_hash = 7});
   Effects out;

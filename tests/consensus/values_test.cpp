@@ -159,7 +159,7 @@ struct DownloadingPeer {
       if (server.ask(now, in.from, *request, true, out)) provide(out);
     } else {
       download.receive(now, in.from, in.message, memory, out);
-      server.receive(in.from, in.message, out);
+      server.receive(now, in.from, in.message, out);
     }
   }
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) {

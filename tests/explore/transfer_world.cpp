@@ -74,7 +74,7 @@ void TransferWorld::give(std::size_t to, std::size_t from, const Message& messag
       server.provide(0, {source(to).version, {state, std::as_bytes(std::span(*state))}}, out);
     }
   } else {
-    server.receive(id_of(from), message, out);
+    server.receive(now_, id_of(from), message, out);
   }
   carry_out(to, out);
 }

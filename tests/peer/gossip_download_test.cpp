@@ -34,9 +34,9 @@ Member trains(PeerId peer, std::uint64_t step) {
 }
 
 struct Newcomer {
-  explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps)
-      : mode(self, 7, {.steps = 100000, .layout_hash = layout, .elements = elements}, {},
-             signer_of(self), Rng(1)),
+  explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps, const SwarmWorkOptions& work = {})
+      : mode(self, 7, {.steps = 100000, .work = work, .layout_hash = layout, .elements = elements},
+             {}, signer_of(self), Rng(1)),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
                 {self, hostile, honest, honest_too}, {}, signer_of(self), Rng(1)) {
     PushPull table;
@@ -184,6 +184,32 @@ TEST_CASE("a newcomer whose sources all fail trains from the beginning") {
   REQUIRE(newcomer.jobs.size() == 1);
   CHECK(newcomer.adopted() == nullptr);
   CHECK(newcomer.mode.course().phase() == Phase::training);
+}
+
+TEST_CASE("who wakes up at the end, while its last job runs, downloads no model and ends") {
+  Newcomer peer({{hostile, 10}, {honest, 10}, {honest_too, 10}},
+                {.budget = 100000, .batch = 1, .data = 1, .all_data = 4});
+  REQUIRE(peer.jobs.size() == 1);
+  // It slept. Most others have stopped meanwhile, and the last one still trains, far ahead.
+  peer.now += std::chrono::seconds(10);
+  const auto reports = [&](PeerId from, Phase phase) {
+    const Ping ping{.sequence = 1, .progress = {.step = 900, .phase = phase}};
+    peer.members.receive(peer.now, from, ping, peer.out);
+  };
+  reports(honest, Phase::finishing);
+  reports(honest_too, Phase::finishing);
+  reports(hostile, Phase::training);
+  peer.tick();
+  REQUIRE(count_of<FinaleBegan>(peer.out.facts) == 1);
+  peer.mode.woke_up(peer.now, peer.members, peer.out);
+  CHECK_FALSE(peer.sent<StateRequest>(hostile));
+  JobDone done{.job = std::move(peer.jobs.front())};
+  peer.jobs.clear();
+  done.steps_run = first_of<task::TakeSteps>(done.job.tasks)->count;
+  done.step = done.steps_run;
+  peer.mode.complete(peer.now, std::move(done), peer.members, peer.out);
+  peer.tick();
+  CHECK(peer.mode.phase() == Phase::finishing);
 }
 
 }  // namespace gv

@@ -2,10 +2,15 @@
 #include "peer/config/switched_mode.hpp"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <optional>
 #include <string>
+#include <variant>
 
+#include "consensus/membership/statement.hpp"
 #include "peer/config/node_options.hpp"
 #include "peer/modes/switch_council.hpp"
+#include "tests/signers.hpp"
 
 namespace gv {
 namespace {
@@ -43,6 +48,54 @@ using Outcome = SwitchPlanner::Outcome;
 Outcome outcome_of(const Generation& council) { return static_cast<Outcome>(council.algorithm); }
 
 const SettingsRevision first{1, "allreduce"};
+
+/// The council of one peer. The test plays the other two.
+struct Council {
+  Council() {
+    PushPull table;
+    for (const PeerId peer : {other, third}) {
+      Member member{.id = peer, .name = "peer", .address = "virtual:1", .layout_hash = layout};
+      restate(member, signer_of(peer));
+      table.members.push_back(member);
+    }
+    members.receive(now, other, table, out);
+  }
+
+  void tick_for(Duration time) {
+    constexpr Duration every = std::chrono::milliseconds(100);
+    for (const Time end = now + time; now < end; now += every) {
+      council.tick(now, true, standing, members, out);
+    }
+  }
+  /// The newest ballot about which it has asked that peer.
+  std::optional<GenerationId> asked(PeerId peer) const {
+    std::optional<GenerationId> ballot;
+    for (const Outgoing& outgoing : out.messages) {
+      const auto* propose = std::get_if<Propose>(&outgoing.message);
+      if (propose != nullptr && outgoing.to == peer) ballot = propose->ballot;
+    }
+    return ballot;
+  }
+  void promise(PeerId peer, const Answer& says) {
+    REQUIRE(asked(peer));
+    council.receive(now, peer, Promise{*asked(peer), says}, standing, members, out);
+  }
+
+  static constexpr PeerId self{1};
+  static constexpr PeerId other{2};
+  static constexpr PeerId third{3};
+  static constexpr std::uint64_t layout = 33;
+  const SwitchCouncil::Standing standing{.step = 10, .samples = 100};
+  Time now{};
+  Effects out;
+  Membership members{{.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
+                     {self, other, third},
+                     {},
+                     signer_of(self),
+                     Rng(1)};
+  SwitchCouncil council{
+      self, 7, {.layout_hash = layout, .present = {}, .alike = 9}, planner(), signer_of(self)};
+};
 
 }  // namespace
 
@@ -217,6 +270,34 @@ TEST_CASE("modes of different switches do not read each other's ballots", "[unit
     }
   }
   CHECK_FALSE(ballots_of_mode({1, "gossip"}).contains(ballots_of_mode({1, "mixing"}).first));
+}
+
+TEST_CASE("who restarts after its answer to a council is told of the switch by another", "[unit]") {
+  const bool restarts = GENERATE(false, true);
+  INFO("restarts " << restarts);
+  Council ours;
+  ours.council.ask(ours.now, first.settings, ours.standing, ours.members, ours.out);
+  ours.tick_for(std::chrono::milliseconds(100));
+  ours.promise(Council::third, answer({}, {}, 10));
+  REQUIRE(ours.council.is_deciding());
+  if (restarts) ours.council.peer_gone(Council::third);
+  ours.promise(Council::other, answer({}, {}, 10));
+  const auto decision = ours.council.take_decision();
+  REQUIRE(decision);
+  CHECK(decision->outcome == Outcome::switches);
+  CHECK(ours.council.together() == (restarts ? 2U : 3U));
+  ours.council.go_by(decision->revision);
+  ours.out = {};
+  ours.tick_for(std::chrono::milliseconds(1500));
+  CHECK(ours.asked(Council::third).has_value() == restarts);
+  if (!restarts || !ours.asked(Council::third)) return;
+  ours.promise(Council::other, answer(first, first, 10));
+  ours.promise(Council::third, answer({}, {}, 1));
+  CHECK(ours.council.take_decision());
+  CHECK(ours.council.together() == 3);
+  ours.out = {};
+  ours.tick_for(std::chrono::seconds(5));
+  CHECK_FALSE(ours.asked(Council::third));
 }
 
 TEST_CASE("only peers that continue at the same step vote about a switch's mean", "[unit]") {

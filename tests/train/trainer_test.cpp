@@ -366,6 +366,56 @@ TEST_CASE("no model of a neighbour makes ours so large that its gradients are no
   }
 }
 
+TEST_CASE("with own steps held a model does not grow from one change by others to the next",
+          "[unit]") {
+  const auto learner =
+      built_in_learner(spec_of(mlp({16, 16}, 10), OptimizerKind::sgd), images(30));
+  const float before = std::max(1.0F, largest_magnitude(learner->parameters()));
+  learner->hold_steps(true);
+  CHECK(learner->parameter_bound() == 1000 * before);
+  for (std::uint64_t round = 1; round <= 10; ++round) {
+    learner->change_by_others([](std::span<float> x) {
+      for (std::size_t i = 0; i < x.size(); i += 2) x[i] = i % 3 == 0 ? 0x1p100F : -0x1p100F;
+    });
+    CHECK(largest_magnitude(learner->parameters()) <= 1000 * before);
+    learner->run_steps(2);
+    CHECK(largest_magnitude(learner->parameters()) <= 1000 * before);
+    CHECK(is_finite(gradient_of(learner, 8)));
+  }
+  // Steps that grew beyond the bound on their own are free again without it.
+  learner->hold_steps(false);
+  std::ranges::fill(learner->live_parameters(), 2000 * before);
+  learner->change_by_others([](std::span<float>) {});
+  CHECK(largest_magnitude(learner->parameters()) == 2000 * before);
+}
+
+TEST_CASE("with own steps held a run may begin with a large model and stay as large", "[unit]") {
+  const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::sgd);
+  const std::size_t size = built_in_learner(spec, images(30))->parameters().size();
+  const Floats large(size, 5000);
+  const std::vector<std::function<void(Learner&)>> ways = {
+      [&](Learner& learner) { CHECK(learner.restore(large, {}).empty()); },
+      [&](Learner& learner) { learner.adopt(large, 2); },
+      [&](Learner& learner) { learner.adopt_model(large, 2); },
+  };
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    INFO("way " << way);
+    const auto learner = built_in_learner(spec, images(30));
+    learner->hold_steps(true);
+    ways[way](*learner);
+    CHECK(learner->parameter_bound() == 5000);
+    learner->change_by_others([](std::span<float>) {});
+    CHECK(learner->held() == 0);
+    CHECK(copied(learner->parameters()) == large);
+    // A model that is adopted later raises nothing.
+    learner->go_on_at(3);
+    learner->adopt_model(Floats(size, 20000), 4);
+    learner->change_by_others([](std::span<float>) {});
+    CHECK(learner->held() == 1);
+    CHECK(copied(learner->parameters()) == large);
+  }
+}
+
 TEST_CASE("a model that begins with large parameters keeps them", "[unit]") {
   const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::sgd);
   const auto learner = built_in_learner(spec, images(30));

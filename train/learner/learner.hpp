@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -120,10 +121,19 @@ class Learner {
   /// Makes a change that contains what other peers have sent. A learner may then hold parameters
   /// at a bound (held()); one without a bound leaves them as they are.
   virtual void change_by_others(const Change& change) { change(live_parameters()); }
-  /// The number of updates, of ends of local steps and of changes by others that would have made
-  /// parameters absurdly large, so that the parameters were held at a bound. Equal at all learners
-  /// with equal beginnings and updates.
+  /// The number of updates, of ends of local steps, of changes by others and, after hold_steps(),
+  /// of own steps that would have made parameters absurdly large, so that these were held at a
+  /// bound. Equal at all learners with equal beginnings and updates.
   virtual std::uint64_t held() const { return 0; }
+
+  /// If `always`, its own steps are held at the bound as well, and so is a model that has grown
+  /// beyond it. Only the model that it has now, its checkpoint's, and one that it adopts before its
+  /// first step may be larger, and raise the bound. Without this, a model that others have made
+  /// large could grow by its own steps, which would allow the next change by others to be larger
+  /// still.
+  virtual void hold_steps(bool /*always*/) {}
+  /// The bound while hold_steps() is on. Infinite for a learner without one.
+  virtual float parameter_bound() const { return std::numeric_limits<float>::infinity(); }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and
   /// writes the anchor minus the resulting model into all of `out`. Returns the summed score. Like

@@ -21,8 +21,8 @@ class Average : public MixStep<Real> {
 
   void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
     const auto [begin, size] = piece_of(peer.rule, peer.elements, inbox.round);
-    inbox.moves = peer.change(inbox.others, 0, size);
-    add<Real>(x.subspan(begin, size), inbox.moves);
+    inbox.moves = peer.change(inbox.round, inbox.others, 0, size);
+    add_within<Real>(x.subspan(begin, size), inbox.moves, inbox.bound);
   }
 };
 

@@ -43,11 +43,12 @@ class Companion : public MixStep<Real> {
   void write(Peer&, Draft& draft, std::span<Real> x) override { draft.words.push_back(x); }
 
   void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
-    const Vector moves = peer.change(inbox.others, 0, peer.elements);
-    add<Real>(x, moves);
+    Vector moves = peer.change(inbox.round, inbox.others, 0, peer.elements);
+    add_within<Real>(x, moves, inbox.bound);
     // The topology's weights average a pair (1/2). The companion moves by `pull` instead.
     add<Real>(companion_, moves, rates_.pull / 0.5);
   }
+  void hold(const Peer&, Real bound) override { hold_within<Real>(companion_, bound); }
 
  private:
   Vector companion_;  ///< The companion. While local steps run, it holds companion - model.

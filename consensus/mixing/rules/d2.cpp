@@ -25,6 +25,7 @@ class D2 : public MixStep<Real> {
   }
   void end_steps(Peer&, std::span<Real> x) override { add<Real>(x, correction_); }
   void mix(Peer&, Inbox& inbox, std::span<Real>) override { add<Real>(correction_, inbox.moves); }
+  void hold(const Peer&, Real bound) override { hold_within<Real>(correction_, bound); }
 
  private:
   Vector correction_;  ///< The sum of all changes by mixing.

@@ -30,6 +30,10 @@ class DecentLaM : public MixStep<Real> {
     }
   }
 
+  void hold(const Peer& peer, Real bound) override {
+    hold_within<Real>(momentum_, largest_slope(bound, peer.learning_rate));
+  }
+
  private:
   Vector before_;  ///< The model before the local step of a round.
   Vector momentum_;

@@ -73,9 +73,11 @@ class Differences : public MixStep<Real> {
       if (known == nullptr) continue;
       const auto weight = static_cast<Real>(share.weight);
       for (std::size_t i = 0; i < x.size(); ++i) {
-        drift_[i] += weight * ((*known)[i] - memory_.own()[i]);
+        const Real apart = weight * ((*known)[i] - memory_.own()[i]);
+        drift_[i] += std::clamp(apart, -2 * inbox.bound, 2 * inbox.bound);
       }
     }
+    hold_within<Real>(drift_, 2 * inbox.bound);
     if (!is_replicated(peer)) add<Real>(x, drift_, peer.rule.gamma);
   }
 

@@ -71,6 +71,8 @@ class Downpour : public MixStep<Real> {
     if (!below_.empty()) add<Real>(x, below_);
   }
 
+  void hold(const Peer&, Real bound) override { hold_within<Real>(below_, 2 * bound); }
+
  private:
   /// The rank that sends us its model. Rank 0 has no rank above it.
   static std::size_t above(const Peer& peer) {

@@ -50,7 +50,7 @@ class LargestPiece : public MixStep<Real> {
         moves[begin + i] += share * (other.values[i] - x[begin + i]);
       }
     }
-    add<Real>(x, moves);
+    add_within<Real>(x, moves, inbox.bound);
   }
 
  private:

@@ -46,12 +46,19 @@ class NoLoCo : public MixStep<Real> {
         mean[i] += share * (other.values[n + i] - message[n + i]);
       }
     }
+    hold_within<Real>(mean, 2 * inbox.bound);
+    hold_within<Real>(together, 2 * inbox.bound);
     for (std::size_t i = 0; i < n; ++i) {
       outer_[i] = static_cast<Real>(peer.rule.momentum) * outer_[i] +
                   static_cast<Real>(peer.rule.outer_learning_rate) * mean[i] +
                   static_cast<Real>(peer.rule.gamma) * together[i];
       x[i] = slow_[i] += outer_[i];
     }
+  }
+
+  void hold(const Peer&, Real bound) override {
+    hold_within<Real>(slow_, bound);
+    hold_within<Real>(outer_, 2 * bound);
   }
 
  private:

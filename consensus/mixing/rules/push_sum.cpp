@@ -54,6 +54,10 @@ class PushSum : public MixStep<Real> {
     }
   }
 
+  void hold(const Peer& peer, Real bound) override {
+    hold_within<Real>(numerator_, static_cast<Real>(peer.weight) * bound);
+  }
+
  private:
   /// Our weight times the model. While local steps run, share * model is subtracted from it.
   Vector numerator_;

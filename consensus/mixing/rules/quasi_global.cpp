@@ -37,6 +37,10 @@ class QuasiGlobal : public MixStep<Real> {
     }
   }
 
+  void hold(const Peer& peer, Real bound) override {
+    hold_within<Real>(momentum_, largest_slope(bound, peer.learning_rate));
+  }
+
  private:
   Vector before_;  ///< The model before the local steps of a round.
   Vector momentum_;

@@ -36,6 +36,11 @@ class SlowMo : public MixStep<Real> {
     }
   }
 
+  void hold(const Peer& peer, Real bound) override {
+    hold_within<Real>(slow_, bound);
+    hold_within<Real>(outer_, largest_slope(bound, peer.learning_rate));
+  }
+
  private:
   Vector slow_;   ///< The model that the outer step moves.
   Vector outer_;  ///< The momentum of the outer step.

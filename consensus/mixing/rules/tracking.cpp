@@ -41,7 +41,8 @@ class Tracking : public MixStep<Real> {
   }
 
   void mix(Peer& peer, Inbox& inbox, std::span<Real>) override {
-    add<Real>(tracker_, peer.change(inbox.others, peer.elements, peer.elements));
+    Vector moves = peer.change(inbox.round, inbox.others, peer.elements, peer.elements);
+    add_within<Real>(tracker_, moves, largest_slope(inbox.bound, peer.learning_rate));
   }
 
  private:
