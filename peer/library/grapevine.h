@@ -116,6 +116,9 @@ typedef struct gv_options {
                               `shard`; NULL: none. The run's config is the inviting peer's. */
   uint32_t create;         /* Not 0: begins a swarm that others join by tickets of gv_invite(). Needs
                               `listen`; `key`, `authorized`, `join` and `shard` are left out. */
+  const char* dial_from;   /* Address of this machine that connections to others come from; NULL: the
+                              system's choice. */
+  uint32_t lane_port;      /* Port that bulk lanes listen on, beside that of `listen`; 0: any. */
 } gv_options;
 
 /* What a call has found out. */

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 
 #include "net/ticket.hpp"
 #include "peer/host/given_peer.hpp"
@@ -51,6 +53,11 @@ PeerArguments arguments_of(const gv_options& given, Problems& problems) {
   host.name = text_or(given.name, host.name);
   host.listen = text_or(given.listen, host.listen);
   host.advertise = text_or(given.advertise, host.advertise);
+  host.dial_from = text_or(given.dial_from, host.dial_from);
+  if (given.lane_port > std::numeric_limits<std::uint16_t>::max()) {
+    throw std::invalid_argument("gv_options: `lane_port` is above 65535: write 0 for any port");
+  }
+  if (given.lane_port > 0) host.lane_port = static_cast<std::uint16_t>(given.lane_port);
   for (std::size_t i = 0; i < given.joins; ++i) {
     if (given.join == nullptr || given.join[i] == nullptr) {
       throw std::invalid_argument("gv_options: `join` has fewer addresses than `joins` says");

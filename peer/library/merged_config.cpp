@@ -4,8 +4,10 @@
 #include <toml++/toml.h>
 
 #include <sstream>
+#include <stdexcept>
 
 #include "peer/config/task.hpp"
+#include "peer/config/toml.hpp"
 #include "peer/host/peer_arguments.hpp"
 
 namespace gv {
@@ -22,12 +24,17 @@ void merge(const toml::table& from, toml::table& to) {
   }
 }
 
+toml::table parsed_table(std::string_view text) {
+  if (nests_too_deeply(text)) throw std::runtime_error("keys or brackets nest too deeply");
+  return toml::parse(text);
+}
+
 }  // namespace
 
 std::string merged_text(const std::string& path, std::string_view settings) {
   if (settings.empty()) return read_config_text(path);
-  toml::table table = path.empty() ? toml::table() : toml::parse(read_config_text(path));
-  merge(toml::parse(settings), table);
+  toml::table table = path.empty() ? toml::table() : parsed_table(read_config_text(path));
+  merge(parsed_table(settings), table);
   std::ostringstream merged;
   merged << table;
   return merged.str();
@@ -44,8 +51,8 @@ ParsedConfig merged_config(const std::string& path, std::string_view settings,
   try {
     return parse_config_text(merged_text(path, settings),
                              path.empty() ? "settings" : path + " and settings", overrides);
-  } catch (const toml::parse_error& error) {
-    return {{}, {{"settings", std::string(error.description()), "write them as in a config file"}}};
+  } catch (const std::runtime_error& error) {
+    return {{}, {{"settings", error.what(), "write them as in a config file"}}};
   }
 }
 

@@ -85,6 +85,8 @@ class Options(ctypes.Structure):
         ("copy_context", c_void_p),
         ("ticket", c_char_p),
         ("create", c_uint32),
+        ("dial_from", c_char_p),
+        ("lane_port", c_uint32),
     ]
 
 

@@ -435,6 +435,8 @@ def join(
     folder: Union[str, os.PathLike[str], None] = None,
     listen: Optional[str] = None,
     advertise: Optional[str] = None,
+    dial_from: Optional[str] = None,
+    lane_port: int = 0,
     join: Sequence[str] = (),
     shard: Optional[str] = None,
     wait_for: int = 0,
@@ -492,6 +494,8 @@ def join(
         rendezvous=_path(rendezvous),
         ticket=_path(config) if is_ticket else None,
         create=int(_begun is not None),
+        dial_from=_path(dial_from),
+        lane_port=lane_port,
     )
     if is_collective:
         return Collective._join(options, _begun)

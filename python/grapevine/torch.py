@@ -133,6 +133,9 @@ class ModuleModel:
         self._parts = {c.MEAN: model, c.STATE: other}
         note_loops()
         self._places = self._addresses()
+        # A peer that begins with further parameters in its optimiser, of a module that does not join, keeps them to
+        # itself. Parameters that are made later are likelier a mistake.
+        self._known = {parameter for _, parameter in self._parameters + self._optimized()}
         self._gradients: Optional[Stage] = None
         self._late_loss = LateLoss()
         self._zeros: dict[str, torch.Tensor] = {}
@@ -243,7 +246,7 @@ class ModuleModel:
         return number_of(loss)
 
     def check(self) -> None:
-        """Raises if a tensor has moved or was replaced: the peer would no longer train with it."""
+        """Raises if a tensor has moved, was replaced or is new: the peer would not train with it."""
         now = self._addresses()
         for name, address in self._places.items():
             if now.get(name, address) != address:
@@ -251,6 +254,19 @@ class ModuleModel:
                     f"'{name}' was given other memory after join(); change tensors in "
                     "place, and move, convert or load them before the module joins"
                 )
+        parameters = _named_alike(self._module.named_parameters()) + self._optimized()
+        for name, parameter in parameters:
+            if parameter not in self._known:
+                raise RuntimeError(
+                    f"'{name}' was made after join(), so no peer averages it; make all "
+                    "parameters before the module joins, or leave and join again"
+                )
+
+    def _optimized(self) -> list[tuple[str, Any]]:
+        """The parameters of the optimiser, each named by its place."""
+        groups = [] if self._optimizer is None else self._optimizer.param_groups
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        return [(f"optimizer.{at}", parameter) for at, parameter in enumerate(parameters)]
 
     def _buffers(self) -> list[tuple[str, Any]]:
         buffers = _named_alike(self._module.named_buffers())
@@ -279,13 +295,27 @@ def scheduler(
 
 
 @contextlib.contextmanager
+def _scaled_rates(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
+    """Multiplies all learning rates by the factor. Afterwards they are the same objects as before."""
+    groups = optimizer.param_groups
+    rates = [group["lr"] for group in groups] if factor != 1 else []
+    try:
+        for group, rate in zip(groups, rates):
+            group["lr"] = rate * factor
+        yield
+    finally:
+        for group, rate in zip(groups, rates):
+            group["lr"] = rate
+
+
+@contextlib.contextmanager
 def attached(
     vine: Vine, optimizer: torch.optim.Optimizer, samples: int = 1, overlap: bool = True
 ) -> Iterator[Vine]:
     """Makes every `optimizer.step()` a step of the peer, so that the loop needs no other call.
 
     If the model is replaced while gradients are summed, that step of the optimiser is left out. The
-    loop should end once `vine.is_over`.
+    loop should end once `vine.is_over`. Each step's learning rate is multiplied by `vine.factor`.
 
     With `overlap`, gradients are summed while backward computes others, from the second step on,
     unless the step before has changed them after backward, as clipping does. A loop that does so
@@ -303,7 +333,8 @@ def attached(
             watch.before_step()
         if vine.is_over or vine.reduce(samples=samples).again or vine.is_over:
             return None
-        result = own_step()
+        with _scaled_rates(optimizer, vine.factor):
+            result = own_step()
         vine.step(0.0, samples)
         return result
 

@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import importlib.util
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ TOGETHER = """
 [run]
 peers = {peers}
 wait_for_peers = {peers}
+wait_max_s = 60.0
 """ + WATCHFUL
 
 
@@ -70,6 +72,43 @@ class MeanAloneTest(FolderTest):
             mean = vine.mean_async(x, weight=0)
             self.assertEqual(list(mean.wait()), [1.0, 2.0])
             self.assertEqual(mean.peers, 0)
+
+    def test_arrays_of_numpy_keep_their_type_and_shape(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        with self.join() as vine:
+            for kind in (np.float16, np.float32, np.float64):
+                x = np.arange(-3, 3, dtype=kind).reshape(2, 3) / 4
+                expected = x.copy()
+                self.assertIs(vine.mean(x, weight=2), x)
+                self.assertEqual((x.dtype, x.shape), (expected.dtype, expected.shape))
+                np.testing.assert_array_equal(x, expected)
+            with self.assertRaisesRegex(ValueError, "row-major"):
+                vine.mean(np.zeros((4, 4), np.float32).T)
+            with self.assertRaisesRegex(ValueError, "type <i4"):
+                vine.mean(np.zeros(4, np.int32))
+            with self.assertRaisesRegex(ValueError, "integers have no mean"):
+                vine.mean(np.zeros(4, np.int64))
+            self.assertEqual(vine.calls, 3)
+
+    def test_tensors_of_pytorch_keep_their_type_and_shape(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        with self.join() as vine:
+            for kind in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+                x = torch.arange(-3, 3).to(kind).reshape(2, 3) / 4
+                expected = x.clone()
+                self.assertIs(vine.mean(x, weight=2), x)
+                self.assertTrue(torch.equal(x, expected))
+            with self.assertRaisesRegex(ValueError, "not contiguous"):
+                vine.mean(torch.zeros(4, 4).t().narrow(0, 0, 2))
+            with self.assertRaisesRegex(ValueError, "on meta"):
+                vine.mean(torch.zeros(4, device="meta"))
+            self.assertEqual(vine.calls, 4)
 
     def test_join_says_what_it_needs(self):
         for named, why in (
@@ -143,6 +182,21 @@ class MeanSwarmTest(FolderTest):
                     for i in range(min(8, length)):
                         self.assertAlmostEqual(one["x"][i], 2 * (i % 7 + k), places=4)
 
+    def test_arrays_of_unlike_kinds_have_one_mean(self):
+        kinds = ["array", *(kind for kind in ("numpy", "torch") if importlib.util.find_spec(kind))]
+        if len(kinds) == 1:
+            self.skipTest("neither NumPy nor PyTorch is installed")
+        swarm = self.swarm(len(kinds), "--calls", "6,5000")
+        for number, kind in enumerate(kinds):
+            swarm.start(number, "--kind", kind)
+        printed = [self.printed(swarm, number) for number in range(len(kinds))]
+        for one in printed:
+            self.assertIsNone(one["problem"])
+            self.assertEqual(one["results"], printed[0]["results"])
+        for k, one in enumerate(printed[0]["results"]):
+            for i, value in enumerate(one["x"]):
+                self.assertAlmostEqual(value, (len(kinds) + 1) / 2 * (i % 7 + k), places=4)
+
     def test_weights_count(self):
         swarm = self.swarm(2, "--calls", "5")
         swarm.start(0, "--calls", "5:3,5:0,5:0.5")
@@ -188,6 +242,17 @@ class MeanSwarmTest(FolderTest):
         peers = [one["peers"] for one in printed[0]["results"]]
         self.assertEqual(peers, sorted(peers, reverse=True))
         self.assertEqual(set(peers), {3, 4})
+
+    def test_ctrl_c_ends_the_wait_for_a_mean_within_two_seconds(self):
+        # The other peer takes part in one mean, and then lives on without another.
+        swarm = self.swarm(2, "--calls", "5,5", "--pause-s", "1000")
+        swarm.start(0)
+        vine = grapevine.join(mode="collective", **swarm.given(1))
+        x = array.array("f", [1.0] * 5)
+        vine.mean(x)
+        self.assert_ctrl_c_ends(lambda: vine.mean(x))
+        swarm.kill(0)
+        vine.leave()
 
     def test_a_newcomer_begins_with_the_next_call_of_the_others(self):
         swarm = self.swarm(

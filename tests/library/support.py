@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -59,6 +60,21 @@ class FolderTest(unittest.TestCase):
         (self.folder / name).write_text(text)
         return str(self.folder / name)
 
+    def assert_ctrl_c_ends(self, wait):
+        """Sends SIGINT while `wait()` waits for another peer. Python looks for signals five times a second."""
+        sent = []
+
+        def interrupt():
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.5, interrupt)
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            wait()
+        self.assertLess(time.monotonic() - sent[0], 2)
+        timer.join()
+
     def make_keys(self, peers):
         """Makes a key for each peer, and one allow-list of all keys."""
         lines = []
@@ -100,8 +116,9 @@ class Peers:
     def folder(self, number):
         return self.test.folder / f"peer-{number}"
 
-    def start(self, number, *more, resume=False):
-        given = {
+    def given(self, number):
+        """Arguments of `join` for a peer of the swarm."""
+        return {
             "config": self.config,
             "key": str(self.folder(number) / "key"),
             "authorized": self.authorized,
@@ -110,8 +127,10 @@ class Peers:
             "listen": "127.0.0.1:0",
             "join": [self.address] if self.address else [],
             "shard": f"{number}/{self.number}",
-            "resume": resume,
         }
+
+    def start(self, number, *more, resume=False):
+        given = {**self.given(number), "resume": resume}
         self.processes[number] = subprocess.Popen(
             [*self.words, *more],
             env=environment(GRAPEVINE_PEER=json.dumps(given)),

@@ -26,6 +26,18 @@ class Tied(nn.Module):
         return self.last(torch.tanh(self.frozen(self.second(torch.tanh(self.first(x))))))
 
 
+class Halves(nn.Module):
+    """A layer whose parameters are 16-bit floats. PyTorch on the CPU multiplies none, so it computes with 32 bits."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.Linear(FEATURES, CLASSES).half()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x):
+        return nn.functional.linear(x.float(), self.weight.float(), self.bias.float())
+
+
 class Branches(nn.Module):
     """Two layers, of which each step uses one."""
 
@@ -58,6 +70,8 @@ def make_model(name):
         return Tied()
     if name == "bf16":
         return make_model("mlp").to(torch.bfloat16)
+    if name == "fp16":
+        return Halves()
     if name == "double":
         return make_model("mlp").double()
     if name == "scripted":

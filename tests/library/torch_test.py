@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import unittest
+import unittest.mock
 
 from support import BINARY, HERE, WATCHFUL, FolderTest, Peers, eventually, run
 
@@ -17,6 +18,8 @@ import grapevine.torch
 from torch_models import CRITERION, batches, make_model, make_optimizer
 
 PEER = str(HERE / "torch_peer.py")
+# Algorithms that need the built-in learner: one varies its hyper-parameters, the other runs it by several threads.
+REFUSED = ["population", "hogwild"]
 
 TOGETHER = """
 [run]
@@ -42,6 +45,16 @@ def train_alone(model, optimizer, steps, parts=1, dtype=torch.float32):
             x, y = (one.to(device) for one in data[part][at])
             (CRITERION(model(x), y) / parts).backward()
         optimizer.step()
+
+
+def loss_of(name, state=None, parts=2):
+    """The loss of a new model, or of one with the state that a peer has printed, on the batches of all peers."""
+    model = make_model(name)
+    if state is not None:
+        model.load_state_dict({key: torch.tensor(values) for key, values in state.items()})
+    data = [batch for part in range(parts) for batch in batches(part, parts)]
+    with torch.no_grad():
+        return sum(CRITERION(model(x), y).item() for x, y in data) / len(data)
 
 
 class TorchAlone(FolderTest):
@@ -192,6 +205,43 @@ class TorchAloneTest(TorchAlone):
         with self.assertRaisesRegex(ValueError, "complex64"):
             self.join(model, make_optimizer("sgd", model))
 
+    def test_a_parameter_that_is_made_after_join_is_refused(self):
+        def a_layer(model, optimizer):
+            model.add_module("late", torch.nn.Linear(2, 2))
+
+        def the_same_memory(model, optimizer):
+            model[2].bias = torch.nn.Parameter(model[2].bias.detach())
+
+        def a_group(model, optimizer):
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3))]})
+
+        for change, name in ((a_layer, "late.weight"), (the_same_memory, "2.bias"),
+                             (a_group, "optimizer.4")):  # fmt: skip
+            for is_early in (True, False):
+                with self.subTest(name, is_early=is_early):
+                    model = make_model("mlp")
+                    optimizer = make_optimizer("sgd", model)
+                    vine = self.join(model, optimizer, run__steps=1000)
+                    for _ in range(0 if is_early else 100):
+                        vine.step()
+                    change(model, optimizer)
+                    with self.assertRaisesRegex(RuntimeError, f"'{name}' was made after join"):
+                        for _ in range(1 if is_early else 100):
+                            vine.step()
+                    vine.leave()
+
+    def test_parameters_that_the_peer_knows_may_be_frozen_shared_or_added_to_the_optimizer(self):
+        model = make_model("mlp")
+        alone = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([*model[2].parameters(), alone], lr=0.1)
+        with self.join(model, optimizer, run__steps=1000) as vine:
+            vine.step()
+            optimizer.add_param_group({"params": list(model[0].parameters())})
+            model[2].requires_grad_(False)
+            model.add_module("same", model[2])
+            for _ in range(100):
+                vine.step()
+
     def assert_replaced_buffers_are_seen(self):
         model = make_model("mlp")
         model.register_buffer("mean", torch.zeros(3))
@@ -238,10 +288,28 @@ class TorchAloneTest(TorchAlone):
         self.assertEqual(vine.steps, 100)
         self.assertLess(optimizer.param_groups[0]["lr"], 0.1)
 
+    def test_an_attached_step_is_scaled_by_the_factor_and_the_rate_stays(self):
+        def train(factor, optimizer_rate):
+            model = make_model("mlp")
+            optimizer = torch.optim.SGD(model.parameters(), lr=optimizer_rate, momentum=0.9)
+            patched = unittest.mock.patch.object(grapevine.Vine, "factor", factor)
+            with self.join(model, optimizer, run__steps=8) as vine, patched:
+                with grapevine.torch.attached(vine, optimizer):
+                    for x, y in vine.until_over(batches()):
+                        optimizer.zero_grad()
+                        CRITERION(model(x), y).backward()
+                        optimizer.step()
+            self.assertEqual(optimizer.param_groups[0]["lr"], optimizer_rate)
+            return list(model.parameters())
+
+        for ours, theirs in zip(train(0.25, 0.5), train(1.0, 0.125)):
+            self.assertTrue(torch.equal(ours, theirs))
+
 
 class Swarms(FolderTest):
-    def swarm(self, mode, peers, steps, *words, wait=None):
+    def swarm(self, mode, peers, steps, *words, wait=None, linger_s=20.0):
         config = TOGETHER.format(mode=mode, steps=steps, peers=peers, wait=wait or peers)
+        config = config.replace("linger_s = 20.0", f"linger_s = {linger_s}")
         return Peers(self, peers, config, PEER, *words)
 
     def assert_late_joiner_is_equal(self, *words):
@@ -290,6 +358,13 @@ class SwarmTest(Swarms):
                 for values in models[0].values():
                     self.assertTrue(torch.tensor(values).isfinite().all())
 
+    def test_parameters_of_16_bit_floats_are_pulled_together_in_gossip(self):
+        swarm = self.swarm("gossip", 3, 96, "fp16", "momentum")
+        swarm.start_all()
+        models = [swarm.model(number) for number in range(3)]
+        self.assertEqual(models[1:], models[:1] * 2)
+        self.assertLess(loss_of("fp16", models[0], 3), loss_of("fp16", parts=3))
+
     def test_batch_norm_has_the_same_statistics_everywhere(self):
         for mode in ("allreduce", "gossip"):
             with self.subTest(mode):
@@ -308,19 +383,22 @@ class SwarmTest(Swarms):
                 inputs = model[0](data).detach()
                 mean = torch.tensor(models[0]["1.running_mean"])
                 self.assertLess((mean - inputs.mean(0)).abs().max(), 0.25)
+                ratio = torch.tensor(models[0]["1.running_var"]) / inputs.var(0)
+                self.assertLess(ratio.log().abs().max(), 0.5)
 
     def test_a_late_joiner_in_lockstep_gets_the_optimisers_state(self):
         self.assert_late_joiner_is_equal()
 
-    def test_kill_9_of_any_peer_in_each_mode(self):
-        for mode in ("gossip", "allreduce", "mixing"):
-            with self.subTest(mode):
+    def test_kill_9_of_one_peer_in_each_mode(self):
+        # Processes without PyTorch start faster, so `library_test.KilledTest` kills each of four peers in each mode.
+        for mode, victim in (("gossip", 0), ("allreduce", 1), ("mixing", 3)):
+            with self.subTest(mode, victim=victim):
                 self.setUp()
-                swarm = self.swarm(mode, 4, 150, "mlp", "adam", "--step-s", "0.02")
+                swarm = self.swarm(mode, 4, 150, "mlp", "adam", "--step-s", "0.02", linger_s=5.0)
                 swarm.start_all()
                 self.assertTrue(eventually(lambda: swarm.step(1) > 20))
-                swarm.kill(0)
-                models = [swarm.model(number) for number in (1, 2, 3)]
+                swarm.kill(victim)
+                models = [swarm.model(number) for number in range(4) if number != victim]
                 self.assertEqual(models[1:], models[:1] * 2)
 
     def test_the_final_model_is_the_common_one_also_when_the_time_is_over(self):
@@ -365,6 +443,7 @@ class AlgorithmsTest(Swarms):
         names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
         self.assertGreater(len(names), 30)
         refused = []
+        first = loss_of("mlp")
         for name in names:
             with self.subTest(name):
                 self.setUp()
@@ -383,9 +462,9 @@ class AlgorithmsTest(Swarms):
                     refused.append(name)
                     continue
                 swarm.start(1)
-                swarm.model(0)
-                swarm.model(1)
-        self.assertLess(len(refused), 8, refused)
+                for number in (0, 1):
+                    self.assertLess(loss_of("mlp", swarm.model(number)), first)
+        self.assertEqual(refused, REFUSED)
 
 
 class ExampleTest(FolderTest):
