@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/toml.hpp"
 
 namespace gv {
 
@@ -32,6 +34,20 @@ static std::vector<std::string> program_behind(int argc, char** argv) {
   const int words = words_of_program(argc, argv);
   return words > 0 ? std::vector<std::string>(argv + argc - words + 1, argv + argc)
                    : std::vector<std::string>();
+}
+
+/// Why the first word is no command; empty if it is one, or an option.
+static Problems command_problems(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return {};
+  const std::string word = argv[1];
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+    if (names.back() == word) return {};
+  }
+  return {{word, "no such command",
+           "the nearest is " + nearest_name(word, names).value_or("--help") +
+               "; grapevine --help lists all"}};
 }
 
 int run_command_line(int argc, char** argv, const HostHooks& hooks) {
@@ -66,6 +82,9 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   add_explain(app);
   add_bench(app);
   add_completions(app);
+  if (const Problems problems = command_problems(app, argc, argv); !problems.empty()) {
+    return fail(problems);
+  }
   try {
     app.parse(argc - words_of_program(argc, argv), argv);
   } catch (const CLI::RuntimeError& error) {

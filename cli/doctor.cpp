@@ -61,6 +61,7 @@ void add_doctor(CLI::App& app) {
                       "This peer's secret key; default: that of the run folder, or key");
   command->add_option("--authorized", options.authorized,
                       "The allow-list; default: that of the run folder, or authorized_peers");
+  command->add_option("--data", options.data, "Folder of the data, whatever the config says");
   command->add_option("--listen", options.listen, "HOST:PORT that this peer is to listen on");
   command->add_option("--lane-port", options.lane_port, "Port that its lanes are to listen on");
   command->add_option("--lanes", options.their_lanes,

@@ -13,15 +13,17 @@ constexpr std::array exit_code_texts{
                  "nothing is wrong that keeps a peer from training.",
                  ""},
     ExitCodeInfo{exit_failed, "the machine or a peer failed",
-                 "A port was taken, a folder could not be written to, or training could not go on. "
+                 "An address was not there yet, a file could not be written, or training could not "
+                 "go on. "
                  "Of `launch`: at least one peer did not end cleanly. Of `switch`: the swarm has "
                  "not agreed in time. Of `doctor`: at least one line is an error. The other peers "
                  "of a swarm train on.",
                  "Read the last line on standard error and the end of events.jsonl, remove the "
                  "cause, and start the peer again with --resume."},
     ExitCodeInfo{exit_refused, "something has to be corrected first",
-                 "An argument, a config, a key, an allow-list or a data file is wrong, or no peer "
-                 "to join was found, or its settings differ. Other peers have noticed at most a "
+                 "An argument, a config, a key, an allow-list or a data file is wrong, a port is "
+                 "taken, a folder cannot be written to, or no peer to join was found, or its "
+                 "settings differ. Other peers have noticed at most a "
                  "link that they refused.",
                  "Correct what each line on standard error names, and run the command again."},
     ExitCodeInfo{swarm_unsafe, "an invariant was broken in a virtual world",

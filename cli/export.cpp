@@ -28,12 +28,8 @@ struct ExportOptions {
 
 /// The newest parameter file in a folder of checkpoints; empty if there is none.
 std::filesystem::path newest_in(const std::filesystem::path& folder) {
-  std::filesystem::path newest;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (is_parameter_file(entry.path())) newest = std::max(newest, entry.path());
-  }
-  return newest;
+  const std::vector<std::filesystem::path> files = parameter_files(folder);
+  return files.empty() ? std::filesystem::path() : files.front();
 }
 
 /// The model of a run: the last one, or else the mean of all peers, or else the newest checkpoint.

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -172,6 +173,11 @@ int import_file(const ImportOptions& options) {
   if (!options.out.ends_with(".safetensors")) {
     return fail({{options.out, "it is no name of a safetensors file",
                   "write --out NAME.safetensors; `grapevine export` writes other formats"}});
+  }
+  std::error_code is_no_file;
+  if (std::filesystem::equivalent(options.file, options.out, is_no_file)) {
+    return fail({{options.out, "it is the file that is to be read, and would be replaced",
+                  "write --out and another name"}});
   }
   ModelContents read = read_model_file(options.file);
   if (!read.reason.empty()) return fail({{options.file, read.reason, read.remedy}});

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.hpp"
@@ -32,17 +34,28 @@ struct MergeOptions {
   std::string out = "model.safetensors";
 };
 
-/// The newest parameter file of a peer, whole or of a stage; empty if there is none.
-std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
-  std::filesystem::path newest;
+/// The parameter files of a peer, whole or of stages, newest first.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
   std::error_code ignored;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(folder / "checkpoints", ignored)) {
-    if (is_parameter_file(entry.path()) && entry.path().filename() > newest.filename()) {
-      newest = entry.path();
-    }
+    if (is_parameter_file(entry.path())) files.push_back(entry.path());
   }
-  return newest;
+  std::ranges::sort(files, [](const auto& a, const auto& b) { return is_older(b, a); });
+  return files;
+}
+
+/// The config in the first of the files that has a sound one. If `config` is not empty, the config
+/// in that file.
+StoredConfig config_in(const std::vector<std::filesystem::path>& files, const std::string& config) {
+  StoredConfig found = stored_config(files.front().string(), config);
+  if (!config.empty()) return found;
+  for (std::size_t i = 1; i < files.size() && !found.parsed.problems.empty(); ++i) {
+    StoredConfig next = stored_config(files[i].string(), config);
+    if (next.parsed.problems.empty()) found = std::move(next);
+  }
+  return found;
 }
 
 /// Prints one line about a peer's checkpoint.
@@ -62,21 +75,21 @@ void print_peer(const std::string& folder, const LastModel& peer) {
 /// Merges the models of the folders, writes the result and describes it. Returns the exit code.
 int merge(const MergeOptions& options) {
   Problems problems;
-  std::filesystem::path stored;
+  std::vector<std::filesystem::path> stored;
   std::set<std::filesystem::path> known;
   for (const std::string& folder : options.folders) {
-    const std::filesystem::path file = some_checkpoint(folder);
+    const std::vector<std::filesystem::path> files = checkpoints_of(folder);
     if (!known.insert(std::filesystem::weakly_canonical(folder)).second) {
       problems.push_back({folder, "named twice", "each peer counts once"});
     }
-    if (file.empty()) {
+    if (files.empty()) {
       problems.push_back({folder, "no checkpoint below checkpoints/ in it",
                           "name the folder that the peer was given with --folder"});
     }
-    if (stored.empty()) stored = file;
+    if (stored.empty()) stored = files;
   }
   if (!problems.empty()) return fail(problems);
-  const StoredConfig found = stored_config(stored.string(), options.config);
+  const StoredConfig found = config_in(stored, options.config);
   if (!found.parsed.problems.empty()) return fail(found.parsed.problems);
   const Config& config = found.parsed.config;
   const TestSet test = load_test_set(config);

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/safetensors.hpp"
 #include "train/data/centres.hpp"
 #include "train/evaluation.hpp"
 #include "train/model.hpp"
@@ -17,13 +19,18 @@ namespace gv {
 std::string model_file_at(const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(name, ignored)) return name;
-  std::filesystem::path newest;
-  const std::filesystem::path checkpoints = std::filesystem::path(name) / "checkpoints";
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoints, ignored)) {
-    const bool is_newer = entry.path().filename() > newest.filename();
-    if (is_newer && is_parameter_file(entry.path())) newest = entry.path();
+  const auto files = parameter_files(std::filesystem::path(name) / "checkpoints");
+  std::string notes;
+  for (const std::filesystem::path& file : files) {
+    const std::string problem = read_safetensors(file).problem;
+    if (problem.empty()) {
+      fmt::print(stderr, "{}", notes);
+      return file.string();
+    }
+    notes +=
+        fmt::format("note: {}: {}; the checkpoint before it is used\n", file.string(), problem);
   }
-  return newest.empty() ? name : newest.string();
+  return files.empty() ? name : files.front().string();
 }
 
 RoutedScore routed_score(const std::string& centres_file, const std::vector<std::string>& machines,

@@ -15,7 +15,8 @@ namespace gv {
 /// True for the placeholder of a lost machine.
 constexpr bool is_lost(std::string_view machine) { return machine == "-"; }
 
-/// The newest checkpoint in a peer's folder, or the name itself if it is not a folder.
+/// The newest checkpoint in a peer's folder that can be read, with a note about newer ones; the
+/// newest if none can. The name itself if it is not such a folder.
 std::string model_file_at(const std::string& name);
 
 struct RoutedScore {

@@ -96,9 +96,9 @@ void read_credentials(Patient& patient) {
   if (is_there(mine.authorized_file)) mine.authorized = load_authorized_peers(mine.authorized_file);
 }
 
-void read_run(PlannedRun& run) {
+void read_run(PlannedRun& run, const std::string& data) {
   if (run.path.empty()) return;
-  run.parsed = parse_config_file(run.path);
+  run.parsed = parse_config_file(run.path, {.data_folder = data, .peers = {}});
   if (!run.is_sound()) return;
   const Config& config = run.parsed.config;
   run.data_problems = problems_with_data(config);
@@ -143,7 +143,7 @@ Patient admit(const DoctorOptions& options, Problems& problems) {
   Patient patient = identify(options, problems);
   if (!problems.empty()) return patient;
   if (!patient.folder.empty()) patient.status = ask_peer(patient.folder).value_or("");
-  read_run(patient.run);
+  read_run(patient.run, options.data);
   return patient;
 }
 

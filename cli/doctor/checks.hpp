@@ -26,6 +26,7 @@ struct DoctorOptions {
   std::vector<std::string> subjects;
   std::string key;         ///< The key file; empty: that of the folder, or "key".
   std::string authorized;  ///< The allow-list; empty: that of the folder, or "authorized_peers".
+  std::string data;        ///< The folder of the data; empty: the config's.
   std::string listen;      ///< "HOST:PORT" on which this peer would listen.
   std::uint16_t lane_port = 0;  ///< Port of the lanes on the same host; 0: any.
   std::string their_lanes;      ///< "HOST:PORT" on which the other peer's lanes listen.

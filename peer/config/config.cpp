@@ -46,12 +46,19 @@ class Reader : private ConfigReading {
     std::stable_sort(
         parsed.problems.begin(), parsed.problems.end(),
         [this](const Problem& a, const Problem& b) { return line_of_place(a) < line_of_place(b); });
+    if (has_enough_problems()) {
+      parsed.problems.resize(problems_max);
+      parsed.problems.push_back({name, "may have further problems", "mend these first"});
+    }
     return std::move(parsed);
   }
 
  private:
   const NamedAlgorithm* algorithm_ = nullptr;  ///< The named algorithm that the text builds on.
   ModeKind algorithm_mode_ = ModeKind::gossip;
+
+  /// True once further problems of the text are no longer looked for.
+  bool has_enough_problems() const { return parsed.problems.size() >= problems_max; }
 
   // ---- Keys ----
 
@@ -129,6 +136,7 @@ class Reader : private ConfigReading {
   void read_sections(const TomlTable& table, const std::string& section) {
     const std::vector<std::string> inner = sections_below(section);
     for (const auto& [key, value] : table) {
+      if (has_enough_problems()) return;
       const std::string path = joined(section, key);
       const auto* members = std::get_if<TomlTable>(&value.data);
       // sim/scenario reads these: speeds, links and faults of a simulated or tested run.
@@ -140,6 +148,10 @@ class Reader : private ConfigReading {
       } else if (members != nullptr && std::count(inner.begin(), inner.end(), key) != 0) {
         sections.emplace(path, value.line);
         read_sections(*members, path);
+      } else if (std::count(inner.begin(), inner.end(), key) != 0 &&
+                 std::holds_alternative<TomlList>(value.data)) {
+        report(value.line, path, "a list, where one section belongs",
+               "write [" + path + "] once, in single brackets");
       } else if (members != nullptr) {
         read_unknown_section(*members, key, section, value.line);
       } else {
@@ -225,7 +237,7 @@ class Reader : private ConfigReading {
       report(value.line, list_path, "wrong type: " + std::string(kind_of(value)), remedy);
       return layers;
     }
-    for (std::size_t i = 0; i < list->size(); ++i) {
+    for (std::size_t i = 0; i < list->size() && !has_enough_problems(); ++i) {
       const std::string path = list_path + "[" + std::to_string(i) + "]";
       const TomlValue& item = (*list)[i];
       parsed.places.lines[path] = item.line;
@@ -262,6 +274,7 @@ class Reader : private ConfigReading {
     for (const auto& [key, value] : members) {
       const auto named = std::find(names.begin(), names.end(), key);
       if (named == names.end()) {
+        if (has_enough_problems()) break;
         report(value.line, path + "." + key, "unknown key",
                "the nearest valid one is " + nearest_name(key, names).value_or("kind"));
         continue;

@@ -15,6 +15,7 @@
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/config_reading.hpp"
 #include "peer/config/config_settings.hpp"
+#include "peer/config/generated_problems.hpp"
 #include "peer/config/group_problems.hpp"
 #include "peer/config/plan_problems.hpp"
 
@@ -428,6 +429,9 @@ void check_plan(ConfigReading& reading) {
 
 void check_groups(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
+  for (Problem& problem : split_problems(config)) {
+    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
+  }
   if (config.run.mode != ModeKind::pipeline || config.pipeline.group == 1) return;
   for (Problem& problem : group_problems(config)) {
     reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
@@ -560,6 +564,9 @@ void check_network(ConfigReading& reading) {
 
 void check_together(ConfigReading& reading) {
   check_effects(reading);
+  for (Problem& problem : generated_problems(reading.parsed.config)) {
+    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
+  }
   check_steps(reading);
   check_growth(reading);
   check_model(reading);

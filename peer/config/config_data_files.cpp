@@ -46,6 +46,11 @@ void find_files(ConfigReading& reading, const std::string& path, const std::stri
     std::error_code error;
     const std::filesystem::path whole = std::filesystem::path(folder) / file;
     if (std::filesystem::is_regular_file(whole, error)) continue;
+    if (std::filesystem::is_directory(whole, error)) {
+      reading.report(line, path, "a folder, not a file: " + whole.string(),
+                     "name the files in " + path.substr(5));
+      continue;
+    }
     const bool packaged = folder.starts_with("/usr/share/datasets/fashion-mnist");
     reading.report(line, path, "no such file: " + whole.string(),
                    packaged ? "install it: apt-get install dataset-fashion-mnist"

@@ -29,6 +29,13 @@ std::size_t outputs_in_all(const ModelSpec& model, const DataSet& data) {
   return problems.empty() ? plan.outputs : 0;
 }
 
+/// The key that says how large a model known by name is; its layers stand in no config.
+std::string key_of_model(ModelKind kind) {
+  return kind == ModelKind::mlp           ? "model.hidden"
+         : kind == ModelKind::transformer ? "model.width"
+                                          : "model.kind";
+}
+
 std::string number_of_times(std::size_t count) {
   return count == 1 ? "once" : fmt::format("{} times", count);
 }
@@ -92,7 +99,11 @@ std::size_t outputs_of(const ModelConfig& model, const DataSet& data) {
 
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
   Problems found = problems(model, data.shape, data.predictions);
-  for (Problem& problem : found) problem.place = "model." + problem.place;
+  const bool may_answer = found.empty();
+  const bool by_list = config.model.kind == ModelKind::layers;
+  for (Problem& problem : found) {
+    problem.place = by_list ? "model." + problem.place : key_of_model(config.model.kind);
+  }
   std::ranges::move(problems_of_reconstruction(config, model), std::back_inserter(found));
   std::ranges::move(batch_norm_problems(config, model.layers), std::back_inserter(found));
   const bool reconstructs = config.model.loss == LossKind::reconstruction;
@@ -115,17 +126,27 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
   const std::size_t needed = outputs_of(config.model, data);
   // Classes that the data lack only cost time; every output of a regression has a target.
   const bool fits = classification && !reconstructs ? last >= needed : last == needed;
-  if (config.model.kind == ModelKind::layers && !fits) {
+  const std::size_t all = outputs_in_all(model, data);
+  if (by_list && !fits) {
     found.push_back({"model.layers",
                      fmt::format("the last layer has {} outputs, the data needs {}", last, needed),
                      fmt::format("end with a dense layer of units = {}", needed)});
-  } else if (const std::size_t all = outputs_in_all(model, data); all > last * data.predictions) {
+  } else if (all > last * data.predictions) {
     found.push_back(
         {"model.layers",
          fmt::format("the last layer gives its {} outputs {} times, and the data needs "
                      "them {}",
                      last, all / last, number_of_times(data.predictions)),
          fmt::format("end with a flatten layer and a dense layer of units = {}", needed)});
+  } else if (may_answer && all > 0 && all < last * data.predictions) {
+    // A model with as many outputs as there are positions looks as if it answered at each.
+    found.push_back({by_list ? "model.layers" : "model.kind",
+                     fmt::format("the last layer gives its {} outputs {}, and the data needs them "
+                                 "at each of {} positions",
+                                 last, number_of_times(all / last), data.predictions),
+                     fmt::format("use kind = \"transformer\", or end with a dense layer of units = "
+                                 "{} and per_position = true",
+                                 needed)});
   }
   return found;
 }

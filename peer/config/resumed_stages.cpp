@@ -30,6 +30,7 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
   std::vector<StageState> copies;
   std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
   std::optional<ModelVersion> newest;
+  std::optional<Problem> unfit;
   for (std::uint32_t stage = 0; stage < learner.stages(); ++stage) {
     const std::filesystem::path folder = stage_folder(checkpoints, stage);
     if (!std::filesystem::exists(folder)) continue;
@@ -40,6 +41,7 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
     for (const auto& [file, why] : loaded.refused) {
       facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
     }
+    if (loaded.unfit && !unfit) unfit = unfit_checkpoint(loaded.unfit->first, loaded.unfit->second);
     for (Checkpoint& checkpoint : loaded.checkpoints) {
       const auto version = version_of(checkpoint.metadata);
       if (!version) continue;
@@ -48,6 +50,7 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
           learner.restore(stage, checkpoint.parameters, checkpoint.optimizer);
       if (!problem.empty()) {
         facts.push_back(CheckpointRefused{.why = folder.string() + ": " + problem});
+        if (!unfit) unfit = unfit_checkpoint(folder, problem);
         continue;
       }
       for (const std::uint32_t part : replica->held_parts()) {
@@ -71,6 +74,11 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
   const std::vector<std::uint32_t> parts = replica->held_parts();
   StartingPoint point{.replica = std::move(replica), .facts = std::move(facts)};
   if (stages == 0) {
+    // The settings are others, and to begin anew would overwrite these checkpoints.
+    if (unfit) {
+      point.problems.push_back(*std::move(unfit));
+      return point;
+    }
     point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
     return point;
   }

@@ -97,6 +97,10 @@ struct Range {
   }
 };
 
+/// The least positive number of settings that become float32, a little above its smallest normal
+/// number: what is smaller may become 0 there, and its reciprocal infinite.
+constexpr double float_min = 1e-37;
+
 /// A value of a setting as text. -1 is stored as the largest unsigned number.
 template <class Value>
 std::string shown_within(const Range& range, const Value& value) {

@@ -366,30 +366,38 @@ std::unique_ptr<WholeReplica> first_replica(const Task& task, std::size_t shard,
   return replica;
 }
 
+Problem unfit_checkpoint(const std::filesystem::path& file, const std::string& why) {
+  return {
+      file.string(), "is a sound checkpoint that does not fit these settings: " + why,
+      "give the optimiser and the model their former settings, or start without --resume, which "
+      "moves the checkpoints aside, or in another --folder"};
+}
+
 namespace {
 
-/// The newest sound checkpoint of a whole model.
+/// The newest sound checkpoint of a whole model that the replica accepts. If there are only sound
+/// ones that do not fit, the settings are others, and to begin anew would overwrite them.
 StartingPoint resumed(std::unique_ptr<WholeReplica> replica,
                       const std::filesystem::path& checkpoints) {
   StartingPoint point;
-  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica->learner().layout());
+  const LoadedCheckpoint loaded = load_newest_checkpoint(
+      checkpoints, [&](const auto&) { return replica->learner().layout(); },
+      [&](Checkpoint& checkpoint) {
+        return replica->restore({.stage = {},
+                                 .parameters = checkpoint.parameters,
+                                 .optimizer = std::move(checkpoint.optimizer),
+                                 .notes = std::move(checkpoint.metadata)});
+      });
   for (const auto& [file, why] : loaded.refused) {
     point.facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
   }
-  if (!loaded.checkpoint) {
-    point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
+  if (loaded.checkpoint) {
+    point.step = replica->step();
+    point.facts.push_back(Resumed{.from = loaded.file.string(), .step = point.step});
+  } else if (loaded.unfit) {
+    point.problems.push_back(unfit_checkpoint(loaded.unfit->first, loaded.unfit->second));
   } else {
-    Checkpoint& checkpoint = *loaded.checkpoint;
-    const std::string problem = replica->restore({.stage = {},
-                                                  .parameters = checkpoint.parameters,
-                                                  .optimizer = std::move(checkpoint.optimizer),
-                                                  .notes = std::move(checkpoint.metadata)});
-    if (problem.empty()) {
-      point.step = replica->step();
-      point.facts.push_back(Resumed{.from = loaded.file.string(), .step = point.step});
-    } else {
-      point.facts.push_back(CheckpointRefused{.why = loaded.file.string() + ": " + problem});
-    }
+    point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
   }
   point.replica = std::move(replica);
   return point;

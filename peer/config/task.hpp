@@ -96,7 +96,13 @@ struct StartingPoint {
   std::vector<StageState> copies;
   /// Facts for the log: which checkpoint was loaded, and why others were refused.
   std::vector<Fact> facts;
+  /// Why the peer must not begin; then the other fields do not count. A damaged checkpoint is none:
+  /// the peer goes on from an older one, or from the model of others.
+  Problems problems;
 };
+
+/// The problem with a checkpoint that can be read but is of another model or optimiser.
+Problem unfit_checkpoint(const std::filesystem::path& file, const std::string& why);
 
 /// The run's first model or, with `resume`, the newest valid checkpoint in `checkpoints`. A
 /// pipeline makes its learner itself, so `learner` is null.

@@ -18,6 +18,11 @@ namespace {
 
 constexpr std::size_t text_bytes_max = std::size_t{1} << 20;
 
+// A few times deeper than any setting or list of layers. All code that walks a table calls itself
+// once per level.
+constexpr std::size_t key_dots_max = 16;
+constexpr std::size_t brackets_max = 32;
+
 /// A key = value pair or a [header], and the line on which it starts.
 struct Statement {
   std::string text;
@@ -119,6 +124,26 @@ std::vector<Statement> split(std::string_view text) {
   return statements;
 }
 
+/// The place after the string whose first quote is at `at`, as the parser sees it.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const bool is_long = text.substr(at, 3) == std::string(3, quote);
+  for (std::size_t i = at + (is_long ? 3 : 1); i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"') {
+      ++i;
+    } else if (text[i] == '\n' && !is_long) {
+      return i;
+    } else if (text[i] == quote) {
+      if (!is_long) return i + 1;
+      // Up to two quotes of the string itself may stand before the three that close it.
+      const std::size_t run = std::min(text.find_first_not_of(quote, i), text.size()) - i;
+      if (run >= 3) return i + std::min(run, std::size_t{5});
+      i += run - 1;
+    }
+  }
+  return text.size();
+}
+
 /// Number of edits, but 0 for names that differ only in their unit, and 1 if one contains the
 /// other.
 std::size_t name_distance(std::string_view name, std::string_view candidate) {
@@ -188,6 +213,14 @@ class Merger {
   Merger(std::string_view name, Problems& problems) : name_(name), problems_(problems) {}
 
   void add(const Statement& statement) {
+    const bool is_header = trimmed(statement.text).front() == '[';
+    if (nests_too_deeply(statement.text)) {
+      problems_.push_back({place(statement.line),
+                           "a key of more than 16 dots, or brackets more than 32 deep",
+                           "write key = value or [section]; no setting is so deep"});
+      if (is_header) section_ = nullptr;
+      return;
+    }
     toml::table parsed;
     try {
       parsed = toml::parse(statement.text);
@@ -198,14 +231,13 @@ class Merger {
       const bool unclosed = statement.text.find('\n') != std::string::npos;
       problems_.push_back(explain(statement, place(unclosed ? statement.line : line),
                                   std::string(error.description())));
-      const bool is_header = trimmed(statement.text).front() == '[';
       // We do not know to which section the next keys belong, so skip them.
       if (is_header) section_ = nullptr;
       return;
     }
     TomlValue value = convert(parsed, statement.line - 1);
     auto& members = std::get<TomlTable>(value.data);
-    if (trimmed(statement.text).front() == '[') {
+    if (is_header) {
       section_ = open(members, {}, root_, statement.line);
     } else if (section_ != nullptr) {
       merge(std::move(members), {}, *section_, statement.line);
@@ -286,6 +318,27 @@ std::string_view kind_of(const TomlValue& value) {
   return names[value.data.index()];
 }
 
+bool nests_too_deeply(std::string_view text) {
+  std::size_t dots = 0;
+  std::size_t brackets = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {
+      i = end_of_string(text, i) - 1;
+    } else if (c == '#') {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    } else if (c == '.') {
+      if (++dots > key_dots_max) return true;
+    } else if (std::string_view("[]{}=,\n").find(c) != std::string_view::npos) {
+      dots = 0;
+      if (c == '[' || c == '{') ++brackets;
+      if ((c == ']' || c == '}') && brackets > 0) --brackets;
+      if (brackets > brackets_max) return true;
+    }
+  }
+  return false;
+}
+
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems) {
   if (text.size() > text_bytes_max) {
     problems.push_back({std::string(name), "longer than 1 MiB", "this is not a config"});
@@ -293,7 +346,11 @@ TomlTable read_toml(std::string_view text, std::string_view name, Problems& prob
   }
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // A byte order mark is harmless.
   Merger merger(name, problems);
-  for (const Statement& statement : split(text)) merger.add(statement);
+  for (const Statement& statement : split(text)) {
+    // A longer list helps no one, and the parser needs seconds for some thousands of statements.
+    if (problems.size() >= problems_max) break;
+    merger.add(statement);
+  }
   return merger.take();
 }
 
@@ -301,6 +358,10 @@ std::optional<std::string> read_text_file(const std::string& path, std::string_v
                                           Problems& problems) {
   const std::string name(what);
   std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    problems.push_back({path, "a folder, not a file", "give the path of a " + name + " file"});
+    return std::nullopt;
+  }
   if (!std::filesystem::is_regular_file(path, error)) {
     problems.push_back({path, "no such " + name + " file", "give the path of a .toml file"});
     return std::nullopt;

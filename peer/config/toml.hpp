@@ -31,9 +31,16 @@ struct TomlValue {
 /// The kind of a value, for error messages: "a whole number", "a text".
 std::string_view kind_of(const TomlValue& value);
 
-/// Reads `text` statement by statement. A statement with a mistake (syntax, duplicate key) is
-/// skipped and reported in `problems` with the place "name:line"; the other statements are used.
-/// The limit is 1 MiB of text.
+/// The most problems of one text that are looked for and listed.
+constexpr std::size_t problems_max = 100;
+
+/// True if a key of this TOML has more than 16 dots, or brackets stand more than 32 deep in each
+/// other. To parse such text could use up the stack.
+bool nests_too_deeply(std::string_view text);
+
+/// Reads `text` statement by statement. A statement with a mistake (syntax, duplicate key, too
+/// deeply nested) is skipped and reported in `problems` with the place "name:line"; the other
+/// statements are used. The limits are 1 MiB of text and `problems_max` problems.
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems);
 
 /// The text of a file within the size limit. If it cannot be read, returns nullopt and adds the

@@ -295,7 +295,11 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     const ModelVersion before = generations_.agreement().version();
     generations_.agreement().set_version(
         after_operation(before, generations_.key(), operation_.samples(), operation_.steps()));
-    if (options_.averages_models) result_->becomes_model_at = step();
+    if (options_.averages_models) {
+      const auto& end = options_.end;
+      result_->becomes_model_at = end ? end->step : step();
+      result_->ends = end ? end->note_of(generations_.agreement().version()) : nullptr;
+    }
     if (options_.averages_arrays) last_mean_ = {*result_, step()};
     work_.count_samples(now, operation_.steps() * operation_.share());
     follow_budget(now);
@@ -497,11 +501,13 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
 void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
   // The replica may refuse the state; then it goes on from its own model.
   if (result_) job.add(*std::exchange(result_, std::nullopt));
+  const auto& end = options_.end;
   job.add(task::LoadState{.values = std::move(state.values),
-                          .step = state.version.step,
+                          .step = end ? end->step : state.version.step,
                           .own_optimizer = options_.local.is_local(state.version.step),
                           .model_only = options_.averages_models && options_.ends_run,
-                          .norm_cap = generations_.norm_cap_of(now, state)});
+                          .norm_cap = generations_.norm_cap_of(now, state),
+                          .ends = end ? end->note_of(state.version) : nullptr});
   generations_.adopt(state);
   follow_budget(now);
   course_.go_back_to(state.version.step);

@@ -12,6 +12,7 @@
 #include "consensus/compression/outer_step.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
+#include "peer/modes/mean_end.hpp"
 
 namespace gv {
 
@@ -23,6 +24,8 @@ struct AllReduceOptions {
   bool averages_models = false;
   /// True if the run ends with that mean; false if another mode follows.
   bool ends_run = true;
+  /// Set if the run ends with that mean and the replica's steps are not those of its version.
+  std::optional<MeanEnd> end = {};
   /// If not 0, the common mean is measured and compared with this accuracy or R2.
   double target = 0;
   /// If true, there is no model: a collective is the weighted mean of one array from each peer,

@@ -14,6 +14,7 @@ void Course::start(Time now, std::uint64_t step, bool joins_others) {
   started_ = true;
   joins_others_ = joins_others;
   waiting_since_ = now;
+  replica_step_ = step;
   saved_step_ = step;
 }
 
@@ -82,8 +83,10 @@ void Course::job_done(const JobDone& done) {
         "jobs complete once and in the order they were asked for");
   --jobs_under_way_;
   learning_rate_ = done.learning_rate;
+  replica_step_ = done.step;
   if (const auto* saved = first_of<result::Saved>(done.results)) {
-    saved_step_ = done.step;
+    // The version of the mean at the end of a run is beyond the replica's steps.
+    saved_step_ = std::max(done.step, done.job.version.step);
     ++(saved->problem.empty() ? saves_.written : saves_.failed);
   }
   if (last_job_) finished_ = true;

@@ -163,6 +163,9 @@ class Course {
   /// Jobs requested and not done: at most one, or two in a pipeline.
   std::size_t jobs_under_way() const { return jobs_under_way_; }
   bool is_last_job_asked() const { return last_job_; }
+  /// The step of the replica after the newest job that is done. A job that was under way when its
+  /// mode stopped may have left the replica ahead of the mode.
+  std::uint64_t replica_step() const { return replica_step_; }
   /// The number of the next requested job.
   std::uint64_t next_job_number() const { return job_number_ + 1; }
 
@@ -201,6 +204,7 @@ class Course {
   std::size_t jobs_under_way_ = 0;
   std::uint64_t job_number_ = 0;
   bool last_job_ = false;
+  std::uint64_t replica_step_ = 0;
   std::uint64_t saved_step_ = 0;
   SaveCounts saves_;
   bool scored_ = false;

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "peer/modes/allreduce.hpp"
@@ -16,6 +19,10 @@ constexpr Duration waits_for_others = std::chrono::seconds(10);
 /// The reports of other peers are added up at most this often, because adding takes a pass over all
 /// of them.
 constexpr Duration hears_every = std::chrono::milliseconds(20);
+/// The clocks of peers that end together differ by less than this.
+constexpr Duration ends_apart = std::chrono::seconds(1);
+/// A version has at most this many steps, and no peer makes nearly as many.
+constexpr std::uint64_t last_step_max = 1'000'000'000'000;
 
 bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
 bool is_done(Phase phase) { return phase == Phase::done; }
@@ -30,6 +37,20 @@ bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   return 3 * count > members.view().size();
 }
 
+/// The largest number that over a third of the live peers report, ourselves included; at least
+/// `own`, and at most `most` if others report it.
+std::uint64_t supported(std::uint64_t own, std::uint64_t most, const Membership& members,
+                        const std::function<std::uint64_t(const Progress&)>& number) {
+  std::vector<std::uint64_t> reports{own};
+  members.for_each_other([&](const Member& member) {
+    const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
+    if (lives) reports.push_back(std::min(number(member.progress), most));
+  });
+  const auto nth = reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 3);
+  std::ranges::nth_element(reports, nth, std::greater());
+  return std::max(own, *nth);
+}
+
 }  // namespace
 
 Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -40,15 +61,16 @@ Finale::Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
       options_(mean),
       signer_(&signer),
       draws_(draws),
-      work_(self, course.work) {
+      work_(self, course.work),
+      end_{.budget = course.work.budget,
+           .wall = course.work.wall,
+           .target = course.work.target.value} {
   options_.agreement.first_ballot = first_ballot_of_mean;
   options_.target = course.work.target.value;
 }
 
 std::uint64_t Finale::last_step() const {
-  // A version has at most 10^12 steps, and no peer makes nearly as many.
-  constexpr std::uint64_t most = 1'000'000'000'000;
-  return std::min(work_.options().budget + 2, most);
+  return std::min(work_.options().budget + 2, last_step_max);
 }
 
 bool Finale::is_due(Time now, bool in_step, const Membership& members, Effects& out) {
@@ -59,8 +81,10 @@ bool Finale::is_due(Time now, bool in_step, const Membership& members, Effects& 
   }
   work_.follow_clock(now, true, members);
   work_.follow_target(now, members, out);
-  return work_.is_used_up() || work_.is_time_over(now) || work_.judges().is_reached() ||
-         others_have_ended_;
+  end_.is_used_up = work_.is_used_up();
+  end_.is_time_over = work_.is_time_over(now, ends_apart);
+  end_.is_target_reached = work_.judges().is_reached();
+  return end_.is_used_up || work_.is_time_over(now) || end_.is_target_reached || others_have_ended_;
 }
 
 bool Finale::has_ended_for_a_third(const Membership& members) const {
@@ -76,11 +100,13 @@ bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const M
   if (is_ending_ || mean_ || course.is_leaving() || course.winds_down() || course.holds_end()) {
     return false;
   }
-  const bool is_late =
-      course.phase() == Phase::joining && (is_done_elsewhere(members) || step >= last_step());
-  if (!is_due && !is_late) return false;
+  const bool joins = course.phase() == Phase::joining;
+  const auto& resumed = course_.work.resumed.end;
+  const bool has_mean = joins && resumed && is_over_for(course_.work, *resumed);
+  if (!is_due && !has_mean && !(joins && is_done_elsewhere(members))) return false;
   is_ending_ = true;
-  if (is_due || step > 0) step_ = step;
+  has_mean_ = has_mean;
+  if (is_due || has_mean || step > 0) step_ = step;
   out.tell(FinaleBegan{.step = step, .samples = work_.counted()});
   return true;
 }
@@ -93,14 +119,14 @@ bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, M
       still_since_ = now;
       course.enter(now, Phase::finishing, mode, members, out);
     }
-    if (are_others_ready(now, members)) begin(now);
+    if (are_others_ready(now, members)) begin(now, course, members);
   }
   if (!mean_) return false;
   mean_->tick(now, members, out, jobs);
   if (mean_->phase() != Phase::done || course.phase() == Phase::done) return true;
   course.enter(now, Phase::done, mode, members, out);
   if (mean_->step() >= last_step()) {
-    out.tell(FinaleDone{.step = mean_->step(), .samples = work_.own().samples});
+    out.tell(FinaleDone{.step = end_step_, .samples = work_.own().samples});
   } else {
     out.tell(FinaleMissed{});
   }
@@ -109,8 +135,7 @@ bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, M
 
 bool Finale::are_others_ready(Time now, const Membership& members) {
   has_waited_ = now >= *still_since_ + waits_for_others;
-  const bool has_mean = step_ && *step_ >= last_step();
-  if (has_mean || is_done_elsewhere(members)) return true;
+  if (has_mean_ || is_done_elsewhere(members)) return true;
   bool all_still = true;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
@@ -120,7 +145,31 @@ bool Finale::are_others_ready(Time now, const Membership& members) {
   return step_ && (all_still || has_waited_);
 }
 
-void Finale::begin(Time now) {
+/// What becomes of our replica with the mean. A peer that came too late to count anything takes
+/// over what the others have counted.
+MeanEnd Finale::mean_end(const Course& course, const Membership& members) const {
+  MeanEnd end{.version_step = last_step(), .note = work_.note()};
+  // A model at step 0 would count as the first one.
+  const std::uint64_t own = std::max<std::uint64_t>(1, course.replica_step());
+  end.step = has_mean_ ? own : supported(own, last_step_max, members, &Progress::step);
+  const auto counted = [](const Progress& progress) {
+    return progress.work ? progress.work->counted : std::uint64_t{0};
+  };
+  end.note.samples = supported(end.note.samples, course_.work.budget, members, counted);
+  const auto ran_ms = [](const Progress& progress) {
+    return progress.work ? progress.work->ran_ms : std::uint64_t{0};
+  };
+  const auto to_ms = [](Duration time) {
+    return static_cast<std::uint64_t>(time / std::chrono::milliseconds(1));
+  };
+  const std::uint64_t ran = to_ms(end.note.ran);
+  const std::uint64_t most = supported(ran, to_ms(course_.work.wall), members, ran_ms);
+  if (most > ran) end.note.ran = std::chrono::milliseconds(most);
+  end.note.end = end_;
+  return end;
+}
+
+void Finale::begin(Time now, const Course& own, const Membership& members) {
   check(still_since_ && !mean_, "the mean begins once, and after we are still");
   CourseOptions course = course_;
   // A peer without a model can only download the mean.
@@ -130,13 +179,17 @@ void Finale::begin(Time now) {
   course.wait_for_peers = 1;
   course.wait_max = {};
   course.tells = false;
-  mean_ = std::make_unique<AllReduceMode>(self_, session_, course, options_, *signer_,
+  if (has_mean_) course.version = version_of(*course_.work.resumed.end, last_step());
+  AllReduceOptions options = options_;
+  options.end = mean_end(own, members);
+  end_step_ = options.end->step;
+  mean_ = std::make_unique<AllReduceMode>(self_, session_, course, options, *signer_,
                                           draws_.fork("finale"));
   // Models that enter the mean have the same version, and a peer without such a model has an
   // earlier one.
-  const std::uint64_t version = !step_                  ? last_step() - 2
-                                : *step_ >= last_step() ? last_step()
-                                                        : last_step() - 1;
+  const std::uint64_t version = !step_      ? last_step() - 2
+                                : has_mean_ ? last_step()
+                                            : last_step() - 1;
   mean_->start(now, version, false);
 }
 

@@ -20,7 +20,12 @@ inline constexpr std::uint64_t first_ballot_of_mean = std::uint64_t{1} << 61;
 /// `allreduce` computes the mean of their models, so all peers end with the same bits, even if some
 /// die meanwhile. A peer that was late or joins later downloads the mean; while a known peer is
 /// missing, the others wait for it as long as they linger. A mode owns one, and passes all
-/// messages, blocks and jobs to mean() while that is not null. Pure.
+/// messages, blocks and jobs to mean() while that is not null.
+///
+/// The mean's version is beyond all steps. The replica stays at the most steps that any peer has
+/// made, as far as we know, and its checkpoint notes how the run has ended. A peer that resumes
+/// from there with the same limits has the mean; with a higher budget, a later time or a higher
+/// target it trains on. Pure.
 class Finale {
  public:
   Finale(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -63,7 +68,8 @@ class Finale {
  private:
   bool is_done_elsewhere(const Membership& members) const;
   bool are_others_ready(Time now, const Membership& members);
-  void begin(Time now);
+  void begin(Time now, const Course& course, const Membership& members);
+  MeanEnd mean_end(const Course& course, const Membership& members) const;
 
   PeerId self_;
   std::uint64_t session_;
@@ -75,7 +81,10 @@ class Finale {
   std::optional<Time> heard_;       ///< When we last added up the others' reports.
   bool others_have_ended_ = false;  ///< True if more than a third of the others had ended at that
                                     ///< time.
+  RunEnd end_;  ///< The limits of the run, and those that we know to be reached.
   bool is_ending_ = false;
+  bool has_mean_ = false;  ///< True if we have resumed with the mean, and have not trained since.
+  std::uint64_t end_step_ = 0;  ///< The replica's step with the mean.
   std::optional<Time> still_since_;
   bool has_waited_ = false;  ///< True if we have waited long enough for peers that train on.
   std::optional<std::uint64_t> step_;  ///< The step of our model; empty if our model must not enter

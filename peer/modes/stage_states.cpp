@@ -198,7 +198,7 @@ void StageStates::receive(Time now, PeerId from, const Message& message, Effects
   if (const auto* request = std::get_if<StateRequest>(&message))
     return ask(now, from, *request, out);
   if (const auto* request = std::get_if<SketchRequest>(&message)) return ask(from, *request, out);
-  server_.receive(from, message, out);
+  server_.receive(now, from, message, out);
   if (const auto found = fetched_.find(id->stage); found != fetched_.end()) {
     Fetched& fetched = found->second;
     fetched.download.receive(now, from, message, *fetched.values, out);

@@ -75,7 +75,7 @@ void StateTransfer::receive(Time now, PeerId from, const Block& block, Effects& 
 
 void StateTransfer::receive(Time now, PeerId from, const Message& message, Effects& out) {
   if (fetching_) download_.receive(now, from, message, *incoming_, out);
-  server_.receive(from, message, out);
+  server_.receive(now, from, message, out);
 }
 
 std::optional<ArrivedState> StateTransfer::take() {

@@ -403,7 +403,8 @@ FactText text(const JoinFailed&) {
           "join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
           "The peer there is not up yet, cannot be reached, or one of the two does not have the "
           "other's key. This peer tries on, and the others notice nothing.",
-          "Check the address, and that each side has the other's key in its authorized_peers."}};
+          "Check the address, and that the peer there runs. Of a run with lists, check that each "
+          "side has the other's key in its authorized_peers."}};
 }
 FactText text(const NotReachable&) {
   return {.info = {"not_reachable", "no peer could dial this peer back at {detail}",

@@ -67,12 +67,28 @@ struct StageEnd {
   std::vector<MixMessage> arrived;     ///< Messages to mix.
 };
 
+/// How a run has ended with a common mean: its limits, and what is known of the mean.
+struct RunEnd {
+  std::uint64_t budget = 0;        ///< Samples of all peers after which the run was to end.
+  Duration wall{};                 ///< Training time after which it was to end; 0: none.
+  double target = 0;               ///< Accuracy or R2 at which it was to end; 0: none.
+  bool is_used_up = false;         ///< True if this peer knew the budget to be used up.
+  bool is_time_over = false;       ///< True if this peer knew the time to be over.
+  bool is_target_reached = false;  ///< True if this peer knew the target to be reached.
+  std::uint64_t models = 0;        ///< The number of models in the mean.
+  std::uint64_t lineage = 0;       ///< The lineage of the mean's version.
+
+  friend bool operator==(const RunEnd&, const RunEnd&) = default;
+};
+
 /// A checkpoint's note about the work of the whole swarm.
 struct SwarmNote {
   std::uint64_t samples = 0;          ///< Samples trained by all peers; 0: not known.
   Duration ran{};                     ///< How long the swarm has trained.
   std::optional<LedgerEntry> ledger;  ///< The peer's own entry in leased data.
   std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
+  /// Set if the model is the mean with which a run has ended, and nothing has changed it since.
+  std::optional<RunEnd> end = {};
 };
 
 namespace task {
@@ -96,6 +112,8 @@ struct LoadState {
   /// the larger of its own norm and 1. Any replica refuses an optimiser state that no optimiser can
   /// have made. Then neither this task nor a later one of the job is done.
   double norm_cap = 0;
+  /// If set, the run ends with this model. The replica's checkpoints have this note from then on.
+  std::shared_ptr<const SwarmNote> ends = {};
 };
 
 /// Make one step with a gradient or sum.
@@ -107,6 +125,8 @@ struct ApplyUpdate {
                                   ///< steps.
   /// If set, the values are the mean of the peers' models, which becomes ours at this step.
   std::optional<std::uint64_t> becomes_model_at;
+  /// As in LoadState.
+  std::shared_ptr<const SwarmNote> ends = {};
 };
 
 /// Compute the fingerprint of the parameters.
@@ -123,7 +143,8 @@ struct AddForces {
   std::vector<Force> forces;
 };
 
-/// Note the swarm's progress, and the factors on our own updates and batches.
+/// Note the swarm's progress, and the factors on our own updates and batches. SwarmNote::end of the
+/// note is unused, because the replica itself knows whether its model has changed.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iomanip>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -15,9 +17,31 @@ constexpr const char* samples_name = "swarm_samples";
 constexpr const char* ran_name = "swarm_ran_ms";
 constexpr const char* ledger_name = "swarm_ledger";
 constexpr const char* chunk_name = "swarm_chunk_samples";
+constexpr const char* end_name = "swarm_end";
 
 /// A longer run cannot have been this program's.
 constexpr std::uint64_t ran_ms_max = 1'000'000'000'000;
+
+std::string text_of(const RunEnd& end) {
+  // Rounded up, so that the time of the same config is not later.
+  const auto wall = std::chrono::ceil<std::chrono::milliseconds>(end.wall).count();
+  std::ostringstream text;
+  // The target must read back as the same number.
+  text << std::setprecision(std::numeric_limits<double>::max_digits10) << end.budget << ' ' << wall
+       << ' ' << end.target << ' ' << end.is_used_up << ' ' << end.is_time_over << ' '
+       << end.is_target_reached << ' ' << end.models << ' ' << end.lineage;
+  return text.str();
+}
+
+std::optional<RunEnd> end_in(const std::string& text) {
+  std::istringstream numbers(text);
+  RunEnd end;
+  std::uint64_t wall_ms = 0;
+  numbers >> end.budget >> wall_ms >> end.target >> end.is_used_up >> end.is_time_over >>
+      end.is_target_reached >> end.models >> end.lineage;
+  end.wall = std::chrono::milliseconds(std::min(wall_ms, ran_ms_max));
+  return numbers ? std::optional(end) : std::nullopt;
+}
 
 std::string text_of(const LedgerEntry& ledger) {
   std::string text = std::to_string(ledger.whole);
@@ -53,6 +77,7 @@ void write(const SwarmNote& note, Notes& notes) {
   const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(note.ran).count();
   if (note.samples > 0) notes[samples_name] = std::to_string(note.samples);
   if (ran > 0) notes[ran_name] = std::to_string(ran);
+  if (note.end) notes[end_name] = text_of(*note.end);
   if (!note.ledger) return;
   notes[ledger_name] = text_of(*note.ledger);
   notes[chunk_name] = std::to_string(note.chunk_samples);
@@ -67,6 +92,7 @@ SwarmNote swarm_note_in(const Notes& notes) {
   if (const auto text = notes.find(ledger_name); text != notes.end()) {
     note.ledger = ledger_in(text->second);
   }
+  if (const auto text = notes.find(end_name); text != notes.end()) note.end = end_in(text->second);
   return note;
 }
 

@@ -86,6 +86,7 @@ WholeReplica::WholeReplica(std::unique_ptr<Learner> learner, std::uint64_t peer,
 void WholeReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
   mixer_.emplace(rule, learner_->layout().size(), run_seed,
                  static_cast<double>(learner_->samples()));
+  learner_->hold_steps(true);
 }
 
 std::size_t WholeReplica::state_size() const {
@@ -237,6 +238,7 @@ std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
 /// In a population, takes over the whole replica. Otherwise, or if the optimiser's state cannot be
 /// right, takes over only the model.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
+  swarm_note_.end.reset();
   const std::span<const float> values(fetched.values);
   const auto parameters = values.first(learner_->layout().size());
   Tunable* tunable = learner_->tunable();
@@ -286,7 +288,17 @@ void WholeReplica::refuse_state(JobDone& done) {
   }
 }
 
+/// Call before another model replaces ours, or a sum changes it. `ends`: as in task::LoadState.
+void WholeReplica::become_changed(const std::shared_ptr<const SwarmNote>& ends) {
+  if (ends) {
+    swarm_note_ = *ends;
+  } else {
+    swarm_note_.end.reset();
+  }
+}
+
 void WholeReplica::load_state(const task::LoadState& state) {
+  become_changed(state.ends);
   const std::span<const float> values(*state.values);
   const auto parameters = values.first(learner_->layout().size());
   if (state.model_only) {
@@ -322,6 +334,7 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
                   update.samples);
     return;
   }
+  become_changed(update.ends);
   const std::size_t size = learner_->layout().size();
   std::vector<float> corrected;
   const auto decoded = compressor_->decode(update.plan, *update.values).first(size);
@@ -351,6 +364,7 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
 /// The new mode begins without the previous mode's messages, references and errors.
 void WholeReplica::part_from_mode() {
   mixer_.reset();
+  learner_->hold_steps(false);
   asked_for_.reset();
   compressor_ = make_compressor({}, learner_->layout().size());
   restored_.clear();
@@ -358,6 +372,7 @@ void WholeReplica::part_from_mode() {
 }
 
 void WholeReplica::add(const std::vector<Force>& forces) {
+  swarm_note_.end.reset();
   learner_->change_by_others([&](std::span<float> x) {
     for (const Force& force : forces) {
       check(force.values->size() == x.size(), "a force has the layout's size");
@@ -401,6 +416,7 @@ void WholeReplica::at_pace(std::uint64_t steps, const std::function<void()>& mak
 }
 
 Score WholeReplica::take_steps(const task::TakeSteps& task) {
+  swarm_note_.end.reset();
   Score score;
   Learner::Direct direct;
   if (mixer_ && mixer_->directs()) {
@@ -415,7 +431,11 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
   }
   // A user's loop may know its rate only after it has begun.
   if (learning_rate == 0 && !task.rests) learning_rate = learner_->learning_rate();
-  if (mixer_) mixer_->end_steps(learner_->live_parameters(), learning_rate, task.count);
+  if (mixer_) {
+    // What a rule has kept contains what other peers have sent.
+    learner_->change_by_others(
+        [&](std::span<float> x) { mixer_->end_steps(x, learning_rate, task.count); });
+  }
   return score;
 }
 
@@ -430,12 +450,23 @@ void WholeReplica::follow(const task::FollowSwarm& task) {
   learner_->set_progress(task.progress);
   learner_->set_update_factor(task.factor);
   learner_->set_batch_growth(task.batch_growth);
+  const std::optional<RunEnd> end = swarm_note_.end;
   swarm_note_ = task.note;
+  swarm_note_.end = end;
 }
 
 Mixer<float>& WholeReplica::mixer() {
   check(mixer_.has_value(), "only a replica that mixes by a rule is asked to mix");
   return *mixer_;
+}
+
+void WholeReplica::mix(task::MixRound& round, JobDone& done) {
+  std::size_t refused = 0;
+  learner_->change_by_others([&](std::span<float> parameters) {
+    refused = mixer().mix(round.round, parameters, std::exchange(round.arrived, {}),
+                          learner_->parameter_bound());
+  });
+  done.results.emplace_back(result::Mixing{refused, mixer().held_back()});
 }
 
 JobDone WholeReplica::run(Job job) {
@@ -486,14 +517,13 @@ JobDone WholeReplica::run(Job job) {
         begin = learner_->step();
       },
       [&](task::MixRound& task) {
-        std::size_t refused = 0;
-        learner_->change_by_others([&](std::span<float> parameters) {
-          refused = mixer().mix(task.round, parameters, std::exchange(task.arrived, {}));
-        });
-        done.results.emplace_back(result::Mixing{refused, mixer().held_back()});
+        mix(task, done);
         report_if_held(done);
       },
-      [&](const task::BeginRound& task) { mixer().begin_round(task.round, live()); },
+      [&](const task::BeginRound& task) {
+        learner_->change_by_others(
+            [&](std::span<float> x) { mixer().begin_round(task.round, x); });
+      },
       [&](const task::SendRound& task) {
         *task.outbox = {mixer().messages(task.round, live()), mixer().is_sound()};
         if (hooks_.ready) hooks_.ready(done.job.number, 0);

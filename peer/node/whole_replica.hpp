@@ -56,6 +56,7 @@ class WholeReplica final : public Replica {
   void adopt(const DownloadedModel& fetched);
   Reason problem_with(const task::LoadState& load, double norm) const;
   void refuse_state(JobDone& done);
+  void become_changed(const std::shared_ptr<const SwarmNote>& ends);
   void load_state(const task::LoadState& state);
   void export_state(std::span<float> state) const;
   void update(const task::ApplyUpdate& update, JobDone& done);
@@ -68,6 +69,7 @@ class WholeReplica final : public Replica {
   void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
   Score take_steps(const task::TakeSteps& task);
   void enter(const task::EnterGeneration& task);
+  void mix(task::MixRound& round, JobDone& done);
   void follow(const task::FollowSwarm& task);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   Mixer<float>& mixer();

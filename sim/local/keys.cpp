@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 
 #include "net/identity.hpp"
 
@@ -16,7 +17,12 @@ void make_keys(const std::filesystem::path& folder, std::size_t peers) {
   std::string allow_list;
   for (std::size_t number = 0; number < peers; ++number) {
     const std::filesystem::path own = folder / peer_name(number);
-    std::filesystem::create_directories(own);
+    std::error_code error;
+    std::filesystem::create_directories(own, error);
+    if (error) {
+      throw std::runtime_error(
+          fmt::format("{} cannot be made a folder: {}", own.string(), error.message()));
+    }
     KeyPair pair;
     if (std::filesystem::exists(own / "key")) {
       LoadedKeyPair loaded = load_key_pair(own / "key");

@@ -12,13 +12,17 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/given_peer.hpp"
@@ -62,6 +66,22 @@ constexpr auto redraw_period = std::chrono::seconds(1);
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
+bool is_clean(const Ending& ending) { return ending.signal == 0 && ending.exit_code == 0; }
+
+/// The last line that a peer has printed; empty if it has printed nothing.
+std::string last_line_of(const std::filesystem::path& log) {
+  constexpr std::streamoff bytes_max = 4096;
+  std::ifstream file(log, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  const std::streamoff size = file.tellg();
+  file.seekg(std::max(std::streamoff{0}, size - bytes_max));
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  return printable(last);
+}
+
 class Launch {
  public:
   Launch(const LaunchOptions& options, Config config, std::optional<Scenario> scenario);
@@ -81,6 +101,8 @@ class Launch {
   void draw();
   void on_interrupt();
   void await_interrupts();
+  bool has_checkpoints() const;
+  void tell_failures(const std::vector<PeerOutcome>& outcomes) const;
 
   LaunchOptions options_;
   Config config_;
@@ -186,8 +208,9 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
     asio::steady_timer pause(io_, std::chrono::milliseconds(20));
     pause.wait(ignored);
   }
-  throw std::runtime_error(fmt::format("{} did not start; its words are in {}", peer.name(),
-                                       (peer.folder() / "output.log").string()));
+  const std::filesystem::path log = peer.folder() / "output.log";
+  throw std::runtime_error(fmt::format("{} did not start; its last words, of those in {}, are: {}",
+                                       peer.name(), log.string(), last_line_of(log)));
 }
 
 /// Starts the scenario's clock as soon as all initial peers train.
@@ -236,8 +259,7 @@ bool Launch::goes_on() {
     const bool runs = peer.state() == State::running;
     is_running = is_running || runs;
     trains = trains || (runs && !peer.is_stopped());
-    finished = finished || (peer.state() == State::ended && peer.ending()->exit_code == 0 &&
-                            peer.ending()->signal == 0);
+    finished = finished || (peer.state() == State::ended && is_clean(*peer.ending()));
   }
   if (trains) return true;
   if (!finished && faults_ && faults_->injector().will_revive()) return true;
@@ -317,8 +339,28 @@ void Launch::await_interrupts() {
   });
 }
 
+bool Launch::has_checkpoints() const {
+  return std::ranges::any_of(peers_, [](const LaunchedPeer& peer) {
+    std::error_code ignored;
+    return std::filesystem::exists(peer.folder() / "checkpoints", ignored);
+  });
+}
+
+/// Says why peers failed, as far as they have said so, and where the rest of their words is.
+void Launch::tell_failures(const std::vector<PeerOutcome>& outcomes) const {
+  for (const PeerOutcome& outcome : outcomes) {
+    if (!outcome.by_fault.empty() || is_clean(outcome.ending)) continue;
+    const std::filesystem::path log = outcome.folder / "output.log";
+    say(stderr, fmt::format("{}: {}; its last words, of those in {}, are: {}\n", outcome.name,
+                            to_string(outcome.ending), log.string(), last_line_of(log)));
+  }
+}
+
 int Launch::run() {
   prepare();
+  if (options_.resume && !has_checkpoints()) {
+    say(stdout, fmt::format("no run to go on with is in {}; a new one begins\n", folder_.string()));
+  }
   say(stdout,
       fmt::format("{} peers train {}; everything they write is below {}\n", options_.peers,
                   mode_names()[static_cast<std::size_t>(config_.run.mode)].way, folder_.string()));
@@ -330,6 +372,10 @@ int Launch::run() {
   await_interrupts();
   tick();
   io_.run();
+  // The loop no longer serves signals, so let them end the evaluation as usual. One for a reader
+  // that is gone must not.
+  signals_.remove(SIGINT);
+  signals_.remove(SIGTERM);
 
   const double wall = std::chrono::duration<double>(Clock::now() - began_).count();
   std::vector<PeerOutcome> outcomes;
@@ -341,13 +387,14 @@ int Launch::run() {
     if (peer.state() == State::taken) {
       by_fault = ending.signal != 0 ? "killed by a fault" : "left by a fault";
     }
-    clean = clean && (!by_fault.empty() || (ending.signal == 0 && ending.exit_code == 0));
+    clean = clean && (!by_fault.empty() || is_clean(ending));
     outcomes.push_back({.name = peer.name(),
                         .folder = peer.folder(),
                         .ending = ending,
                         .by_fault = by_fault,
                         .untold_bytes = peer.untold_bytes()});
   }
+  tell_failures(outcomes);
   std::optional<FaultReport> report;
   if (faults_) report = faults_->report();
   if (!options_.command.empty()) {
@@ -379,6 +426,15 @@ int launch(const LaunchOptions& options) {
   }
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));
+  }
+  std::error_code error;
+  if (problems.empty() && !options.folder.empty()) {
+    std::filesystem::create_directories(options.folder, error);
+  }
+  if (error) {
+    problems.push_back({"--folder",
+                        options.folder.string() + " cannot be a folder: " + error.message(),
+                        "name another one"});
   }
   if (!problems.empty()) return fail(problems);
   const bool concerns_us = !rules.speeds.empty() || !rules.links.empty() || !rules.faults.empty();

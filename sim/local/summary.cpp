@@ -311,6 +311,21 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
              result.totals.failures, result.totals.seen_dead);
 }
 
+/// The samples that all peers have trained.
+std::uint64_t samples_of(const Result& result, bool in_stages) {
+  const Config& config = result.config;
+  if (in_stages) {
+    return result.totals.steps_together * config.train.batch * config.pipeline.micro_batches;
+  }
+  const std::uint64_t at_least = result.totals.steps * config.train.batch;
+  if (config.train.schedule.kind != ScheduleKind::growing_batch) return at_least;
+  // Only the peers know at which steps their batches grew. A peer that resumed does not count what
+  // it trained before.
+  std::uint64_t counted = 0;
+  for (const FinishedPeer& peer : result.peers) counted += number(peer.result, "work", "own");
+  return std::max(counted, at_least);
+}
+
 /// The figures for programs, including each peer's own result.
 Json summary_json(const Result& result, bool in_stages) {
   const std::string merit(result.merit.name);
@@ -319,9 +334,7 @@ Json summary_json(const Result& result, bool in_stages) {
                {"spread", result.spread},
                {"wall_s", result.wall_s},
                {"steps", result.totals.steps},
-               {"samples", !in_stages ? result.totals.steps * result.config.train.batch
-                                      : result.totals.steps_together * result.config.train.batch *
-                                            result.config.pipeline.micro_batches},
+               {"samples", samples_of(result, in_stages)},
                {"lane_bytes", result.totals.bytes},
                {"failures", result.totals.failures}};
   if (result.worst != nullptr) {

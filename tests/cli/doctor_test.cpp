@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -10,6 +12,7 @@
 #include "cli/doctor/diagnosis.hpp"
 #include "cli/doctor/judgement.hpp"
 #include "peer/host/network_options.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
@@ -245,6 +248,23 @@ TEST_CASE("a subject that cannot be anything is refused with what it could be", 
   CHECK(problems.empty());
   CHECK(patient.other.name == "node");
   CHECK(patient.other.address == "192.0.2.2:7000");
+}
+
+TEST_CASE("data are looked for where the person says", "[unit]") {
+  const TemporaryFolder folder;
+  const std::string config = folder.path() / "config.toml";
+  std::ofstream(config) << "[data]\nkind = \"csv\"\nfolder = \"elsewhere\"\n[run]\npeers = 1\n";
+  std::filesystem::create_directory(folder.path() / "here");
+  for (const char* name : {"train.csv", "test.csv"}) {
+    std::ofstream(folder.path() / "here" / name) << "1,0\n2,1\n";
+  }
+  Problems problems;
+  CHECK_FALSE(admit({.subjects = {config}}, problems).run.is_sound());
+  const std::string data = folder.path() / "here";
+  const Patient patient = admit({.subjects = {config}, .data = data}, problems);
+  CHECK(problems.empty());
+  CHECK(patient.run.is_sound());
+  CHECK(patient.run.data_problems.empty());
 }
 
 }  // namespace gv

@@ -70,6 +70,11 @@ TEST_CASE("layers that do not fit the data are found at the line of the layer", 
   CHECK(with_data(list + dense + "3\n").starts_with("a.toml:3: model.layers: "));
 }
 
+TEST_CASE("a model known by name that is too large is found at its own key", "[unit]") {
+  CHECK(with_data("[model]\nkind = \"mlp\"\nhidden = [1000000, 1000000]\n") ==
+        "a.toml:3: model.hidden: the layer is too large; use fewer units\n");
+}
+
 TEST_CASE("a last layer that answers at several places is found", "[unit]") {
   const auto found = [](const std::string& last) {
     return with_data(
@@ -84,6 +89,32 @@ TEST_CASE("a last layer that answers at several places is found", "[unit]") {
   }
   CHECK(found("\"dense\"").empty());
   CHECK(found("\"conv2d\", kernel = 1").empty());
+}
+
+TEST_CASE("a last layer that does not answer at each position of a text is found", "[unit]") {
+  const DataFolder folder;
+  folder.write("a.txt", std::string(40'000, 'x'));
+  // As many positions as a byte has values, so that outputs could be mistaken for positions.
+  const std::string data = "[data]\nkind = \"text\"\nfolder = \"" + folder.path("") +
+                           "\"\ntrain_files = [\"a.txt\"]\ncontext = 256\n[model]\n";
+  const auto found = [&](const std::string& last) {
+    return with_data(data +
+                     "kind = \"layers\"\nlayers = [{ kind = \"embedding\", units = 8, "
+                     "vocabulary = 256 }, { units = 256, kind = " +
+                     last + " }]\n");
+  };
+  const std::string remedy =
+      ", and the data needs them at each of 256 positions; use kind = \"transformer\", or end with "
+      "a dense layer of units = 256 and per_position = true";
+  for (const char* last : {"\"dense\"", "\"kernel_features\", gamma = 0.1"}) {
+    INFO(last);
+    CHECK(found(last).find("gives its 256 outputs once" + remedy) != std::string::npos);
+  }
+  CHECK(found("\"conv2d\", kernel = 1").find("gives its 256 outputs 8 times" + remedy) !=
+        std::string::npos);
+  CHECK(with_data(data + "kind = \"linear\"\n").find("256 outputs once" + remedy) !=
+        std::string::npos);
+  CHECK(found("\"dense\", per_position = true").empty());
 }
 
 TEST_CASE("counts of clusters cannot be driven below zero by weights or by a large batch",
@@ -215,6 +246,25 @@ TEST_CASE("generated data have targets if they are asked for", "[unit]") {
   CHECK(with_data(data + "[model]\nkind = \"linear\"\nloss = \"squared\"\n").empty());
   CHECK(with_data(data + "[model]\nkind = \"linear\"\n")
             .starts_with("a.toml:3: model.loss: the data has targets, not labels"));
+}
+
+TEST_CASE("generated data that no memory holds are refused before they are made", "[unit]") {
+  const std::string data = "[data.generated]\n";
+  CHECK(lines(problems_of(data + "samples = 100000000\nfeatures = 65536\n")) ==
+        "a.toml:2: data.generated.samples: generated data of 24415 GiB: 65536 numbers in each of "
+        "100004000 samples; a peer keeps at most 64 GiB; use fewer samples, features or classes, "
+        "or smaller images\n");
+  CHECK(only_problem(data + "samples = 100000\nside = 512\n").place ==
+        "a.toml:2: data.generated.samples");
+  CHECK(only_problem(data + "features = 65536\nclasses = 60000\nblobs_per_class = 10\n").place ==
+        "a.toml:3: data.generated.classes");
+  CHECK(only_problem(data + "features = 65536\ntargets = 65536\nside = 2\nsamples = 10\n"
+                            "test_samples = 10\n")
+            .place == "a.toml:3: data.generated.targets");
+  // One less than 64 GiB: 2^24 samples of 1023 inputs and a label.
+  const std::string nearly = "features = 1023\ntest_samples = 1\nsamples = ";
+  CHECK(problems_of(data + nearly + "16777100\n").empty());
+  CHECK(problems_of(data + nearly + "16777216\n").size() == 1);
 }
 
 TEST_CASE("only settings get a line", "[unit]") {

@@ -10,8 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "consensus/membership/statement.hpp"
 #include "consensus/message/transfer_id.hpp"
+#include "peer/modes/group_sums.hpp"
 #include "peer/modes/pipeline.hpp"
 #include "tests/signers.hpp"
 
@@ -82,6 +84,33 @@ TEST_CASE("a neighbour whose pass is not finite is named even if the run has not
   run.enter(generation());
   static_cast<void>(takes(run, before, {.operation = 0, .stage = 1, .micro_batch = 0}, unsound));
   CHECK(run.unsound_from() == before);
+}
+
+TEST_CASE("a member of a group is named if its summand is larger than any layer's", "[unit]") {
+  PipelineOptions options = two_stages();
+  options.stages[1].forward_sums = {GroupSum{.always = 4}};
+  const GroupSumName name{.stage = 1, .micro_batch = 0, .backward = false, .part = 0};
+  const GroupPlace place{.members = 2};
+  // Of the other member's values the second are finite, but the next layer would overflow.
+  for (const float value : {2.0F, 3e38F}) {
+    GroupSums ours(self, options);
+    GroupSums theirs(replica, options);
+    Effects out;
+    for (GroupSums* sums : {&ours, &theirs}) {
+      sums->enter(generation().key(), options.micro_batches);
+      sums->begin(0);
+    }
+    std::ranges::fill(*ours.open(name, {self, replica}, place), 1.0F);
+    std::ranges::fill(*theirs.open(name, {self, replica}, place), value);
+    ours.ready(name, out);
+    Effects of_theirs;
+    theirs.ready(name, of_theirs);
+    REQUIRE_FALSE(of_theirs.transfers.empty());
+    for (const Transfer& sent : of_theirs.transfers) {
+      ours.receive(replica, {sent.id, sent.offset, sent.payload.bytes}, out);
+    }
+    CHECK(ours.unsound_from().has_value() == (value > largest_gradient));
+  }
 }
 
 TEST_CASE("a generation ends if one that leaves is gone before it has sent its stage", "[unit]") {

@@ -264,6 +264,19 @@ TEST_CASE("a launched run in lockstep names the peer it lost and goes on without
   CHECK(output.find("exchanges") == std::string::npos);  // There are no exchanges to report.
 }
 
+TEST_CASE("status shows the gradient noise scale where it is asked for", "[process]") {
+  Swarm swarm(2, lockstep(100000000, "[allreduce]\nnoise_scale = true\n"));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1}, 20));
+  std::string table;
+  CHECK(run_grapevine({"status", swarm.folder(0).string()}, table).exit_code == 0);
+  CHECK_THAT(table, Catch::Contains("gradient noise scale ") && Catch::Contains("; a step has "));
+  const auto section = swarm.status(0)["noise_scale"];
+  REQUIRE(section.is_object());
+  CHECK(section.contains("variance"));
+  CHECK(section.value("batch", 0) > 0);
+}
+
 TEST_CASE("large layers with small batches send their factors", "[process]") {
   const TemporaryFolder folder;
   const auto megabytes = [&](const std::string& name, const std::string& extra) {

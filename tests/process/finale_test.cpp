@@ -62,6 +62,26 @@ std::string together_in(const std::string& mode) {
   return text.erase(gossip, text.find("[membership]") - gossip);
 }
 
+/// The same task with another number of steps for each peer.
+std::string with_steps(std::string text, const std::string& steps) {
+  const std::string usual = "steps = 5000";
+  return text.replace(text.find(usual), usual.size(), "steps = " + steps);
+}
+
+/// Starts all peers again with this config, from their checkpoints.
+void resume_all(Swarm& swarm, std::size_t peers, const std::string& config) {
+  std::ofstream(swarm.config_file()) << config;
+  for (std::size_t number = 0; number < peers; ++number) {
+    swarm.start(number, {.extra = {"--resume"}});
+  }
+}
+
+/// The step at which the peer has had the common mean, the last time that it had one; 0: never.
+std::uint64_t step_of_mean(Swarm& swarm, std::size_t number) {
+  const auto done = swarm.events(number, "finale_done");
+  return done.empty() ? 0 : done.back().value("step", std::uint64_t{0});
+}
+
 bool ends_cleanly(Swarm& swarm, std::size_t number) {
   const Ending ending = swarm.wait_for_end(number, 60s);
   return ending.signal == 0 && ending.exit_code == 0;
@@ -156,6 +176,51 @@ TEST_CASE("real peers end together when the time of the run is over", "[process]
     CHECK(end_with_one_model(swarm, {0, 1, 2}));
     CHECK(swarm.events(0, "finale_done").size() == 1);
   }
+}
+
+TEST_CASE("real peers that have ended train on with more steps, from a true step", "[process]") {
+  const std::string mode = GENERATE(as<std::string>(), "gossip", "mixing");
+  INFO(mode);
+  const std::string config = mode == "gossip" ? together : together_in(mode);
+  Swarm swarm(2, with_steps(config, "1000"));
+  swarm.start_all();
+  REQUIRE(end_with_one_model(swarm, {0, 1}));
+  // A run this short may be over before peers hear of each other's steps, so that each makes those
+  // of both.
+  const std::uint64_t first = step_of_mean(swarm, 0);
+  CHECK(first >= 1000);
+  CHECK(first < 4000);
+  const std::string before = final_model(swarm, 0);
+
+  resume_all(swarm, 2, with_steps(config, "4000"));
+  REQUIRE(end_with_one_model(swarm, {0, 1}));
+  CHECK(swarm.events(0, "resumed").back().value("step", std::uint64_t{0}) == first);
+  const std::uint64_t second = step_of_mean(swarm, 0);
+  CHECK(second >= first + 1000);
+  CHECK(second < 16000);
+  CHECK(final_model(swarm, 0) != before);
+
+  // With the same config there is nothing left to train.
+  const std::string after = final_model(swarm, 0);
+  resume_all(swarm, 2, with_steps(config, "4000"));
+  REQUIRE(end_with_one_model(swarm, {0, 1}));
+  CHECK(step_of_mean(swarm, 0) == second);
+  CHECK(final_model(swarm, 0) == after);
+}
+
+TEST_CASE("real peers whose time was over train on for a longer time", "[process]") {
+  const auto with_time = [](const std::string& wall_s) {
+    return with_steps(together, "1000000000\nwall_s = " + wall_s);
+  };
+  Swarm swarm(2, with_time("1.0"));
+  swarm.start_all();
+  REQUIRE(end_with_one_model(swarm, {0, 1}));
+  const std::uint64_t first = step_of_mean(swarm, 0);
+  const std::string before = final_model(swarm, 0);
+  resume_all(swarm, 2, with_time("4.0"));
+  REQUIRE(end_with_one_model(swarm, {0, 1}));
+  CHECK(step_of_mean(swarm, 0) > first);
+  CHECK(final_model(swarm, 0) != before);
 }
 
 }  // namespace gv

@@ -376,6 +376,22 @@ TEST_CASE("a peer that crashes by itself makes a run with faults fail", "[proces
   ::kill(document["self"].value("pid", 0), SIGKILL);
   CHECK(run.interrupt() == 1);
   CHECK(run.summary().value("failures", 0) == 1);
+  CHECK(run.has_said("peer-2: killed by signal 9; its last words, of those in " +
+                     (run.peer(2) / "output.log").string() + ", are: "));
+  CHECK_FALSE(run.has_said("peer-0: "));
+}
+
+TEST_CASE("a launch says why a peer did not start and where the rest of its words is",
+          "[process]") {
+  const TemporaryFolder folder;
+  std::string output;
+  const Ending ending = run_grapevine({"launch", "-n", "1", "--folder", folder.path().string(),
+                                       "--", "/bin/sh", "-c", "echo one; echo no luck; exit 3"},
+                                      output);
+  CHECK(ending.exit_code == 1);
+  CHECK_THAT(output, Catch::EndsWith("launch: peer-0 did not start; its last words, of those in " +
+                                     (folder.path() / "peer-0" / "output.log").string() +
+                                     ", are: no luck\n"));
 }
 
 TEST_CASE("nobody is left behind standing still when the launcher itself is killed", "[process]") {

@@ -1,11 +1,14 @@
 // What `grapevine launch` refuses before it starts a peer, and what it says.
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/rng.hpp"
 #include "tests/process/swarm.hpp"
@@ -138,6 +141,64 @@ TEST_CASE("a launch whose results cannot be written fails", "[process]") {
   std::filesystem::create_directories(run.run() / "summary.json");
   CHECK(run.launch(2) == 1);
   CHECK(run.output.find("summary.json: cannot be written") != std::string::npos);
+}
+
+TEST_CASE("a launch draws how the models have moved", "[process]") {
+  LaunchedConfig run("[run]\nbudget = \"peer\"\nsteps = 60\n[checkpoint]\nevery_steps = 20\n");
+  REQUIRE(run.launch(2) == 0);
+  const std::filesystem::path picture = run.run() / "models.svg";
+  CHECK_THAT(run.output, Catch::Contains("picture      " + picture.string()));
+  std::ifstream in(picture);
+  CHECK(std::string(std::istreambuf_iterator<char>(in), {}).starts_with("<svg"));
+}
+
+TEST_CASE("a launch can be ended while it evaluates", "[process]") {
+  // Drawing the test data and judging two models of them takes many times a look at the process.
+  LaunchedConfig config(
+      "[run]\nsteps = 2\n[data.generated]\nsamples = 100\ntest_samples = 2000000\n"
+      "features = 16\n");
+  ChildProcess launcher({grapevine_binary(), "launch", "-n", "1", config.config(), "--folder",
+                         config.run().string()},
+                        config.run().parent_path() / "output");
+  using namespace std::chrono_literals;
+  const auto result = config.run() / "peer-0" / "result.json";
+  REQUIRE(eventually([&] { return std::filesystem::exists(result); }, 60s));
+  REQUIRE(eventually(
+      [&] {
+        launcher.signal(SIGTERM);
+        return launcher.ending().has_value();
+      },
+      60s));
+  CHECK(launcher.ending()->signal == SIGTERM);
+  CHECK_FALSE(std::filesystem::exists(config.run() / "summary.json"));
+}
+
+TEST_CASE("a launch says what is wrong with its folder", "[process]") {
+  LaunchedConfig run("[run]\nsteps = 20\n");
+  std::string output;
+  CHECK(run_grapevine({"launch", "--folder", run.config()}, output).exit_code == 2);
+  const std::string remedy = " cannot be a folder: Not a directory; name another one\n";
+  CHECK(output == "--folder: " + run.config() + remedy);
+  CHECK(run_grapevine({"launch", "--folder", run.config() + "/below"}, output).exit_code == 2);
+  CHECK(output == "--folder: " + run.config() + "/below" + remedy);
+}
+
+TEST_CASE("a launch says that a run to go on with is not there", "[process]") {
+  LaunchedConfig run("[run]\nsteps = 20\n");
+  std::string output;
+  const std::vector<std::string> resume{"launch",   "-n",       "1",
+                                        run.config(), "--folder", run.run().string(),
+                                        "--resume"};
+  CHECK(run_grapevine(resume, output).exit_code == 0);
+  CHECK_THAT(output, Catch::Contains("no run to go on with is in " + run.run().string()));
+  CHECK(run_grapevine(resume, output).exit_code == 0);
+  CHECK_THAT(output, !Catch::Contains("no run to go on with"));
+}
+
+TEST_CASE("a word that is no command is named with the nearest command", "[process]") {
+  std::string output;
+  CHECK(run_grapevine({"launhc", "run.toml"}, output).exit_code == 2);
+  CHECK(output == "launhc: no such command; the nearest is launch; grapevine --help lists all\n");
 }
 
 TEST_CASE("options that a command would ignore are refused", "[process]") {

@@ -225,6 +225,30 @@ TEST_CASE("a torn checkpoint is refused with its reason and the one before it is
   CHECK(same_bits(saved_result(swarm, 0, 1), serial_result(swarm.config_file(), 0, 1)));
 }
 
+TEST_CASE("a peer that resumes with another optimiser is refused and its checkpoints stay",
+          "[process]") {
+  std::string config = short_run("period_steps = 8\n");
+  Swarm swarm(1, config);
+  swarm.start(0);
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  const auto newest = swarm.folder(0) / "checkpoints" / "step-0000000400.safetensors";
+  const std::string before = read_text(newest);
+  REQUIRE_FALSE(before.empty());
+  config.insert(config.find("batch = 32"), "optimizer = \"adam\"\n");
+  std::ofstream(swarm.config_file()) << config;
+  swarm.start(0, {.extra = {"--resume"}});
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 2);
+  CHECK_THAT(swarm.output(0), Catch::Contains("does not fit these settings") &&
+                                  Catch::Contains("step-0000000400") &&
+                                  Catch::Contains("start without --resume"));
+  CHECK(read_text(newest) == before);
+  // Without --resume they are moved aside, and the run begins anew.
+  swarm.start(0);
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 0);
+  CHECK(read_text(swarm.folder(0) / "earlier-1" / "checkpoints" / "step-0000000400.safetensors") ==
+        before);
+}
+
 TEST_CASE("launch without a config trains a generated task and evaluates the mean model",
           "[process]") {
   const TemporaryFolder folder;
@@ -300,6 +324,23 @@ TEST_CASE("arguments that cannot work are listed at once with remedies and nothi
   CHECK_FALSE(std::filesystem::exists(swarm.folder(0) / "events.jsonl"));
 }
 
+TEST_CASE("a run folder that cannot be written to is refused in one line", "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  std::string output;
+  const auto start = [&](const std::string& folder) {
+    return run_grapevine({"peer", swarm.config_file().string(), "--key",
+                          (swarm.folder(0) / "key").string(), "--authorized",
+                          swarm.authorized_file().string(), "--listen", "127.0.0.1:0", "--folder",
+                          folder},
+                         output);
+  };
+  // No user can make a folder there, not even root.
+  CHECK(start("/proc/grapevine-run").exit_code == 2);
+  CHECK(output.starts_with("/proc/grapevine-run: cannot be written to: "));
+  CHECK(output.ends_with("; choose another --folder\n"));
+  CHECK(std::ranges::count(output, '\n') == 1);
+}
+
 TEST_CASE("status shows members and steps and the metrics file is in Prometheus form",
           "[process]") {
   Swarm swarm(2, short_run("period_steps = 8\n", 100000000) + "[metrics]\nevery_s = 0.5\n");
@@ -342,6 +383,28 @@ TEST_CASE("peers whose settings disagree refuse each other and name the field", 
   CHECK(ending.exit_code == 2);
   CHECK(output.find("gossip.period_steps") != std::string::npos);
   CHECK(swarm.is_running(0));
+}
+
+TEST_CASE("a peer dials the addresses on its list without --join", "[process]") {
+  Swarm swarm(2, short_run("period_steps = 8\n", 100000000));
+  // A first start finds a port, under which the peer is then listed.
+  swarm.start(0);
+  const std::string address = swarm.status(0)["self"].value("advertised", "");
+  swarm.kill(0);
+  std::string list;
+  {
+    std::ifstream in(swarm.authorized_file());
+    for (std::string line; std::getline(in, line);) {
+      list += line + (line.starts_with("peer-0 ") ? " " + address : "") + "\n";
+    }
+  }
+  std::ofstream(swarm.authorized_file()) << list;
+  // Nobody can dial the second one, and nobody runs when it starts.
+  swarm.start(1, {.listen = ""});
+  swarm.start(0, {.listen = address});
+  CHECK(eventually(
+      [&] { return swarm.state_of(0, 1) == "alive" && swarm.state_of(1, 0) == "alive"; }, 30s));
+  CHECK(swarm.output(1).find("--join") == std::string::npos);
 }
 
 TEST_CASE("killed peers cost at most a point of accuracy and a restarted one contributes",

@@ -174,11 +174,38 @@ TEST_CASE("a ticket that is used or expired or damaged is refused in one line on
   REQUIRE(eventually([&] { return std::chrono::system_clock::now() > over; }, 10s));
   run.join("later", short_lived);
   CHECK(run.exit_code("later") == 2);
-  CHECK(run.says("later", "the ticket has expired"));
+  CHECK(run.says("later", "the ticket has expired: it was good until 20"));
+  CHECK(run.says("later", " UTC, and this machine's clock says 20"));
 
   run.join("typist", ticket.substr(0, ticket.size() - 3));
   CHECK(run.exit_code("typist") == 2);
   CHECK(run.says("typist", "cut off or mistyped"));
+}
+
+TEST_CASE("a name that is taken and ports and folders that cannot be used are told in one line",
+          "[process]") {
+  TicketRun run;
+  run.create({"--uses", "3"});
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  REQUIRE(run.are_together({"first", "second"}));
+  ChildProcess other({grapevine_binary(), "join", ticket, "--listen", "127.0.0.1:0", "--name",
+                      "second", "--folder", run.folder("other")},
+                     run.root() / "other.out");
+  CHECK(run.says("other", "joins as second-2 because another peer is named second: mode gossip"));
+
+  // A port that the operator has named is theirs to correct, as is a folder.
+  const std::string listen = run.address("first");
+  std::string said;
+  CHECK(run_grapevine({"create", "--listen", listen, "--folder", run.folder("third")}, said)
+            .exit_code == 2);
+  CHECK_THAT(said, Catch::Contains("--listen " + listen + ": cannot listen there ("));
+  // No user can make a folder there, not even root.
+  const std::string folder = "/proc/grapevine-run";
+  CHECK(run_grapevine({"create", "--listen", "127.0.0.1:0", "--folder", folder}, said).exit_code ==
+        2);
+  CHECK_THAT(said, Catch::StartsWith(folder) && Catch::Contains("choose another --folder"));
+  CHECK(std::ranges::count(said, '\n') == 1);
 }
 
 TEST_CASE("a first peer that starts again prints no ticket while an earlier one is good",

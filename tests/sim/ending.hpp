@@ -85,6 +85,9 @@ class Ending : public Watcher {
                         (simulator.peer(peer).node->as<AllReduceMode>() != nullptr &&
                          first_of<task::ApplyUpdate>(done.job.tasks) != nullptr);
     if (trains) trained += done.steps_run;
+    const auto* saved = first_of<task::Save>(done.job.tasks);
+    const bool is_end = saved != nullptr && saved->is_common_end;
+    means_measured += is_end && first_of<result::Measured>(done.results) != nullptr;
     ends[peer] = fingerprint(simulator.peer(peer).work->parameters());
   }
   void on_effects(const Simulator& simulator, PeerNumber peer,
@@ -93,8 +96,6 @@ class Ending : public Watcher {
       if (std::holds_alternative<FinaleBegan>(fact)) began.try_emplace(peer, simulator.now());
       if (std::holds_alternative<FinaleDone>(fact)) done.insert_or_assign(peer, simulator.now());
       downloads += std::holds_alternative<StateAdopted>(fact);
-      const auto* measured = std::get_if<TargetMeasured>(&fact);
-      means_measured += measured != nullptr && measured->step > options_.node.course.work.budget;
       const auto* quarantined = std::get_if<LinkQuarantined>(&fact);
       if (quarantined != nullptr && peer < 3) refused.insert(quarantined->peer);
     }

@@ -329,6 +329,32 @@ TEST_CASE("a swarm of one ends with its own model", "[sim]") {
   CHECK(end.trained == 300);
 }
 
+TEST_CASE("a peer with the common mean has made true steps and notes how the run has ended",
+          "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting);
+  Ending end(world_of(3, 200, way));
+  INFO("way " << static_cast<int>(way));
+  end.run();
+  const auto budget = static_cast<std::uint64_t>(end.budget_steps()) * batch;
+  bool is_used_up = false;
+  std::set<std::uint64_t> lineages;
+  for (const PeerNumber peer : {0, 1, 2}) {
+    const Replica& work = *end.world.peer(peer).work;
+    // Each peer makes its share, but one trains on until it hears of the end.
+    CHECK(work.step() >= 180);
+    CHECK(work.step() <= 240);
+    const SwarmNote note = work.swarm_note();
+    REQUIRE(note.end);
+    CHECK(note.end->budget == budget);
+    CHECK(note.end->models == 3);
+    CHECK(note.samples >= budget * 9 / 10);
+    is_used_up |= note.end->is_used_up;
+    lineages.insert(note.end->lineage);
+  }
+  CHECK(is_used_up);
+  CHECK(lineages.size() == 1);
+}
+
 TEST_CASE("peers that are cut off from each other at the end have two models, and know the rest",
           "[sim]") {
   FaultRule cut = fault(FaultKind::partition, 3s, {.ranges = {{0, 1}}}, 60s);

@@ -32,7 +32,7 @@ MixRule rule(GuardKind guard) {
           .guard = {.kind = guard}};
 }
 
-/// The end of a run of sixteen peers on quadratics, with 60 rounds of 4 steps.
+/// The end of a run of sixteen peers on quadratics, with 240 steps, usually 4 in each round.
 struct Ended {
   double excess = 0;  ///< Excess loss of the honest peers' mean model.
   double worst = 0;   ///< Excess loss of the worst honest peer.
@@ -44,13 +44,13 @@ struct Ended {
   std::uint64_t hash = 0;
 };
 
-Ended run_of(const MixRule& mix, const std::vector<HostileRule>& rules) {
+Ended run_of(const MixRule& mix, const std::vector<HostileRule>& rules, std::uint64_t period = 4) {
   Simulator::Options options = small_world(peers, seed);
   options.node.mode = ModeKind::mixing;
   options.node.course.steps = 240;
   options.node.course.wait_for_peers = peers;
   options.node.mixing.rule = mix;
-  options.node.mixing.period = 4;
+  options.node.mixing.period = period;
   options.node.mixing.state_elements = options.scenario.dimension;
   options.scenario.hostile = rules;
   const QuadraticSpec spec{
@@ -150,6 +150,29 @@ TEST_CASE("without a guard huge values take no model beyond its bound", "[sim][h
     CHECK(ended.whole == 13);
     CHECK(ended.largest <= 1000);
     CHECK(ended.largest > 100);
+  }
+}
+
+TEST_CASE("no vector that a rule keeps brings back the huge values that were held",
+          "[sim][hostile]") {
+  const MixRule plain = rule(GuardKind::none);
+  MixRule d2 = plain;
+  d2.correction = MixCorrection::d2;
+  d2.topology.lazy = true;
+  MixRule quasi_global = plain;
+  quasi_global.correction = MixCorrection::quasi_global;
+  MixRule decentlam = plain;
+  decentlam.correction = MixCorrection::decentlam;
+  MixRule slowmo = plain;
+  slowmo.outer = MixOuter::slowmo;
+  for (const MixRule& mix : {plain, d2, quasi_global, slowmo, decentlam}) {
+    for (const double strength : {1e9, 1e30}) {
+      INFO(to_string(mix.correction) << ", outer " << to_string(mix.outer) << ", " << strength);
+      const std::uint64_t period = traits_of(mix).one_by_one ? 1 : 4;
+      const Ended ended = run_of(mix, {hostile(AttackKind::scale, strength)}, period);
+      CHECK(ended.whole == 13);
+      CHECK(ended.largest <= 1000);
+    }
   }
 }
 

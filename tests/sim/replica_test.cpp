@@ -1,14 +1,19 @@
 // Replicas run the tasks of a job in order, and both kinds of replica have one interface.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "peer/config/resumed_stages.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/stand_ins.hpp"
+#include "tests/temporary_folder.hpp"
 #include "train/built_in_learner.hpp"
+#include "train/checkpoint/checkpoint.hpp"
 
 namespace gv {
 namespace {
@@ -168,6 +173,40 @@ TEST_CASE("a mean before another mode holds the optimisers' states as well", "[u
   CHECK(*brought == *state);
 }
 
+TEST_CASE("the mean at the end of a run is noted until something changes the model", "[unit]") {
+  const auto ends = std::make_shared<const SwarmNote>(
+      SwarmNote{.samples = 500, .end = RunEnd{.budget = 400, .models = 3, .lineage = 7}});
+  const task::LoadState mean{.values = std::make_shared<const Floats>(dimension, 1.0F),
+                             .step = 12,
+                             .model_only = true,
+                             .ends = ends};
+  const auto replica = whole();
+  replica->run({.tasks = {task::TakeSteps{3}, mean}});
+  CHECK(replica->step() == 12);
+  CHECK(replica->swarm_note().end == ends->end);
+  // A peer that leaves notes its progress once more.
+  replica->run({.tasks = {task::FollowSwarm{1, 1, SwarmNote{.samples = 600}}}});
+  const auto resumed = whole();
+  REQUIRE(resumed->restore(replica->parts().front()).empty());
+  CHECK(resumed->step() == 12);
+  CHECK(resumed->swarm_note().samples == 600);
+  CHECK(resumed->swarm_note().end == ends->end);
+
+  const auto other_mean = [&] {
+    task::LoadState other = mean;
+    other.ends.reset();
+    return other;
+  };
+  const std::vector<Job::Task> changes = {task::TakeSteps{1}, task::AddForces{{force_of(1)}},
+                                          other_mean()};
+  for (const Job::Task& change : changes) {
+    resumed->run({.tasks = {mean}});
+    REQUIRE(resumed->swarm_note().end);
+    resumed->run({.tasks = {change}});
+    CHECK_FALSE(resumed->swarm_note().end);
+  }
+}
+
 TEST_CASE("a whole replica goes on from its parts like one that never stopped", "[unit]") {
   const auto replica = whole();
   replica->run({.tasks = {task::TakeSteps{3}, task::AddForces{{force_of(1)}}}});
@@ -178,6 +217,27 @@ TEST_CASE("a whole replica goes on from its parts like one that never stopped", 
   CHECK(other->checksum() == replica->checksum());
   for (Replica* each : {replica.get(), other.get()}) each->run({.tasks = {task::TakeSteps{4}}});
   CHECK(std::ranges::equal(other->parameters(), replica->parameters()));
+}
+
+TEST_CASE("stages do not begin beside sound checkpoints of another cut", "[unit]") {
+  const TemporaryFolder folder;
+  const auto resume = [&] {
+    const StageSize size{.parameters = 4, .state = 4, .forward = 4, .backward = 4};
+    return resumed_stages(std::make_unique<StageReplica>(idle_stage_learner({size, size})),
+                          folder.path());
+  };
+  CHECK(resume().problems.empty());
+  Layout other;
+  other.add("other", {3});
+  const std::vector<float> values(3, 1);
+  const auto of_stage = stage_folder(folder.path(), 1);
+  REQUIRE(save_checkpoint(of_stage, other, values, {.step = 5}, {}, 3).empty());
+  const Problems problems = resume().problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(problems.front().place.find("stage-1") != std::string::npos);
+  // A damaged checkpoint says nothing about settings: others may have the stage.
+  std::filesystem::resize_file(of_stage / "step-0000000005.safetensors", 20);
+  CHECK(resume().problems.empty());
 }
 
 TEST_CASE("stages go on from their parts and the version is in the notes of each", "[unit]") {

@@ -3,9 +3,15 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/simulate.hpp"
+#include "peer/config/task.hpp"
+#include "peer/node/whole_replica.hpp"
+#include "sim/local/summary.hpp"
+#include "tests/peer/config_texts.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace gv {
@@ -62,6 +68,31 @@ peers = "1"
   CHECK(summary["faults"]["kill"] == 1);
   CHECK(summary["peers"][1]["has_model"] == false);
   CHECK(summary["worst_peer"] != "peer-1");
+}
+
+TEST_CASE("samples of a batch that grew are those that the peers have counted", "[unit]") {
+  const TemporaryFolder folder;
+  const std::string text =
+      "[run]\nsteps = 8\n[train]\nbatch = 10\nschedule = \"growing_batch\"\nstep_at = [5]\n"
+      "[data.generated]\nsamples = 64\ntest_samples = 32\n";
+  const Config config = sound(text);
+  std::vector<PeerOutcome> outcomes;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Task task = load_task(config, i);
+    REQUIRE(task.problems.empty());
+    const std::string name = "peer-" + std::to_string(i);
+    const auto replica = first_replica(task, i, learner_of(task));
+    REQUIRE(save_replica(folder.path() / name / "checkpoints", *replica, config, text).empty());
+    // Five steps of 10 samples, and three of 20.
+    std::ofstream(folder.path() / name / "result.json") << R"({"step":8,"work":{"own":110}})";
+    outcomes.push_back(
+        {.name = name, .folder = folder.path() / name, .ending = {}, .by_fault = {}});
+  }
+  REQUIRE(print_summary(config, text, folder.path(), outcomes, std::nullopt, 1));
+  std::ifstream file(folder.path() / "summary.json");
+  const auto summary = nlohmann::json::parse(file, nullptr, false);
+  CHECK(summary["steps"] == 16);
+  CHECK(summary["samples"] == 220);
 }
 
 TEST_CASE("only the honest are judged in the summary and the hostile are named", "[sim][hostile]") {

@@ -254,6 +254,15 @@ TEST_CASE("numbers of other types become floats and those that cannot are refuse
   CHECK(read_as("F16", raw<std::uint16_t>(0x7c00)).problem == not_finite);
 }
 
+TEST_CASE("more tensors than can be read again are not written", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path() / "a.safetensors";
+  const TensorView empty{.name = "a", .shape = {0}, .values = {}};
+  const std::vector<TensorView> tensors(20'001, empty);
+  CHECK_THAT(write_safetensors(file, tensors, {}), Catch::Contains("more than 20000 tensors"));
+  CHECK_FALSE(fs::exists(file));
+}
+
 TEST_CASE("a hostile header is refused with a reason", "[unit]") {
   const Folder folder;
   const fs::path file = folder.path() / "a.safetensors";
@@ -310,6 +319,13 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
   for (const std::string& header : headers) {
     INFO(header.substr(0, 100));
     CHECK(problem(foreign(header, four)) != "");
+  }
+  // Names that the parser would compare for minutes, of tensors or in the metadata.
+  std::string names;
+  for (int i = 0; i < 30'000; ++i) names += ",\"" + std::to_string(i) + "\":\"\"";
+  const std::string table = "{" + names.substr(1) + "}";
+  for (const std::string& header : {table, "{\"__metadata__\":" + table + "}"}) {
+    CHECK_THAT(problem(foreign(header, "")), Catch::Contains("too many names"));
   }
   // Lengths that would make a naive reader allocate too much or wrap around.
   for (const std::uint64_t length : {1ull << 24, 1ull << 40, ~0ull, ~0ull - 7}) {
@@ -442,6 +458,24 @@ TEST_CASE("the newest three checkpoints are kept and leftovers removed", "[unit]
   CHECK(load_newest_checkpoint(folder.path(), small_layout()).checkpoint->optimizer.step == 1000);
 }
 
+TEST_CASE("checkpoints are ordered by the number of their step however many digits it has",
+          "[unit]") {
+  const Folder folder;
+  const std::vector<std::uint64_t> steps = {9'999'999'998, 9'999'999'999, 10'000'000'000,
+                                            123'456'789'012};
+  for (const std::uint64_t step : steps) REQUIRE(save(folder.path(), step, 2) == "");
+  CHECK(folder.names() == std::vector<std::string>{"step-10000000000.optimizer.safetensors",
+                                                   "step-10000000000.safetensors",
+                                                   "step-123456789012.optimizer.safetensors",
+                                                   "step-123456789012.safetensors"});
+  CHECK(load_newest_checkpoint(folder.path(), small_layout()).checkpoint->optimizer.step ==
+        123'456'789'012);
+  REQUIRE(save(folder.path(), 9'999'999'999, 9) == "");
+  const std::vector<fs::path> files = parameter_files(folder.path());
+  REQUIRE(files.size() == 3);
+  CHECK(files.back().filename() == "step-9999999999.safetensors");
+}
+
 TEST_CASE("a leftover of a crash is not loaded", "[unit]") {
   const Folder folder;
   REQUIRE(save(folder.path(), 1, 3) == "");
@@ -478,6 +512,26 @@ TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one befor
   }
   CHECK_THAT(loaded.refused[1].second, Catch::StartsWith("its optimiser file"));
   CHECK_THAT(loaded.refused[3].second, Catch::Contains("another checkpoint"));
+}
+
+TEST_CASE("a checkpoint that is not taken over gives way to the one before", "[unit]") {
+  const Folder folder;
+  for (const std::uint64_t step : {1, 2, 3, 4}) REQUIRE(save(folder.path(), step, 9) == "");
+  cut_in_half(folder.path() / "step-0000000004.safetensors");
+  std::vector<std::uint64_t> offered;
+  const LoadedCheckpoint loaded = load_newest_checkpoint(
+      folder.path(), [](const auto&) { return small_layout(); },
+      [&](Checkpoint& checkpoint) {
+        offered.push_back(checkpoint.optimizer.step);
+        return offered.size() == 1 ? std::string("of another optimiser") : std::string();
+      });
+  CHECK(offered == std::vector<std::uint64_t>{3, 2});
+  REQUIRE(loaded.checkpoint);
+  CHECK(loaded.checkpoint->optimizer.step == 2);
+  CHECK(loaded.file.filename() == "step-0000000002.safetensors");
+  REQUIRE(loaded.refused.size() == 2);
+  CHECK(loaded.refused[1].first.filename() == "step-0000000003.safetensors");
+  CHECK(loaded.refused[1].second == "of another optimiser");
 }
 
 TEST_CASE("a save never deletes itself in favour of checkpoints of later steps", "[unit]") {

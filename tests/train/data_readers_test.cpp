@@ -67,7 +67,7 @@ TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
   refuses(idx({2}, std::string(20, 'x')), "not an IDX file of bytes with 3 dimensions");
   refuses(std::string(64, '\xee'), "not an IDX file");
   refuses(idx({~0u, ~0u, ~0u}, "x"), "dimensions make no sense");
-  refuses(idx({65536, 65536, 2}, "x"), "dimensions make no sense");
+  refuses(idx({65536, 65536, 2}, "x"), "in_memory = false");  // 8 GiB.
   refuses(idx({0, 2, 3}, ""), "dimensions make no sense");
   const std::string packed = gzip(two_images);
   refuses(packed.substr(0, packed.size() - 12), "middle of compressed data");
@@ -173,6 +173,7 @@ TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
   refuses("1,2,0\n1,2,0.5\n", ":2", "not a label");
   refuses("1,2,0\n1,2,-1\n", ":2", "not a label");
   refuses("1,2,0\n1,2,1e18\n", ":2", "not a label");
+  refuses("1,2,0\n1,2,1000000000\n", ":2", "write whole numbers from 0 to 100000, or");
   refuses("1\n", ":1", "too few");
   refuses("1,2\n", ":1", "too few", 2);
   refuses("1,2\n", ":1", "too few", std::numeric_limits<std::size_t>::max());

@@ -14,6 +14,7 @@ namespace gv {
 namespace {
 
 constexpr std::size_t vocabulary = 5;
+constexpr std::size_t many = std::size_t{1} << 62;
 
 /// A model of two blocks whose parameters count up.
 std::vector<Tensor> transformer_tensors(bool tied) {
@@ -67,6 +68,15 @@ TEST_CASE("a transformer under GPT-2's names comes back as it was") {
   }
 }
 
+TEST_CASE("an empty matrix is transposed at once however many rows it has") {
+  std::vector<Tensor> tensors = to_gpt2(transformer_tensors(true)).tensors;
+  const std::string attention = "transformer.h.0.attn.c_attn.weight";
+  named(tensors, attention) = {.name = attention, .shape = {many, 0}};
+  RenamedTensors ours = from_gpt2(std::move(tensors), {.positions = 3});
+  REQUIRE(ours.reason.empty());
+  CHECK(named(ours.tensors, "attention1.qkv.weight").shape == std::vector<std::size_t>{0, many});
+}
+
 TEST_CASE("tensors that are not a GPT-2's are refused with their name") {
   const std::vector<Tensor> sound = to_gpt2(transformer_tensors(true)).tensors;
   const auto reason_of = [&](const std::function<void(std::vector<Tensor>&)>& change) {
@@ -83,6 +93,9 @@ TEST_CASE("tensors that are not a GPT-2's are refused with their name") {
         std::string::npos);
   CHECK(reason_of([](auto& t) { named(t, "transformer.wte.weight").shape = {20}; }).find("wte") !=
         std::string::npos);
+  CHECK(reason_of([](auto& t) {
+          named(t, "transformer.wte.weight") = {.name = "wte.weight", .shape = {many, 0}};
+        }).find("'wte.weight' is empty") != std::string::npos);
   CHECK(reason_of([](auto& t) { named(t, "transformer.wpe.weight").shape = {12}; }).find("wpe") !=
         std::string::npos);
   CHECK(reason_of([](auto& t) {

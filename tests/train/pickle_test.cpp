@@ -232,6 +232,16 @@ TEST_CASE("dictionaries without end cost little and are refused", "[unit]") {
   CHECK(contains(read(std::string(pickle_bytes_max + 1, 'N')).problem, "longer"));
 }
 
+TEST_CASE("a long key of a storage is refused because each use would copy it", "[unit]") {
+  const auto with_key = [](std::size_t length) {
+    const std::string stored = "(" + text("storage") + "ctorch\nFloatStorage\n" +
+                               text(std::string(length, 'k')) + text("cpu") + number(6) + "tQ";
+    return refusal(begin + tensor(stored, 0, number(6) + "\x85", number(1) + "\x85") + ".");
+  };
+  CHECK(with_key(200).empty());
+  CHECK(contains(with_key(201), "a storage's key is too long"));
+}
+
 TEST_CASE("names that would be lost or confused are refused", "[unit]") {
   CHECK(contains(refusal(begin + "}(" + text("a") + six() + text("a") + six() + "u."),
                  "two tensors 'a'"));

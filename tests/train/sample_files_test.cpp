@@ -2,12 +2,15 @@
 // why not.
 #include "train/data/sample_files.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -239,6 +242,24 @@ TEST_CASE("files that cannot be read in blocks are refused with a remedy", "[uni
   const std::string one = folder.write("one", idx({1}, "\1"));
   CHECK_THAT(said(open_idx(large, one)), Contains("more than 64 MiB"));
 }
+
+#ifndef __SANITIZE_ADDRESS__  // It keeps memory that is free, so the peak says nothing.
+TEST_CASE("rows after a bad line of a file are checked without being kept", "[unit]") {
+  const DataFolder folder;
+  std::string row;
+  for (int i = 0; i < 1000; ++i) row += "1,";
+  const std::string file = folder.write("rows", row + "x,1\n");
+  std::ofstream more(file, std::ios::app);
+  for (int i = 0; i < 8000; ++i) more << row << "1,1\n";
+  more.close();
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  CHECK_THAT(said(open_csv(file, 0)), Contains("rows:1: not every field"));
+  getrusage(RUSAGE_SELF, &after);
+  // The rows hold 32 MB of floats.
+  CHECK(after.ru_maxrss - before.ru_maxrss < 16 << 10);
+}
+#endif
 
 TEST_CASE("a file that changes while it is open is refused with its name and place", "[unit]") {
   const DataFolder folder;

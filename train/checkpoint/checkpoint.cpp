@@ -24,15 +24,14 @@ std::string stem(std::uint64_t step) {
   return text.data();
 }
 
-/// The parameter files in a folder, newest first.
-std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (is_parameter_file(entry.path())) files.push_back(entry.path());
-  }
-  std::ranges::sort(files, std::ranges::greater{});
-  return files;
+/// The step in the name of a parameter file; 0 if there is none. The number may have more digits
+/// than stem() pads it to.
+std::uint64_t step_in(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  const std::size_t begin = std::min(name.find('-') + 1, name.size());
+  std::uint64_t step = 0;
+  std::from_chars(name.data() + begin, name.data() + name.size(), step);
+  return step;
 }
 
 std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
@@ -74,10 +73,12 @@ std::string exact(double value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-/// Reads one pair. Returns why it cannot be used, or an empty string.
+/// Reads one pair. Returns why it cannot be used, or an empty string. `is_unfit` becomes true if
+/// the parameters are sound and only the layout is another.
 std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_of,
-                      Checkpoint& checkpoint) {
+                      Checkpoint& checkpoint, bool& is_unfit) {
   LoadedParameters parameters = load_parameters(file, layout_of);
+  is_unfit = parameters.is_sound && !parameters.problem.empty();
   if (!parameters.problem.empty()) return parameters.problem;
   LoadedTensors state = read_safetensors(optimizer_file(file));
   if (!state.problem.empty()) return "its optimiser file: " + state.problem;
@@ -113,6 +114,23 @@ std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_
 bool is_parameter_file(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   return name.starts_with("step-") && name.ends_with(suffix) && !name.ends_with(optimizer_suffix);
+}
+
+bool is_older(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const auto key = [](const std::filesystem::path& file) {
+    return std::pair(step_in(file), file.filename());
+  };
+  return key(a) < key(b);
+}
+
+std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (is_parameter_file(entry.path())) files.push_back(entry.path());
+  }
+  std::ranges::sort(files, [](const auto& a, const auto& b) { return is_older(b, a); });
+  return files;
 }
 
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
@@ -159,7 +177,7 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   // Only files up to this one count towards `keep`: later steps' checkpoints, torn or from another
   // run, must not push out the one just written.
   std::vector<std::filesystem::path> files = parameter_files(folder);
-  std::erase_if(files, [&](const auto& other) { return other.filename() > file.filename(); });
+  std::erase_if(files, [&](const auto& other) { return is_older(file, other); });
   for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {
     std::filesystem::remove(files[i], error);
     std::filesystem::remove(optimizer_file(files[i]), error);
@@ -173,10 +191,21 @@ LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, con
 
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
                                         const LayoutOf& layout_of) {
+  return load_newest_checkpoint(folder, layout_of, [](const Checkpoint&) { return std::string(); });
+}
+
+LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
+                                        const LayoutOf& layout_of, const TakeOver& take_over) {
   LoadedCheckpoint loaded;
   for (const std::filesystem::path& file : parameter_files(folder)) {
     Checkpoint checkpoint;
-    std::string problem = load_pair(file, layout_of, checkpoint);
+    bool is_unfit = false;
+    std::string problem = load_pair(file, layout_of, checkpoint, is_unfit);
+    if (problem.empty()) {
+      problem = take_over(checkpoint);
+      is_unfit = !problem.empty();
+    }
+    if (is_unfit && !loaded.unfit) loaded.unfit = {file, problem};
     if (problem.empty()) {
       loaded.checkpoint = std::move(checkpoint);
       loaded.file = file;
@@ -191,7 +220,9 @@ LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const La
   LoadedCheckpoints loaded;
   for (const std::filesystem::path& file : parameter_files(folder)) {
     Checkpoint checkpoint;
-    std::string problem = load_pair(file, layout_of, checkpoint);
+    bool is_unfit = false;
+    std::string problem = load_pair(file, layout_of, checkpoint, is_unfit);
+    if (is_unfit && !loaded.unfit) loaded.unfit = {file, problem};
     if (problem.empty()) {
       loaded.checkpoints.push_back(std::move(checkpoint));
     } else {
@@ -211,6 +242,7 @@ LoadedParameters load_parameters(const std::filesystem::path& file, const Layout
   loaded.metadata = std::move(read.metadata);
   loaded.problem = std::move(read.problem);
   if (!loaded.problem.empty()) return loaded;
+  loaded.is_sound = true;
   const Layout layout = layout_of(loaded.metadata);
   if (read.tensors.size() != layout.slots().size()) {
     loaded.problem = "it has " + std::to_string(read.tensors.size()) + " tensors, the model has " +

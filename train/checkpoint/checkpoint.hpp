@@ -29,26 +29,43 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);
 
-/// True if the file's name is that of a checkpoint's parameters. Names sort by step.
+/// True if the file's name is that of a checkpoint's parameters.
 bool is_parameter_file(const std::filesystem::path& file);
+
+/// True if parameter file `a` is of a lower step than `b`, by their names. Files of the same step
+/// have a fixed order.
+bool is_older(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// The parameter files in a folder, newest first; empty if there is no such folder.
+std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& folder);
 
 /// The layout of the tensors in a file with these metadata.
 using LayoutOf = std::function<Layout(const std::map<std::string, std::string>&)>;
+
+/// Takes a checkpoint over, with what it holds. Returns why it is of no use, or an empty string.
+using TakeOver = std::function<std::string(Checkpoint&)>;
 
 /// The newest complete checkpoint, and why newer ones were refused.
 struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
   std::filesystem::path file;  ///< The parameter file of `checkpoint`.
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
+  /// The newest of these that is sound but of another model or optimiser, and why it was refused.
+  std::optional<std::pair<std::filesystem::path, std::string>> unfit;
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
                                         const LayoutOf& layout_of);
+/// The newest one that `take_over` does not refuse. Reads none that is older.
+LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
+                                        const LayoutOf& layout_of, const TakeOver& take_over);
 
 /// All complete checkpoints, newest first, and why others were refused.
 struct LoadedCheckpoints {
   std::vector<Checkpoint> checkpoints;
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
+  /// The newest of these that is sound but of another model or optimiser, and why it was refused.
+  std::optional<std::pair<std::filesystem::path, std::string>> unfit;
 };
 LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const LayoutOf& layout_of);
 
@@ -56,7 +73,8 @@ LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const La
 struct LoadedParameters {
   std::vector<float> parameters;
   std::map<std::string, std::string> metadata;
-  std::string problem;  ///< Why the file cannot be used. Empty if it can.
+  std::string problem;    ///< Why the file cannot be used. Empty if it can.
+  bool is_sound = false;  ///< True if the file could be read, even if its tensors are others.
 };
 LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout);
 LoadedParameters load_parameters(const std::filesystem::path& file, const LayoutOf& layout_of);

@@ -23,6 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t header_bytes_max = 16 << 20;
+/// A table of names is searched from its front, so that the time grows with the square of them.
+constexpr std::uint64_t tensors_max = 20000;
 constexpr std::size_t alignment = 8;
 constexpr std::size_t piece_numbers = 1 << 16;  ///< Numbers that are converted at a time.
 constexpr const char* metadata_key = "__metadata__";
@@ -146,6 +148,50 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   return tensor;
 }
 
+/// Looks through a header without storing it: counts the names that a parser would compare, each
+/// with those before it in its table. Stops when they are too many.
+class NameCount final : public nlohmann::json_sax<Json> {
+ public:
+  bool are_too_many() const { return comparisons_ > comparisons_max; }
+  /// True if a name occurs twice in the outermost table.
+  bool is_one_repeated() const { return is_one_repeated_; }
+
+  bool key(string_t& name) override {
+    comparisons_ += tables_.back()++;
+    if (tables_.size() == 1) is_one_repeated_ = !names_.insert(name).second || is_one_repeated_;
+    return !are_too_many();
+  }
+  bool start_object(std::size_t) override {
+    tables_.push_back(0);
+    return true;
+  }
+  bool end_object() override {
+    tables_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  /// Those of the tensors' names, and room for those of each tensor's table and of the metadata.
+  static constexpr std::uint64_t comparisons_max = tensors_max * (tensors_max / 2 + 100);
+
+  std::vector<std::uint64_t> tables_;  ///< The number of names in each open table.
+  std::set<std::string> names_;        ///< Those in the outermost table.
+  std::uint64_t comparisons_ = 0;
+  bool is_one_repeated_ = false;
+};
+
 /// Reads the header of a file of `size` bytes: its text into `text`, and parsed into `header`.
 /// Returns why it failed, or an empty string.
 std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text, Json& header) {
@@ -158,15 +204,17 @@ std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text
   }
   text.assign(length, ' ');
   if (!in.read(text.data(), static_cast<std::streamsize>(length))) return "its header is cut off";
-  std::set<std::string> names;
-  bool repeated = false;
-  header = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key) {
-      repeated = repeated || !names.insert(parsed.get<std::string>()).second;
-    }
-    return true;
-  });
-  if (!header.is_object() || repeated) return "its header is not a table of different names";
+  NameCount count;
+  // The parser below says what is wrong with a text that is no JSON.
+  static_cast<void>(Json::sax_parse(text, &count));
+  if (count.are_too_many()) {
+    return "its header has too many names; up to " + std::to_string(tensors_max) +
+           " tensors can be read";
+  }
+  header = Json::parse(text);
+  if (!header.is_object() || count.is_one_repeated()) {
+    return "its header is not a table of different names";
+  }
   return {};
 }
 
@@ -200,19 +248,24 @@ std::string read_values(std::ifstream& in, Tensor& tensor, std::uint32_t& sum) {
 std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t data_bytes,
                          LoadedTensors& loaded, std::uint32_t& sum) {
   // A header may name tensors in another order than that of their data.
-  std::vector<std::pair<std::uint64_t, std::string>> names;
+  struct Named {
+    std::uint64_t begin;
+    std::string name;
+    const Json* entry;
+  };
+  std::vector<Named> names;
   for (const auto& [name, entry] : header.items()) {
     if (name == metadata_key) {
       loaded.metadata = entry.get<std::map<std::string, std::string>>();
     } else {
-      names.emplace_back(begin_of(entry), name);
+      names.push_back({begin_of(entry), name, &entry});
     }
   }
-  std::ranges::stable_sort(names, {}, &std::pair<std::uint64_t, std::string>::first);
+  std::ranges::stable_sort(names, {}, &Named::begin);
   std::uint64_t offset = 0;
-  for (const auto& [begin, name] : names) {
+  for (const auto& [begin, name, entry] : names) {
     std::string problem;
-    std::optional<Tensor> tensor = parse_tensor(name, header[name], offset, data_bytes, problem);
+    std::optional<Tensor> tensor = parse_tensor(name, *entry, offset, data_bytes, problem);
     if (!tensor) return problem;
     problem = read_values(in, *tensor, sum);
     if (!problem.empty()) return problem;
@@ -289,6 +342,10 @@ std::string header_text(const std::vector<TensorView>& tensors,
 std::string write_safetensors(const std::filesystem::path& file,
                               const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, NumberType type) {
+  if (tensors.size() > tensors_max) {
+    return file.string() + ": it would have more than " + std::to_string(tensors_max) +
+           " tensors, and could not be read again";
+  }
   std::uint32_t sum = 0;
   const bool fits = for_each_piece(tensors, type, [&sum](std::span<const std::byte> bytes) {
     sum = add_to_sum(sum, bytes.data(), bytes.size());

@@ -75,7 +75,8 @@ std::optional<Problem> CsvRows::add(std::string_view line, DataSet& data) {
   }
   if (targets_ == 0 && !is_label(row.values.back())) {
     return refuse("the last column is not a label",
-                  "write whole numbers from 0, or set data.csv_targets for regression");
+                  "write whole numbers from 0 to " + std::to_string(label_max) +
+                      ", or set data.csv_targets for regression");
   }
   for (std::size_t i = 0; i < features(); ++i) {
     data.floats.push_back(static_cast<float>(row.values[i]));

@@ -19,8 +19,7 @@ std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at)
 
 std::vector<std::size_t> idx_dimensions(const std::string& file,
                                         const std::vector<std::uint8_t>& bytes,
-                                        std::size_t expected, std::uint64_t bytes_max,
-                                        Problems& problems) {
+                                        std::size_t expected, Problems& problems) {
   const auto refuse = [&](std::string reason) {
     problems.push_back(
         {file, std::move(reason),
@@ -36,7 +35,7 @@ std::vector<std::size_t> idx_dimensions(const std::string& file,
   std::size_t product = 1;
   for (std::size_t i = 0; i < expected; ++i) {
     const std::size_t side = big_endian(bytes, 4 + 4 * i);
-    if (side == 0 || side > bytes_max / product) return refuse("its dimensions make no sense");
+    if (side == 0 || side > idx_values_max / product) return refuse("its dimensions make no sense");
     product *= side;
     dimensions.push_back(side);
   }

@@ -15,16 +15,18 @@ namespace gv {
 inline constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
 inline constexpr std::size_t cifar_classes = 10;
 
+/// No file is that large; such dimensions make no sense.
+inline constexpr std::uint64_t idx_values_max = std::uint64_t{1} << 62;
+
 /// Bytes of the header of an IDX file, before its values.
 constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
 
 /// The dimensions in the header of an IDX file that begins with `bytes`. If it is not an IDX file
-/// of bytes with `expected` dimensions and at most `bytes_max` values, adds a problem and returns
-/// an empty list.
+/// of bytes with `expected` dimensions and at most `idx_values_max` values, adds a problem and
+/// returns an empty list.
 std::vector<std::size_t> idx_dimensions(const std::string& file,
                                         const std::vector<std::uint8_t>& bytes,
-                                        std::size_t expected, std::uint64_t bytes_max,
-                                        Problems& problems);
+                                        std::size_t expected, Problems& problems);
 
 /// Adds a problem if a file does not hold as many values as it announces.
 void check_idx_length(const std::string& file, std::size_t announced, std::size_t held,

@@ -59,6 +59,12 @@ bool report_failure(gzFile in, const std::string& file, Problems& problems) {
   return true;
 }
 
+Problem too_large(const std::string& file) {
+  return {file, "it holds more than 4 GiB, which are not read into memory",
+          "use a smaller file, or leave training data in files that are not compressed: write "
+          "partition = \"leased\" and in_memory = false below [data]"};
+}
+
 /// Reads a whole file, and decompresses it if necessary.
 std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Problems& problems) {
   GzFile in(file, problems);
@@ -72,7 +78,10 @@ std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Pro
     bytes.resize(before + static_cast<std::size_t>(std::max(read, 0)));
     int code = Z_OK;
     if (read < 0) reason = std::string("it cannot be read: ") + gzerror(in.get(), &code);
-    if (bytes.size() > bytes_max) reason = "it is larger than 4 GiB";
+    if (bytes.size() > bytes_max) {
+      problems.push_back(too_large(file));
+      return std::nullopt;
+    }
     if (read == 0) break;
   }
   if (!in.close() && reason.empty()) reason = "it ends in the middle of compressed data";
@@ -128,9 +137,13 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels, con
     if (read < 0) report_failure(in.get(), images, problems);
   }
   if (!problems.empty()) return loaded;
-  const auto sides = idx_dimensions(images, header, 3, bytes_max, problems);
-  const auto count = idx_dimensions(labels, *marks, 1, bytes_max, problems);
+  const auto sides = idx_dimensions(images, header, 3, problems);
+  const auto count = idx_dimensions(labels, *marks, 1, problems);
   if (!problems.empty()) return loaded;
+  if (sides[0] * sides[1] * sides[2] > bytes_max) {
+    problems.push_back(too_large(images));
+    return loaded;
+  }
   check_idx_length(labels, count[0], marks->size() - idx_header_bytes(1), problems);
   check_idx_counts(labels, count[0], sides[0], problems);
   if (!problems.empty()) return loaded;

@@ -18,7 +18,6 @@ namespace {
 
 using File = std::shared_ptr<const InputFile>;
 
-constexpr std::uint64_t disk_bytes_max = std::uint64_t{1} << 62;
 constexpr std::size_t problems_max = 20;  ///< The most problems listed for one file.
 
 LoadedDataSet refused(Problem problem) {
@@ -138,7 +137,7 @@ std::vector<std::size_t> open_dimensions(const InputFile& file, std::size_t expe
     problems.push_back(*std::move(problem));
     return {};
   }
-  auto dimensions = idx_dimensions(file.path(), header, expected, disk_bytes_max, problems);
+  auto dimensions = idx_dimensions(file.path(), header, expected, problems);
   if (dimensions.empty()) return {};
   std::size_t announced = 1;
   for (const std::size_t side : dimensions) announced *= side;
@@ -286,6 +285,10 @@ CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block
   while (problems.size() < problems_max) {
     const auto line = lines.next();
     if (!line) break;
+    // Also a sample that is not counted below leaves no values behind.
+    row.floats.clear();
+    row.labels.clear();
+    row.targets.clear();
     if (auto problem = rows.add(*line, row)) {
       problem->place = file.path() + ":" + std::to_string(rows.number());
       problems.push_back(*std::move(problem));
@@ -303,9 +306,6 @@ CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block
     if (targets == 0) {
       index.classes = std::max(index.classes, static_cast<std::size_t>(row.labels.back()) + 1);
     }
-    row.floats.clear();
-    row.labels.clear();
-    row.targets.clear();
   }
   if (lines.problem()) problems.push_back(*lines.problem());
   if (problems.empty() && index.samples == 0) {

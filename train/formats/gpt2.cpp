@@ -61,12 +61,14 @@ std::string head_of(std::size_t blocks) { return "dense" + std::to_string(2 * bl
 void transpose(Tensor& tensor) {
   const std::size_t rows = tensor.shape[0];
   const std::size_t columns = tensor.shape[1];
+  tensor.shape = {columns, rows};
+  // A matrix without columns may have any number of rows.
+  if (tensor.values.empty()) return;
   std::vector<float> turned(tensor.values.size());
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = 0; j < columns; ++j) turned[j * rows + i] = tensor.values[i * columns + j];
   }
   tensor.values = std::move(turned);
-  tensor.shape = {columns, rows};
 }
 
 /// Tensors by name, from which each is taken once.
@@ -177,6 +179,8 @@ RenamedTensors from_gpt2(std::vector<Tensor> tensors, const Gpt2Use& use) {
   const std::string head = head_of(blocks);
   const Tensor& table = result.tensors.front();
   if (table.shape.size() != 2) return no_gpt2("its tensor 'wte.weight' is no matrix");
+  // Each token has a bias, and a table without columns may have any number of tokens.
+  if (table.values.empty()) return no_gpt2("its tensor 'wte.weight' is empty");
   Tensor own = from.take("lm_head.weight").value_or(table);
   const bool is_own = own.shape != table.shape || own.values != table.values;
   if (is_own && use.positions > 0 && !use.has_own_head) {

@@ -15,6 +15,9 @@
 namespace gv {
 namespace {
 
+/// The longest name of a function or of a storage.
+constexpr std::size_t name_length_max = 200;
+
 /// Thrown when the interpreter refuses a pickle.
 struct Refusal {
   std::string reason;
@@ -143,9 +146,8 @@ class Machine {
   }
 
   std::string_view take_line() {
-    constexpr std::size_t length_max = 200;
     const std::string_view rest(reinterpret_cast<const char*>(bytes_.data()) + at_,
-                                std::min(bytes_.size() - at_, length_max));
+                                std::min(bytes_.size() - at_, name_length_max));
     const std::size_t length = rest.find('\n');
     if (length == std::string_view::npos) throw Refusal{"a name does not end"};
     return take(length + 1).substr(0, length);
@@ -358,8 +360,11 @@ class Machine {
     if (items.size() != 5 || as<std::string>(items[0], "a storage's description") != "storage") {
       throw Refusal{"it describes something stored that is no storage"};
     }
+    // Every storage and tensor has a copy of the key, which torch.save() makes a small number.
+    const std::string& key = as<std::string>(items[2], "a storage's key");
+    if (key.size() > name_length_max) throw Refusal{"a storage's key is too long"};
     PickledStorage storage{.type = as<PickleStorageType>(items[1], "a storage's type").type,
-                           .key = as<std::string>(items[2], "a storage's key"),
+                           .key = key,
                            .elements = whole(items[4])};
     push(std::move(storage));
   }

@@ -1,0 +1,93 @@
+// Commands that read and write model files: what they refuse, and what they read in its place.
+#include <CLI/CLI.hpp>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/routing.hpp"
+#include "peer/config/task.hpp"
+#include "peer/node/whole_replica.hpp"
+#include "tests/peer/config_texts.hpp"
+#include "tests/temporary_folder.hpp"
+#include "train/checkpoint/safetensors.hpp"
+
+namespace gv {
+namespace {
+
+/// The exit code of a command with these words; -1 if it ends without one.
+int exit_code_of(void (*add)(CLI::App&), const std::string& words) {
+  CLI::App app;
+  add(app);
+  try {
+    app.parse(words);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
+  }
+  return -1;
+}
+
+std::string bytes_of_file(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Writes a checkpoint of this step as a peer with this config does.
+void save_step(const std::filesystem::path& peer, const std::string& text, std::uint64_t step) {
+  const Config config = sound(text);
+  const Task task = load_task(config, 0);
+  REQUIRE(task.problems.empty());
+  std::unique_ptr<Learner> learner = learner_of(task);
+  const std::span<const float> own = learner->parameters();
+  const std::vector<float> model(own.begin(), own.end());
+  learner->adopt(model, step);
+  const auto replica = first_replica(task, 0, std::move(learner));
+  REQUIRE(save_replica(peer / "checkpoints", *replica, config, text).empty());
+}
+
+}  // namespace
+
+TEST_CASE("a model is not imported over the file that it is read from", "[unit]") {
+  const TemporaryFolder folder;
+  const auto named = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::vector<float> values = {1, 2};
+  REQUIRE(write_safetensors(named("a.safetensors"), {{"a", {2}, values}}, {{"note", "x"}}).empty());
+  const std::string before = bytes_of_file(named("a.safetensors"));
+  std::filesystem::create_hard_link(named("a.safetensors"), named("same.safetensors"));
+  const std::string words = "import " + named("a.safetensors") + " --out ";
+  for (const char* same : {"a.safetensors", "./a.safetensors", "same.safetensors"}) {
+    INFO(same);
+    CHECK(exit_code_of(add_import, words + named(same)) == 2);
+  }
+  CHECK(bytes_of_file(named("a.safetensors")) == before);
+  CHECK(exit_code_of(add_import, words + named("b.safetensors")) == 0);
+  CHECK(std::filesystem::exists(named("b.safetensors")));
+}
+
+TEST_CASE("a torn newest checkpoint of a folder gives way to the one before", "[unit]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path peer = folder.path() / "peer";
+  const std::string text = "[run]\npeers = 1\n[data.generated]\nsamples = 64\ntest_samples = 32\n";
+  save_step(peer, text, 1);
+  save_step(peer, text, 2);
+  const std::filesystem::path newest = peer / "checkpoints" / "step-0000000002.safetensors";
+  const std::filesystem::path before = peer / "checkpoints" / "step-0000000001.safetensors";
+  CHECK(model_file_at(peer.string()) == newest.string());
+  std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
+  CHECK(model_file_at(peer.string()) == before.string());
+  const std::string out = (folder.path() / "whole.safetensors").string();
+  CHECK(exit_code_of(add_merge, "merge " + peer.string() + " --out " + out) == 0);
+  CHECK(std::filesystem::exists(out));
+  // If none can be read, the message is about the newest.
+  std::filesystem::resize_file(before, 10);
+  CHECK(model_file_at(peer.string()) == newest.string());
+}
+
+}  // namespace gv
