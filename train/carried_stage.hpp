@@ -26,7 +26,7 @@ struct Flight {
   std::unique_ptr<GroupNetwork<float>> group;  ///< Null if we carry the stage alone.
   std::vector<float> truth;
   std::vector<float> inputs;
-  std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
+  std::vector<float> d_outputs;      ///< Last stage only: the gradient of the loss.
   std::vector<std::int32_t> labels;  ///< Last stage only: the labels in `truth`.
   /// The version used in the forward pass.
   std::shared_ptr<std::vector<float>> parameters;

@@ -69,8 +69,8 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, bool& has_
     const bool is_unit = step.kind == Kind::unit || step.kind == Kind::classes || has_rows;
     const bool computes = is_unit || step.kind == Kind::whole;
     const bool learns = computes && std::ranges::any_of(step.layers, [](const LayerPlan& inner) {
-      return inner.has_parameters();
-    });
+                          return inner.has_parameters();
+                        });
     if (learns && std::exchange(is_first, false)) work.begins_shared = is_unit;
     if (step.kind == Kind::scatter || step.kind == Kind::gather) takes_strips = false;
     if (!is_unit) continue;

@@ -390,10 +390,9 @@ class StageTrainer final : public StageLearner {
     if (pass.part == first) begin_flight(pass, place, in);
     Flight& flight = flight_of(pass.stage, pass.number);
     const std::span<const float> result =
-        pass.part == first
-            ? flight.group->begin(*flight.parameters, flight.inputs, flight.labels,
-                                  dropout(pass.stage, pass.number), training)
-            : flight.group->go_on(in);
+        pass.part == first ? flight.group->begin(*flight.parameters, flight.inputs, flight.labels,
+                                                 dropout(pass.stage, pass.number), training)
+                           : flight.group->go_on(in);
     if (pass.part == forward_sums_[pass.stage].size())
       return end_forward(pass.stage, flight, result, out);
     std::ranges::copy(result, out.begin());

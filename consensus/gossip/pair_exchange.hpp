@@ -32,11 +32,11 @@ class PairExchange {
     std::uint64_t elements = 0;
     /// One of exchange_codecs. A codec without a fixed width needs a memory: see PairMemories.
     Codec codec;
-    float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
+    float clip_radius = 0;  ///< Fixed clip radius; 0: see `clip_factor`.
     /// Radius as a multiple of the median of recent distances, of which each partner counts once if
     /// there are three or more; 0: off.
     float clip_factor = 10;
-    float norm_cap = 10;     ///< Refuse a model whose norm is above this many times ours; 0: off.
+    float norm_cap = 10;  ///< Refuse a model whose norm is above this many times ours; 0: off.
     /// Time from Offer to Accept or Refuse. An unanswered offer yields to another exchange sooner:
     /// after twice the time of the partner's last answer, or at first after an eighth of this.
     Duration answer_deadline = std::chrono::seconds(2);

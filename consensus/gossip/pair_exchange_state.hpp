@@ -106,7 +106,7 @@ struct PairExchange::State {
   std::map<PeerId, Conduct> conduct;
   std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may stay unanswered.
   PartnerTimes times;
-  PairMemories memories;  ///< Empty if codes need no memory.
+  PairMemories memories;                            ///< Empty if codes need no memory.
   std::deque<std::pair<PeerId, double>> distances;  ///< Recent distances, with the partner of each.
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};

@@ -74,8 +74,7 @@ class Ledger {
 
   /// Takes over the others' reports. `pace`: our own chunks a second; 0: not known.
   /// `is_meeting`: we have just begun, so we may not know yet the peers that contradict a lie.
-  void hear(Time now, std::span<const LedgerReport> reports, double pace,
-            bool is_meeting = false);
+  void hear(Time now, std::span<const LedgerReport> reports, double pace, bool is_meeting = false);
 
   // ---- Our own work ----
 

@@ -61,7 +61,7 @@ struct Membership::State {
   std::set<PeerId> authorized;
   Options options;
   const Signer* signer;
-  Time stated_at{};  ///< When we last renewed our statement.
+  Time stated_at{};                ///< When we last renewed our statement.
   std::optional<Time> refuted_at;  ///< When we last corrected a rumour that we are gone.
   Rng rng;
   std::map<PeerId, Entry> others;

@@ -98,8 +98,8 @@ std::vector<Real> MixPeer<Real>::change(std::uint64_t round,
   // A round without staleness has waited for all messages, so those missing could not be used.
   const std::size_t neighbours = plan->turn(rank, round).in.size();
   const std::size_t missing = neighbours - std::min(neighbours, others.size());
-  const AbsentModels absent = rule.staleness == 0 ? AbsentModels{.refused = missing}
-                                                  : AbsentModels{.late = missing};
+  const AbsentModels absent =
+      rule.staleness == 0 ? AbsentModels{.refused = missing} : AbsentModels{.late = missing};
   for (const std::size_t held : guarded_change(rule.guard, own_floats, models, guarded, absent)) {
     held_back.push_back(others[held].from);
   }

@@ -46,8 +46,7 @@ void add_within(std::span<Real> x, std::span<Real> moves, Real bound) {
 template <class Real>
 Real largest_slope(Real bound, double learning_rate) {
   const double slope = 2 * static_cast<double>(bound) / learning_rate;
-  return static_cast<Real>(
-      std::min(slope, static_cast<double>(std::numeric_limits<Real>::max())));
+  return static_cast<Real>(std::min(slope, static_cast<double>(std::numeric_limits<Real>::max())));
 }
 
 /// Fills a kept vector with zeros if it is still empty, and returns it.

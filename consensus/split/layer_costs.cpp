@@ -348,8 +348,8 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
   for (const SplitShare& share : shares_of(layer, state, group, batch)) {
     if (state.kind == SplitKind::slices) {
       // Members have all the outputs, but a part of those between the layers of a pair, and strips.
-      const bool is_inside =
-          !layer.units.empty() && (layer.units.back().outputs == 0 || layer.units.back().has_strips);
+      const bool is_inside = !layer.units.empty() &&
+                             (layer.units.back().outputs == 0 || layer.units.back().has_strips);
       const double part = is_inside ? part_of(layer.units.back(), share, layer.slices) : 1;
       bytes.push_back(bytes_per_weight *
                           held_part(layer, share, layer.weights, &SplitUnit::weights) +

@@ -77,8 +77,9 @@ struct SplitLayer {
 };
 
 /// Layers [first, last) as `slices` shares them in a stage: pairs are made from its first layer on,
-/// and the sums that they save are left out, as are those that strips save that go on. In the first stage the gradient of the inputs is not
-/// summed, and the first member of a block draws the samples for all.
+/// and the sums that they save are left out, as are those that strips save that go on. In the first
+/// stage the gradient of the inputs is not summed, and the first member of a block draws the
+/// samples for all.
 std::vector<SplitLayer> in_stage(std::span<const SplitLayer> layers, std::size_t first,
                                  std::size_t last);
 

@@ -103,9 +103,8 @@ bool EventLog::is_left_out(Time now, const Fact& fact, const FactText& text,
   }
   const bool is_refusal = text.peer && text.reason != Reason::none;
   if (!is_refusal && !std::holds_alternative<SelfRefuted>(fact)) return false;
-  Budget& budget =
-      budgets_.try_emplace({text.peer, std::string(text.info.name)}, Budget{now, name})
-          .first->second;
+  Budget& budget = budgets_.try_emplace({text.peer, std::string(text.info.name)}, Budget{now, name})
+                       .first->second;
   if (++budget.lines <= refusals_told) return false;
   ++budget.left_out;
   return true;

@@ -69,6 +69,17 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   return {};
 }
 
+/// Says what has ended the peer, and returns the exit code.
+int end_with(const HostOptions& options, const std::exception& error, int code) {
+  const std::string line = fmt::format("{}: {}", options.name, error.what());
+  if (options.guest_says) {
+    options.guest_says(line);
+  } else {
+    say(stderr, line + "\n");
+  }
+  return code;
+}
+
 /// Makes the run's folder. Returns why nothing can be written there.
 Problems make_folder(const std::filesystem::path& folder) {
   std::error_code error;
@@ -159,14 +170,10 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
     if (!task.problems.empty())
       return refuse(options, options.places.placed(std::move(task.problems)));
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
+  } catch (const PortTaken& error) {
+    return end_with(options, error, 2);
   } catch (const std::exception& error) {
-    const std::string line = fmt::format("{}: {}", options.name, error.what());
-    if (options.guest_says) {
-      options.guest_says(line);
-    } else {
-      say(stderr, line + "\n");
-    }
-    return dynamic_cast<const PortTaken*>(&error) != nullptr ? 2 : 1;
+    return end_with(options, error, 1);
   }
 }
 

@@ -232,8 +232,13 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options, const Rea
   }
   add(address_problems(options.listen, options.advertise, options.join));
   const bool is_lost = !arguments.cohort.empty() && !of_keys.empty();
-  if (options.listen.empty() && options.join.empty() && !is_lost) {
-    problems.push_back({"--listen", "neither --listen nor --join is given, so no peer can be met",
+  const bool has_address = std::ranges::any_of(options.authorized, [&](const auto& peer) {
+    return peer.key != options.identity.public_key && !peer.address.empty();
+  });
+  if (options.listen.empty() && options.join.empty() && !has_address && !is_lost) {
+    problems.push_back({"--listen",
+                        "neither --listen nor --join is given, and the allow-list has no address "
+                        "of another peer, so none can be met",
                         "give --listen HOST:PORT, --join HOST:PORT, or both"});
   }
   options.folder = arguments.folder.empty()

@@ -18,8 +18,8 @@ std::string machine_name() {
 
 Problems problems_of_name(std::string_view name) {
   if (is_peer_name(name)) return {};
-  return {{"--name", "this is not a name",
-           "use 1 to 64 letters, digits, dots, dashes or underscores"}};
+  return {
+      {"--name", "this is not a name", "use 1 to 64 letters, digits, dots, dashes or underscores"}};
 }
 
 }  // namespace gv

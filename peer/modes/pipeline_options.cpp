@@ -42,13 +42,13 @@ SplitLayer split_layer(const StageSize& size, double seconds, bool is_shared) {
     return std::reduce(floats.begin(), floats.end(), 0.0) / static_cast<double>(2 * floats.size());
   };
   for (std::size_t i = 0; i < sums; ++i) {
-    layer.units.push_back({.operations = layer.operations / static_cast<double>(sums),
-                           .weights = sliced / static_cast<double>(sums),
-                           .grains = layer.slices,
-                           .inputs = floats_in(size.backward_sums, i),
-                           .outputs = floats_in(size.forward_sums, i),
-                           .edges = edges_in(size.forward_sums, i) +
-                                    edges_in(size.backward_sums, i)});
+    layer.units.push_back(
+        {.operations = layer.operations / static_cast<double>(sums),
+         .weights = sliced / static_cast<double>(sums),
+         .grains = layer.slices,
+         .inputs = floats_in(size.backward_sums, i),
+         .outputs = floats_in(size.forward_sums, i),
+         .edges = edges_in(size.forward_sums, i) + edges_in(size.backward_sums, i)});
   }
   return layer;
 }

@@ -521,8 +521,7 @@ JobDone WholeReplica::run(Job job) {
         report_if_held(done);
       },
       [&](const task::BeginRound& task) {
-        learner_->change_by_others(
-            [&](std::span<float> x) { mixer().begin_round(task.round, x); });
+        learner_->change_by_others([&](std::span<float> x) { mixer().begin_round(task.round, x); });
       },
       [&](const task::SendRound& task) {
         *task.outbox = {mixer().messages(task.round, live()), mixer().is_sound()};

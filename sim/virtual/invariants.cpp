@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -470,11 +469,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages) {
       bytes += 4 * stage.parameters + riders_max;
-      for (const auto* sums : {&stage.forward_sums, &stage.backward_sums}) {
-        for (const GroupSum& sum : *sums) {
-          bytes += 4 * std::reduce(sum.at_cut.begin(), sum.at_cut.end(), sum.always);
-        }
-      }
+      for (const GroupSum& sum : stage.forward_sums) bytes += 4 * sum.most();
+      for (const GroupSum& sum : stage.backward_sums) bytes += 4 * sum.most();
     }
     // A hostile peer may repeat blocks until the pipeline keeps no more of them.
     const std::size_t most = world.hostile_count() > 0 ? 2 * pipeline_held_max : 2 * n * bytes;

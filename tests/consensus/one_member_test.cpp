@@ -143,9 +143,8 @@ TEST_CASE("a peer that is suspected again and again answers once in the time of 
   options.probe_timeout = std::chrono::milliseconds(500);
   Lone lone(4, options);
   const auto refutations = [&lone] {
-    return std::ranges::count_if(lone.out.facts, [](const Fact& fact) {
-      return std::holds_alternative<SelfRefuted>(fact);
-    });
+    return std::ranges::count_if(
+        lone.out.facts, [](const Fact& fact) { return std::holds_alternative<SelfRefuted>(fact); });
   };
   // One message names the present incarnation and those that would follow.
   std::vector<Member> accusations;

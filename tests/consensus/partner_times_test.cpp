@@ -110,12 +110,9 @@ TEST_CASE("a partner that offers and then falls silent rests for as long as that
   Time now{};
   const auto offer = [&](std::uint64_t number) {
     out = {};
-    exchange.receive(now, peer(1),
-                     Offer{.id = {peer(1), 1, number},
-                           .layout_hash = 7,
-                           .elements = width,
-                           .alpha = 0.5f},
-                     out);
+    exchange.receive(
+        now, peer(1),
+        Offer{.id = {peer(1), 1, number}, .layout_hash = 7, .elements = width, .alpha = 0.5f}, out);
     return exchange.in_flight();
   };
   // We know no partner, so no time is usual yet.

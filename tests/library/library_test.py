@@ -287,7 +287,7 @@ class AloneTest(FolderTest):
             silent.bind(("127.0.0.1", 0))  # Nothing listens there, and no other program gets the port.
             address = "127.0.0.1:%d" % silent.getsockname()[1]
             with self.assertRaisesRegex(grapevine.Unreachable, "no authorised peer answered"):
-                self.join(x, join=[address])
+                self.join(x, join=[address], wait_for=2, run__wait_max_s=600)
         # The peer has ended, so its folder is free again.
         self.join(x).leave()
 
@@ -297,7 +297,7 @@ class AloneTest(FolderTest):
             other.bind(("127.0.0.1", 0))
             other.listen()
             port = other.getsockname()[1]
-            with self.assertRaisesRegex(grapevine.Failed, f"--lane-port {port}: cannot listen"):
+            with self.assertRaisesRegex(grapevine.Refused, f"--lane-port {port}: cannot listen"):
                 self.join(x, lane_port=port)
         with self.assertRaisesRegex(grapevine.Failed, "--dial-from 192.0.2.1: no such address"):
             self.join(x, dial_from="192.0.2.1")

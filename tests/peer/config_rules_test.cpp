@@ -60,8 +60,7 @@ TEST_CASE("a layer says how a group shares it only where a group could", "[unit]
     return "[model]\nkind = \"layers\"\n[[model.layers]]\n" + layer +
            "[[model.layers]]\nkind = \"dense\"\nunits = 10\n";
   };
-  const std::string by_rows =
-      model("kind = \"conv2d\"\nunits = 4\nkernel = 3\nsplit = \"rows\"\n");
+  const std::string by_rows = model("kind = \"conv2d\"\nunits = 4\nkernel = 3\nsplit = \"rows\"\n");
   CHECK(sound(groups + by_rows).model.layers[0].split == LayerSplit::rows);
   CHECK_THAT(only_problem(run + by_rows).reason, Catch::Contains("there are no groups"));
   CHECK_THAT(only_problem(groups + model("kind = \"concat\"\nlayers = [{kind = \"conv2d\", units "

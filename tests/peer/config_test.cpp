@@ -368,8 +368,8 @@ TEST_CASE("layers inside a residual layer are read and judged like others", "[un
   REQUIRE(config.model.layers.size() == 1);
   REQUIRE(config.model.layers.front().layers.size() == 2);
   CHECK(config.model.layers.front().layers.front().heads == 2);
-  CHECK(to_string(config.model.layers.front()).find("{kind = \"attention\", heads = 2, split = \"auto\"}") !=
-        std::string::npos);
+  CHECK(to_string(config.model.layers.front())
+            .find("{kind = \"attention\", heads = 2, split = \"auto\"}") != std::string::npos);
   const Config projected = sound(head +
                                  "{ kind = \"dense\", units = 4 }]\n"
                                  "shortcut = [{ kind = \"dense\", units = 4 }]\n");
@@ -509,9 +509,9 @@ TEST_CASE("a key or header of thousands of parts is refused before it is parsed"
   }
   // Dots of texts, numbers and comments are no parts of a key.
   Problems problems;
-  (void)read_toml("a = [\"" + parts + "\", '''" + parts + "'''] # " + parts + "\nb = [" +
-                      numbers + "]\n",
-                  "b.toml", problems);
+  (void)read_toml(
+      "a = [\"" + parts + "\", '''" + parts + "'''] # " + parts + "\nb = [" + numbers + "]\n",
+      "b.toml", problems);
   CHECK(problems.empty());
 }
 

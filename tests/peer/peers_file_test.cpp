@@ -146,10 +146,14 @@ TEST_CASE("groups are planned with the sums and slices of every stage as they ru
   };
   const LayerSpec norm{.kind = LayerKind::layer_norm};
   const ModelSpec images{
-      .layers = {conv(16, 3), relu, conv(16, 5),
+      .layers = {conv(16, 3),
+                 relu,
+                 conv(16, 5),
                  {.kind = LayerKind::max_pool, .kernel = 2},
                  {.kind = LayerKind::residual, .layers = {conv(16, 3), relu, conv(16, 3)}},
-                 norm, conv(16, 3), dense(40)}};
+                 norm,
+                 conv(16, 3),
+                 dense(40)}};
   for (const Known& known :
        {Known{cnn(10), {1, 28, 28}}, Known{images, {3, 40, 32}}, Known{deep, {40, 1, 1}},
         Known{transformer({.blocks = 2, .width = 32, .heads = 4}, 100), {16, 1, 1}}}) {

@@ -35,9 +35,9 @@ nlohmann::json launched(const std::string& name,
   const auto config = folder.path() / name;
   std::ofstream(config) << text;
   std::string output;
-  const Ending ending = run_grapevine({"launch", "-n", "2", config.string(), "--folder",
-                                       (folder.path() / "run").string()},
-                                      output, 300s);
+  const Ending ending = run_grapevine(
+      {"launch", "-n", "2", config.string(), "--folder", (folder.path() / "run").string()}, output,
+      300s);
   INFO(output);
   CHECK(ending.signal == 0);
   CHECK(ending.exit_code == 0);

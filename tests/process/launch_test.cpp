@@ -157,9 +157,9 @@ TEST_CASE("a launch can be ended while it evaluates", "[process]") {
   LaunchedConfig config(
       "[run]\nsteps = 2\n[data.generated]\nsamples = 100\ntest_samples = 2000000\n"
       "features = 16\n");
-  ChildProcess launcher({grapevine_binary(), "launch", "-n", "1", config.config(), "--folder",
-                         config.run().string()},
-                        config.run().parent_path() / "output");
+  ChildProcess launcher(
+      {grapevine_binary(), "launch", "-n", "1", config.config(), "--folder", config.run().string()},
+      config.run().parent_path() / "output");
   using namespace std::chrono_literals;
   const auto result = config.run() / "peer-0" / "result.json";
   REQUIRE(eventually([&] { return std::filesystem::exists(result); }, 60s));
@@ -186,9 +186,8 @@ TEST_CASE("a launch says what is wrong with its folder", "[process]") {
 TEST_CASE("a launch says that a run to go on with is not there", "[process]") {
   LaunchedConfig run("[run]\nsteps = 20\n");
   std::string output;
-  const std::vector<std::string> resume{"launch",   "-n",       "1",
-                                        run.config(), "--folder", run.run().string(),
-                                        "--resume"};
+  const std::vector<std::string> resume{
+      "launch", "-n", "1", run.config(), "--folder", run.run().string(), "--resume"};
   CHECK(run_grapevine(resume, output).exit_code == 0);
   CHECK_THAT(output, Catch::Contains("no run to go on with is in " + run.run().string()));
   CHECK(run_grapevine(resume, output).exit_code == 0);

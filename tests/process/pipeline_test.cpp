@@ -175,9 +175,11 @@ TEST_CASE("when one of a group is killed the others share its stage and go on", 
   none_refused(swarm, others);
 }
 
-TEST_CASE("a group learns images in strips, and shares them again when a member is killed",
-          "[process]") {
-  const std::string config = R"(
+namespace {
+
+/// A convolution by rows, and one that is shared as `split` says.
+std::string images(std::size_t steps, std::size_t wait_for, const std::string& split) {
+  return fmt::format(R"(
 [run]
 mode = "pipeline"
 peers = 4
@@ -221,9 +223,16 @@ batch = 8
 stages = 1
 micro_batches = 6
 group = 4
-)";
+)",
+                     steps, wait_for, split);
+}
+
+}  // namespace
+
+TEST_CASE("a group learns images in strips, and shares them again when a member is killed",
+          "[process]") {
   for (const std::string split : {"rows", "model"}) {
-    Swarm swarm(4, fmt::format(fmt::runtime(config), 100000000, 4, split));
+    Swarm swarm(4, images(100000000, 4, split));
     swarm.start_all();
     REQUIRE(swarm.reach({0, 1, 2, 3}, 20));
     swarm.kill(2);
@@ -235,12 +244,13 @@ group = 4
   }
   TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "images.toml";
-  std::ofstream(file) << fmt::format(fmt::runtime(config), 40, 1, "rows");
+  std::ofstream(file) << images(40, 1, "rows");
   for (const std::string peers : {"1", "3"}) {
     std::string output;
     const std::string run = (folder.path() / peers).string();
-    CHECK(run_grapevine({"launch", "-n", peers, file.string(), "--folder", run}, output)
-              .exit_code == 0);
+    CHECK(
+        run_grapevine({"launch", "-n", peers, file.string(), "--folder", run}, output).exit_code ==
+        0);
     INFO(output);
     std::string judged;
     CHECK(run_grapevine({"eval", run + "/mean.safetensors"}, judged).exit_code == 0);

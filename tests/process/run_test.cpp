@@ -242,7 +242,7 @@ TEST_CASE("a peer that resumes with another optimiser is refused and its checkpo
                                   Catch::Contains("step-0000000400") &&
                                   Catch::Contains("start without --resume"));
   CHECK(read_text(newest) == before);
-  // Without --resume they are moved aside, and the run begins anew.
+  // Without --resume they are moved aside, and the run begins again.
   swarm.start(0);
   CHECK(swarm.wait_for_end(0, 60s).exit_code == 0);
   CHECK(read_text(swarm.folder(0) / "earlier-1" / "checkpoints" / "step-0000000400.safetensors") ==
@@ -328,11 +328,11 @@ TEST_CASE("a run folder that cannot be written to is refused in one line", "[pro
   Swarm swarm(1, short_run("period_steps = 8\n"));
   std::string output;
   const auto start = [&](const std::string& folder) {
-    return run_grapevine({"peer", swarm.config_file().string(), "--key",
-                          (swarm.folder(0) / "key").string(), "--authorized",
-                          swarm.authorized_file().string(), "--listen", "127.0.0.1:0", "--folder",
-                          folder},
-                         output);
+    return run_grapevine(
+        {"peer", swarm.config_file().string(), "--key", (swarm.folder(0) / "key").string(),
+         "--authorized", swarm.authorized_file().string(), "--listen", "127.0.0.1:0", "--folder",
+         folder},
+        output);
   };
   // No user can make a folder there, not even root.
   CHECK(start("/proc/grapevine-run").exit_code == 2);

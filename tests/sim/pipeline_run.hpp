@@ -65,12 +65,9 @@ struct PipelineTask {
                        .split = LayerSplit::rows};
     };
     ModelSpec model;
-    model.layers = {convolution(4, 3),
-                    {.kind = LayerKind::relu},
-                    {.kind = LayerKind::max_pool, .kernel = 2},
-                    convolution(6, 5),
-                    {.kind = LayerKind::relu},
-                    {.kind = LayerKind::dense, .units = 3}};
+    model.layers = {
+        convolution(4, 3), {.kind = LayerKind::relu}, {.kind = LayerKind::max_pool, .kernel = 2},
+        convolution(6, 5), {.kind = LayerKind::relu}, {.kind = LayerKind::dense, .units = 3}};
     return model;
   }
 

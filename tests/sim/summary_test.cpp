@@ -1,4 +1,6 @@
 // The files of `grapevine sim` for programs that compare runs.
+#include "sim/local/summary.hpp"
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -10,7 +12,6 @@
 #include "cli/simulate.hpp"
 #include "peer/config/task.hpp"
 #include "peer/node/whole_replica.hpp"
-#include "sim/local/summary.hpp"
 #include "tests/peer/config_texts.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -95,8 +95,8 @@ TEST_CASE("a subset takes the samples named in their order", "[unit]") {
 }
 
 TEST_CASE("generated images have classes that differ in their patterns") {
-  const GeneratedSpec spec{.samples = 8, .features = 2 * 32 * 32, .side = 32, .classes = 2,
-                           .noise = 0, .seed = 3};
+  const GeneratedSpec spec{
+      .samples = 8, .features = 2 * 32 * 32, .side = 32, .classes = 2, .noise = 0, .seed = 3};
   const DataSet data = generate_blobs(spec, 0);
   CHECK(data.shape == SampleShape{2, 32, 32});
   const std::span all(data.floats);

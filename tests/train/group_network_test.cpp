@@ -126,7 +126,8 @@ class Group {
   Passes run() {
     Passes passes;
     passes.y = pass(
-        false, [&](std::size_t m) { return members_[m].begin(own_[m], work_.x, work_.labels, Rng(7)); },
+        false,
+        [&](std::size_t m) { return members_[m].begin(own_[m], work_.x, work_.labels, Rng(7)); },
         [&](std::size_t m, const Doubles& sum) { return members_[m].go_on(sum); });
     passes.dx = pass(
         true,
@@ -222,20 +223,20 @@ const LayerSpec relu{.kind = LayerKind::relu};
 /// rows that they read of others.
 ModelSpec images() {
   ModelSpec spec;
-  spec.layers = {conv(4, 5, 1, 2),
-                 relu,
-                 {.kind = LayerKind::max_pool, .kernel = 2, .stride = 2},
-                 conv(4, 3, 2, 1),
-                 {.kind = LayerKind::residual, .layers = {conv(4, 3, 1, 1), relu, conv(4, 7, 1, 3)}},
-                 relu,
-                 {.kind = LayerKind::residual,
-                  .layers = {{.kind = LayerKind::group_norm, .groups = 2}, conv(4, 1, 1, 0)}},
-                 {.kind = LayerKind::residual,
-                  .layers = {{.kind = LayerKind::layer_norm}, conv(4, 1, 1, 0)}},
-                 conv(6, 3, 1, 0),
-                 {.kind = LayerKind::avg_pool, .kernel = 3, .stride = 1},
-                 {.kind = LayerKind::flatten},
-                 dense(40)};
+  spec.layers = {
+      conv(4, 5, 1, 2),
+      relu,
+      {.kind = LayerKind::max_pool, .kernel = 2, .stride = 2},
+      conv(4, 3, 2, 1),
+      {.kind = LayerKind::residual, .layers = {conv(4, 3, 1, 1), relu, conv(4, 7, 1, 3)}},
+      relu,
+      {.kind = LayerKind::residual,
+       .layers = {{.kind = LayerKind::group_norm, .groups = 2}, conv(4, 1, 1, 0)}},
+      {.kind = LayerKind::residual, .layers = {{.kind = LayerKind::layer_norm}, conv(4, 1, 1, 0)}},
+      conv(6, 3, 1, 0),
+      {.kind = LayerKind::avg_pool, .kernel = 3, .stride = 1},
+      {.kind = LayerKind::flatten},
+      dense(40)};
   return spec;
 }
 
@@ -366,10 +367,9 @@ TEST_CASE("strips and channels of convolutions have on dyadic data the bits of o
 TEST_CASE("a group shares a vocabulary and computes the loss without gathering logits") {
   for (const bool tied : {true, false}) {
     ModelSpec spec = block();
-    spec.layers.insert(spec.layers.begin(), {.kind = LayerKind::embedding,
-                                             .units = 32,
-                                             .vocabulary = 50,
-                                             .split = LayerSplit::model});
+    spec.layers.insert(
+        spec.layers.begin(),
+        {.kind = LayerKind::embedding, .units = 32, .vocabulary = 50, .split = LayerSplit::model});
     spec.layers.back() = dense(50, true);
     spec.layers.back().tied = tied;
     Work work(spec, {6, 1, 1});

@@ -368,8 +368,7 @@ TEST_CASE("no model of a neighbour makes ours so large that its gradients are no
 
 TEST_CASE("with own steps held a model does not grow from one change by others to the next",
           "[unit]") {
-  const auto learner =
-      built_in_learner(spec_of(mlp({16, 16}, 10), OptimizerKind::sgd), images(30));
+  const auto learner = built_in_learner(spec_of(mlp({16, 16}, 10), OptimizerKind::sgd), images(30));
   const float before = std::max(1.0F, largest_magnitude(learner->parameters()));
   learner->hold_steps(true);
   CHECK(learner->parameter_bound() == 1000 * before);

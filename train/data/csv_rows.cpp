@@ -74,9 +74,9 @@ std::optional<Problem> CsvRows::add(std::string_view line, DataSet& data) {
                   "give every row the same columns: features, then the label or the targets");
   }
   if (targets_ == 0 && !is_label(row.values.back())) {
-    return refuse("the last column is not a label",
-                  "write whole numbers from 0 to " + std::to_string(label_max) +
-                      ", or set data.csv_targets for regression");
+    return refuse("the last column is not a label", "write whole numbers from 0 to " +
+                                                        std::to_string(label_max) +
+                                                        ", or set data.csv_targets for regression");
   }
   for (std::size_t i = 0; i < features(); ++i) {
     data.floats.push_back(static_cast<float>(row.values[i]));

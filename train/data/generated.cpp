@@ -37,8 +37,8 @@ std::vector<double> draw_images(const GeneratedSpec& spec, std::size_t blobs, Rn
       for (std::size_t i = 0; i < plane; ++i) {
         const auto row = static_cast<double>(i / spec.side);
         const auto column = static_cast<double>(i % spec.side);
-        centres[begin + i] += magnitude * std::cos(2 * std::numbers::pi *
-                                                   (down * row + across * column + phase));
+        centres[begin + i] +=
+            magnitude * std::cos(2 * std::numbers::pi * (down * row + across * column + phase));
       }
     }
   }

@@ -37,8 +37,8 @@ std::vector<LossPart<T>> ClassesPart<T>::parts_in(const T* place, const Range& c
                                                   std::size_t rows) const {
   std::vector<LossPart<T>> parts(rows);
   for (LossPart<T>& part : parts) {
-    const T best = std::clamp(place[1], static_cast<T>(classes.begin),
-                              static_cast<T>(classes.end - 1));
+    const T best =
+        std::clamp(place[1], static_cast<T>(classes.begin), static_cast<T>(classes.end - 1));
     part = {.largest = place[0],
             .best = static_cast<std::size_t>(best),
             .sum = std::max(place[2], T(1)),
@@ -54,8 +54,7 @@ LossSum ClassesPart<T>::finish(const T* sum, std::span<const std::int32_t> label
   for (std::size_t member = 0; member < classes_.size(); ++member) {
     if (classes_[member].empty()) continue;
     const T* place = sum + member * 4 * labels.size();
-    parts.push_back(member == own_ ? own_parts_
-                                   : parts_in(place, classes_[member], labels.size()));
+    parts.push_back(member == own_ ? own_parts_ : parts_in(place, classes_[member], labels.size()));
   }
   d_logits_.resize(logits_.size());
   return loss_of_parts<T>(parts, logits_, labels, classes_[own_], d_logits_);

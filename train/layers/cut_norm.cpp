@@ -91,8 +91,8 @@ void StripNorm<T>::backward(const T* parameters, const T* in, const T* d_out, co
   each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
       const T normal = (in[i] - means_[g]) * scales_[g];
-      d_in[i] = scales_[g] *
-                (gain[channel] * d_out[i] - (sum[2 * g] + normal * sum[2 * g + 1]) / values);
+      d_in[i] =
+          scales_[g] * (gain[channel] * d_out[i] - (sum[2 * g] + normal * sum[2 * g + 1]) / values);
     }
   });
 }

@@ -221,7 +221,10 @@ template <class T>
 class ChannelsPart final : public Layer<T> {
  public:
   ChannelsPart(const LayerPlan& plan, const Range& part)
-      : outputs_(elements(plan.out)), plane_(plan.out[1] * plan.out[2]), part_(part), own_plan_(plan) {
+      : outputs_(elements(plan.out)),
+        plane_(plan.out[1] * plan.out[2]),
+        part_(part),
+        own_plan_(plan) {
     own_plan_.spec.units = own_plan_.out[0] = part.size();
     own_plan_.begin = own_plan_.weight = 0;
     own_plan_.bias = (plan.bias - plan.weight) / plan.spec.units * part.size();
@@ -286,8 +289,7 @@ std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first) 
   if (!is_dense(layer)) return 0;
   const bool is_pair = first + 2 < layers.size() && is_of_each_value(layers[first + 1].spec.kind) &&
                        is_dense(layers[first + 2]) && goes_by_model(layers[first + 2]) &&
-                       !goes_by_classes(layers[first + 2]) &&
-                       layers[first + 2].rows == layer.rows;
+                       !goes_by_classes(layers[first + 2]) && layers[first + 2].rows == layer.rows;
   return is_pair ? 3 : 1;
 }
 

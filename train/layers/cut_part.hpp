@@ -28,8 +28,8 @@ bool goes_by_classes(const LayerPlan& layer);
 
 /// The number of layers from `layers[first]` on that members share by model as one unit: 3 for two
 /// dense layers with an activation between them, 1 for a single dense layer, one of attention or a
-/// convolution or an embedding, and 0 if they do not share the layer by model, or by classes. The unit does not depend on the
-/// group.
+/// convolution or an embedding, and 0 if they do not share the layer by model, or by classes. The
+/// unit does not depend on the group.
 std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first);
 
 /// Grains of a unit: hidden units of a pair, heads of attention, channels of a convolution's
@@ -42,8 +42,8 @@ std::size_t grains(std::span<const LayerPlan> unit);
 std::vector<Range> cut_ranges(std::span<const LayerPlan> unit, const Range& grains);
 
 /// The biases in the stage's vector that every member adds once to the sum of outputs, or the
-/// table of positions; empty if they are in the summands. They follow all other parameters of the unit. Every member computes
-/// their whole gradient.
+/// table of positions; empty if they are in the summands. They follow all other parameters of the
+/// unit. Every member computes their whole gradient.
 Range biases_of(std::span<const LayerPlan> unit);
 
 /// A member's part of a unit as a layer. It works on a vector with the parameters of its grains

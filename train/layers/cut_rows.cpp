@@ -13,8 +13,8 @@ namespace {
 
 /// Calls visit(offset in the strip, offset in the padded strip) for each row of each plane.
 template <class Visit>
-void each_padded_row(const LayerPlan& strip, const RowsRead& read, std::size_t width, std::size_t padding,
-              std::size_t batch, Visit visit) {
+void each_padded_row(const LayerPlan& strip, const RowsRead& read, std::size_t width,
+                     std::size_t padding, std::size_t batch, Visit visit) {
   const std::size_t height = strip.in[1];
   for (std::size_t plane = 0; plane < batch * strip.in[0]; ++plane) {
     for (std::size_t row = 0; row < read.rows.size(); ++row) {
@@ -66,8 +66,8 @@ class WindowRows final : public Layer<T> {
                     });
   }
 
-  void backward_weight(const T* parameters, const T*, const T* out, const T* d_out,
-                       T* d_parameters, std::size_t batch) override {
+  void backward_weight(const T* parameters, const T*, const T* out, const T* d_out, T* d_parameters,
+                       std::size_t batch) override {
     if (layer_) {
       layer_->backward_weight(parameters, padded_.data(), out, d_out, d_parameters, batch);
     } else {

@@ -76,9 +76,10 @@ void GroupNetwork<T>::make_shared(const SlicedStage& stage, const HeldParameters
   const auto number = static_cast<std::size_t>(before - place_.cuts.begin());
   if (step.kind == Kind::unit) {
     const Range biases = biases_of(step.layers);
-    unit = {.layer = make_cut_part<T>(step.layers, stage.grains_of(grains(step.layers), held.slices)),
-            .begin = held.held_before(layer.begin),
-            .biases = {held.held_before(biases.begin), held.held_before(biases.end)}};
+    unit = {
+        .layer = make_cut_part<T>(step.layers, stage.grains_of(grains(step.layers), held.slices)),
+        .begin = held.held_before(layer.begin),
+        .biases = {held.held_before(biases.begin), held.held_before(biases.end)}};
   } else if (step.kind == Kind::edges) {
     edges_.back().emplace(step.in[0], step.in[2], rows_.back(), rows,
                           edge_rows(stage, layer, place_.cuts));

@@ -21,7 +21,7 @@ namespace gv {
 /// Forward and backward pass through a stage for batches of one size, by a member of a group that
 /// holds some of its slices. A pass has one part more than there are sums: a part ends with a
 /// summand wherever members have to sum, and the next part continues with the sum, which the caller
-/// provides. Members then hold equal values at every step. T is float or double.
+/// provides. Between two steps members hold equal values, or each its strip. T is float or double.
 template <class T>
 class GroupNetwork {
  public:
@@ -72,15 +72,15 @@ class GroupNetwork {
   bool has_rows_ = false;  ///< True if a layer is shared by rows.
   std::vector<GroupStep> steps_;
   std::size_t first_trained_ = 0;  ///< The steps before this one have no parameters.
-  std::vector<std::unique_ptr<Layer<T>>> layers_;  ///< For whole and rows: layers by step.
-  std::vector<std::optional<StripEdges>> edges_;   ///< For edges: by step.
+  std::vector<std::unique_ptr<Layer<T>>> layers_;   ///< For whole and rows: layers by step.
+  std::vector<std::optional<StripEdges>> edges_;    ///< For edges: by step.
   std::vector<std::optional<StripNorm<T>>> norms_;  ///< For norms: by step.
   std::optional<ClassesPart<T>> classes_;           ///< If the last step goes by classes.
   /// The places of its weights and biases among the held parameters.
   std::size_t class_weights_ = 0;
   std::size_t class_biases_ = 0;
   std::optional<LossSum> loss_;
-  std::vector<Range> rows_;        ///< The rows of each step's outputs that we have.
+  std::vector<Range> rows_;  ///< The rows of each step's outputs that we have.
   struct Unit {
     std::unique_ptr<Layer<T>> layer;  ///< Null if we hold no grains of the unit.
     std::size_t begin = 0;            ///< Where its parameters begin among the held ones.

@@ -447,8 +447,9 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   last.gives_logits = last.spec.kind == LayerKind::dense && spec.loss == LossKind::cross_entropy;
   if (first.is_shared && !(last.gives_logits && last.spec.tied)) {
     if (first.spec.split == LayerSplit::model) {
-      problems.push_back({"layers[0]", "the layer tied to it is not the last one before a "
-                                       "cross_entropy, so every member of a group needs the table",
+      problems.push_back({"layers[0]",
+                          "the layer tied to it is not the last one before a "
+                          "cross_entropy, so every member of a group needs the table",
                           "write split = \"auto\""});
     }
     first.spec.split = LayerSplit::none;

@@ -76,8 +76,8 @@ void for_each_kept(const HeldParameters& before, const HeldParameters& now, cons
 /// A stage whose shareable layers are cut into slices: slice j of S has the grains from j G / S to
 /// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has one.
 /// The rows of images are divided in the same way, but all carriers have the weights of layers that
-/// are shared by rows. Everything outside slices is common to all carriers. The parameters of a part keep the order of
-/// the stage's vector.
+/// are shared by rows. Everything outside slices is common to all carriers. The parameters of a
+/// part keep the order of the stage's vector.
 class SlicedStage {
  public:
   /// A stage without a layer to share has no slices, and all of it is common.

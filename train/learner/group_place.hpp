@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct GroupSum {
     for (const std::size_t cut : cuts) floats += cut < at_cut.size() ? at_cut[cut] : 0;
     return std::max<std::size_t>(1, floats);
   }
+  /// Its length in a group with all cuts.
+  std::size_t most() const { return std::reduce(at_cut.begin(), at_cut.end(), always); }
   /// The same sum for that many samples in place of one.
   GroupSum times(std::size_t samples) const {
     GroupSum sum = *this;
