@@ -48,7 +48,7 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   }
 }
 
-/// Keeps trying the addresses to join, and reports those at which nobody answers.
+/// Keeps trying the addresses to join, and reports those at which no peer answers.
 void ControlLinks::Impl::tend_joins() {
   const auto now = Clock::now();
   for (Join& join : joins) {

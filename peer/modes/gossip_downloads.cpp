@@ -156,8 +156,8 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   if (Ledger* ledger = finale_.work().ledger()) ledger->give_up_leases();
-  // At the end our last job may still run. Nobody would review or adopt a download any more, and we
-  // would wait for it instead of for the others.
+  // At the end our last job may still run. A download would not be reviewed or adopted any more,
+  // and we would wait for it instead of for the others.
   const bool has_ended =
       finale_.is_ending() || (finale_.is_on() && course_.phase() != Phase::training);
   if (course_.phase() == Phase::joining || has_ended) return;

@@ -492,7 +492,8 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
 }
 
 /// True if the others have ended the round of this job before us. They have counted it for us too,
-/// and we continue from the model of one of them. Where nobody waits, each peer counts its own.
+/// and we continue from the model of one of them. Where peers do not wait for each other, each
+/// counts its own.
 bool MixingMode::is_overtaken(const Job& job) const {
   const Generation* generation = generations_.current();
   return is_job_in_step_ && generation != nullptr &&

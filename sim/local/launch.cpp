@@ -68,7 +68,7 @@ constexpr auto status_limit = std::chrono::milliseconds(900);
 
 bool is_clean(const Ending& ending) { return ending.signal == 0 && ending.exit_code == 0; }
 
-/// The last line that a peer has printed; empty if it has printed nothing.
+/// The last line that a peer has printed.
 std::string last_line_of(const std::filesystem::path& log) {
   constexpr std::streamoff bytes_max = 4096;
   std::ifstream file(log, std::ios::binary | std::ios::ate);
@@ -79,7 +79,7 @@ std::string last_line_of(const std::filesystem::path& log) {
   for (std::string line; std::getline(file, line);) {
     if (!line.empty()) last = line;
   }
-  return printable(last);
+  return last.empty() ? "(it is empty)" : printable(last);
 }
 
 class Launch {
@@ -209,8 +209,8 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
     pause.wait(ignored);
   }
   const std::filesystem::path log = peer.folder() / "output.log";
-  throw std::runtime_error(fmt::format("{} did not start; its last words, of those in {}, are: {}",
-                                       peer.name(), log.string(), last_line_of(log)));
+  throw std::runtime_error(fmt::format("{} did not start; the last line of {}: {}", peer.name(),
+                                       log.string(), last_line_of(log)));
 }
 
 /// Starts the scenario's clock as soon as all initial peers train.
@@ -346,12 +346,12 @@ bool Launch::has_checkpoints() const {
   });
 }
 
-/// Says why peers failed, as far as they have said so, and where the rest of their words is.
+/// Says how peers failed, what each printed last, and where the rest of its output is.
 void Launch::tell_failures(const std::vector<PeerOutcome>& outcomes) const {
   for (const PeerOutcome& outcome : outcomes) {
     if (!outcome.by_fault.empty() || is_clean(outcome.ending)) continue;
     const std::filesystem::path log = outcome.folder / "output.log";
-    say(stderr, fmt::format("{}: {}; its last words, of those in {}, are: {}\n", outcome.name,
+    say(stderr, fmt::format("{}: {}; the last line of {}: {}\n", outcome.name,
                             to_string(outcome.ending), log.string(), last_line_of(log)));
   }
 }

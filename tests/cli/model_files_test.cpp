@@ -16,6 +16,7 @@
 #include "peer/config/task.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "tests/peer/config_texts.hpp"
+#include "tests/peer/saved_step.hpp"
 #include "tests/temporary_folder.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
@@ -37,19 +38,6 @@ int exit_code_of(void (*add)(CLI::App&), const std::string& words) {
 std::string bytes_of_file(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Writes a checkpoint of this step as a peer with this config does.
-void save_step(const std::filesystem::path& peer, const std::string& text, std::uint64_t step) {
-  const Config config = sound(text);
-  const Task task = load_task(config, 0);
-  REQUIRE(task.problems.empty());
-  std::unique_ptr<Learner> learner = learner_of(task);
-  const std::span<const float> own = learner->parameters();
-  const std::vector<float> model(own.begin(), own.end());
-  learner->adopt(model, step);
-  const auto replica = first_replica(task, 0, std::move(learner));
-  REQUIRE(save_replica(peer / "checkpoints", *replica, config, text).empty());
 }
 
 }  // namespace
@@ -75,8 +63,8 @@ TEST_CASE("a torn newest checkpoint of a folder gives way to the one before", "[
   const TemporaryFolder folder;
   const std::filesystem::path peer = folder.path() / "peer";
   const std::string text = "[run]\npeers = 1\n[data.generated]\nsamples = 64\ntest_samples = 32\n";
-  save_step(peer, text, 1);
-  save_step(peer, text, 2);
+  save_step(peer / "checkpoints", sound(text), text, 1);
+  save_step(peer / "checkpoints", sound(text), text, 2);
   const std::filesystem::path newest = peer / "checkpoints" / "step-0000000002.safetensors";
   const std::filesystem::path before = peer / "checkpoints" / "step-0000000001.safetensors";
   CHECK(model_file_at(peer.string()) == newest.string());

@@ -388,6 +388,15 @@ struct Counted {
   ControlLinks links;
 };
 
+/// A peer that listens on any port, and admits the peer "own" with this key.
+ControlLinks::Options server_with(const KeyPair& identity, const PublicKey& own) {
+  return {.identity = identity,
+          .name = "server",
+          .authorized = {{.name = "own", .key = own}},
+          .listen = "127.0.0.1:0",
+          .session = 1};
+}
+
 template <class Holds>
 bool until(asio::io_context& io, Holds holds) {
   const auto give_up = std::chrono::steady_clock::now() + 30s;
@@ -408,11 +417,7 @@ TEST_CASE("a peer is found at an address without a name however long the list is
   for (const KeyPair& pair : pairs) {
     listed.push_back({.name = "peer-" + std::to_string(listed.size()), .key = pair.public_key});
   }
-  Counted server(io, {.identity = pairs.back(),
-                      .name = "server",
-                      .authorized = {{.name = "own", .key = own.public_key}},
-                      .listen = "127.0.0.1:0",
-                      .session = 1});
+  Counted server(io, server_with(pairs.back(), own.public_key));
   Counted dialler(io, {.identity = own,
                        .name = "own",
                        .authorized = listed,
@@ -429,11 +434,7 @@ TEST_CASE("a pending join tries keys that come onto the list and those out of qu
   const bool is_listed_later = GENERATE(true, false);
   const std::string name = GENERATE("", "server@");
   CAPTURE(is_listed_later, name);
-  Counted server(io, {.identity = other,
-                      .name = "server",
-                      .authorized = {{.name = "own", .key = own.public_key}},
-                      .listen = "127.0.0.1:0",
-                      .session = 1});
+  Counted server(io, server_with(other, own.public_key));
   Counted dialler(io, {.identity = own,
                        .name = "own",
                        .authorized = is_listed_later ? std::vector<AuthorizedPeer>()
@@ -463,7 +464,7 @@ TEST_CASE("a peer that dialled is admitted when the other is restarted with equa
   };
   std::optional<Counted> server;
   server.emplace(io, serve("127.0.0.1:0", "cnn", 1));
-  // Nobody can dial this one.
+  // This one cannot be dialled.
   Counted dialler(io, {.identity = own,
                        .name = "own",
                        .authorized = {{.name = "server", .key = other.public_key}},

@@ -16,6 +16,7 @@
 #include "peer/node/swarm_note.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "tests/peer/config_texts.hpp"
+#include "tests/peer/saved_step.hpp"
 #include "tests/temporary_folder.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 
@@ -28,18 +29,8 @@ TEST_CASE("a peer resumes from the newest checkpoint that its learner accepts", 
   const auto with = [](const std::string& optimizer) {
     return sound("[run]\npeers = 1\n[train]\noptimizer = \"" + optimizer + "\"\n");
   };
-  const auto save = [&](const Config& config, std::uint64_t step) {
-    const Task task = load_task(config, 0);
-    REQUIRE(task.problems.empty());
-    std::unique_ptr<Learner> learner = learner_of(task);
-    const std::span<const float> own = learner->parameters();
-    const std::vector<float> model(own.begin(), own.end());
-    learner->adopt(model, step);
-    const auto replica = first_replica(task, 0, std::move(learner));
-    REQUIRE(save_replica(folder.path(), *replica, config, "").empty());
-  };
-  save(with("adam"), 5);
-  save(with("sgd"), 9);
+  save_step(folder.path(), with("adam"), "", 5);
+  save_step(folder.path(), with("sgd"), "", 9);
   const Task task = load_task(with("adam"), 0);
   const StartingPoint point = starting_point(task, learner_of(task), folder.path(), 0, true);
   CHECK(point.step == 5);
@@ -54,24 +45,16 @@ TEST_CASE("a peer resumes from the newest checkpoint that its learner accepts", 
 TEST_CASE("a peer does not begin beside sound checkpoints of other settings", "[unit]") {
   const TemporaryFolder folder;
   const auto with = [](const std::string& settings) {
-    return load_task(sound("[run]\npeers = 1\n" + settings), 0);
-  };
-  const auto save = [&](std::uint64_t step) {
-    const Task task = with("[train]\noptimizer = \"sgd\"\n");
-    std::unique_ptr<Learner> learner = learner_of(task);
-    const std::span<const float> own = learner->parameters();
-    const std::vector<float> model(own.begin(), own.end());
-    learner->adopt(model, step);
-    const auto replica = first_replica(task, 0, std::move(learner));
-    REQUIRE(save_replica(folder.path(), *replica, sound(""), "").empty());
+    return sound("[run]\npeers = 1\n" + settings);
   };
   const auto start = [&](const std::string& settings) {
-    const Task task = with(settings);
+    const Task task = load_task(with(settings), 0);
     REQUIRE(task.problems.empty());
     return starting_point(task, learner_of(task), folder.path(), 0, true);
   };
-  save(5);
-  save(9);
+  const Config first = with("[train]\noptimizer = \"sgd\"\n");
+  save_step(folder.path(), first, "", 5);
+  save_step(folder.path(), first, "", 9);
   const StartingPoint refused = start("[train]\noptimizer = \"adam\"\n");
   REQUIRE(refused.problems.size() == 1);
   CHECK(refused.problems.front().place.find("step-0000000009") != std::string::npos);

@@ -237,14 +237,8 @@ TEST_CASE("a key that leaves the list loses its lane though it was never a membe
   CHECK(swarm.state_of(0, 2) == "unknown");
   lane->read_some(std::span(ignored),
                   [&](asio::error_code error, std::size_t) { has_ended = error.value() != 0; });
-  std::string kept;
-  {
-    std::ifstream in(swarm.authorized_file());
-    for (std::string line; std::getline(in, line);) {
-      if (!line.starts_with("peer-2 ")) kept += line + "\n";
-    }
-  }
-  std::ofstream(swarm.authorized_file()) << kept;
+  swarm.change_list(
+      [](const std::string& line) { return line.starts_with("peer-2 ") ? std::string() : line; });
   swarm.signal(0, SIGHUP);
   CHECK(until([&] { return has_ended; }));
   lane->close();

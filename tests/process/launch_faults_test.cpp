@@ -376,12 +376,12 @@ TEST_CASE("a peer that crashes by itself makes a run with faults fail", "[proces
   ::kill(document["self"].value("pid", 0), SIGKILL);
   CHECK(run.interrupt() == 1);
   CHECK(run.summary().value("failures", 0) == 1);
-  CHECK(run.has_said("peer-2: killed by signal 9; its last words, of those in " +
-                     (run.peer(2) / "output.log").string() + ", are: "));
+  CHECK(run.has_said("peer-2: killed by signal 9; the last line of " +
+                     (run.peer(2) / "output.log").string() + ": "));
   CHECK_FALSE(run.has_said("peer-0: "));
 }
 
-TEST_CASE("a launch says why a peer did not start and where the rest of its words is",
+TEST_CASE("a launch says why a peer did not start and where the rest of its output is",
           "[process]") {
   const TemporaryFolder folder;
   std::string output;
@@ -389,9 +389,9 @@ TEST_CASE("a launch says why a peer did not start and where the rest of its word
                                        "--", "/bin/sh", "-c", "echo one; echo no luck; exit 3"},
                                       output);
   CHECK(ending.exit_code == 1);
-  CHECK_THAT(output, Catch::EndsWith("launch: peer-0 did not start; its last words, of those in " +
-                                     (folder.path() / "peer-0" / "output.log").string() +
-                                     ", are: no luck\n"));
+  CHECK_THAT(output,
+             Catch::EndsWith("launch: peer-0 did not start; the last line of " +
+                             (folder.path() / "peer-0" / "output.log").string() + ": no luck\n"));
 }
 
 TEST_CASE("nobody is left behind standing still when the launcher itself is killed", "[process]") {

@@ -391,15 +391,10 @@ TEST_CASE("a peer dials the addresses on its list without --join", "[process]") 
   swarm.start(0);
   const std::string address = swarm.status(0)["self"].value("advertised", "");
   swarm.kill(0);
-  std::string list;
-  {
-    std::ifstream in(swarm.authorized_file());
-    for (std::string line; std::getline(in, line);) {
-      list += line + (line.starts_with("peer-0 ") ? " " + address : "") + "\n";
-    }
-  }
-  std::ofstream(swarm.authorized_file()) << list;
-  // Nobody can dial the second one, and nobody runs when it starts.
+  swarm.change_list([&](const std::string& line) {
+    return line.starts_with("peer-0 ") ? line + " " + address : line;
+  });
+  // The second one cannot be dialled, and starts before the first one runs again.
   swarm.start(1, {.listen = ""});
   swarm.start(0, {.listen = address});
   CHECK(eventually(

@@ -219,14 +219,8 @@ TEST_CASE("a peer taken off the allow-list is cut off when the others read it ag
   Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
-  std::string kept;
-  {
-    std::ifstream in(swarm.authorized_file());
-    for (std::string line; std::getline(in, line);) {
-      if (!line.starts_with("peer-2 ")) kept += line + "\n";
-    }
-  }
-  std::ofstream(swarm.authorized_file()) << kept;
+  swarm.change_list(
+      [](const std::string& line) { return line.starts_with("peer-2 ") ? std::string() : line; });
   swarm.signal(0, SIGHUP);
   swarm.signal(1, SIGHUP);
   CHECK(eventually(

@@ -93,6 +93,15 @@ Swarm::Swarm(std::size_t peers, const std::string& config) {
   }
 }
 
+void Swarm::change_list(const std::function<std::string(const std::string&)>& change) {
+  std::istringstream lines(read_file(authorized_file()));
+  std::ofstream list(authorized_file());
+  for (std::string line; std::getline(lines, line);) {
+    const std::string changed = change(line);
+    if (!changed.empty()) list << changed << '\n';
+  }
+}
+
 std::filesystem::path Swarm::folder(std::size_t number) const {
   return root_.path() / name(number);
 }

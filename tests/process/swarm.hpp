@@ -88,6 +88,8 @@ class Swarm {
   std::filesystem::path point_file() const { return root_.path() / "point"; }
   std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
   std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }
+  /// Writes the list again, with `change` of each line; a line that becomes empty is left out.
+  void change_list(const std::function<std::string(const std::string&)>& change);
   /// The output of the process so far.
   std::string output(std::size_t number) const;
   static std::string name(std::size_t number) { return "peer-" + std::to_string(number); }

@@ -45,8 +45,8 @@ std::vector<std::vector<float>> trained(const PipelineTask& task,
   REQUIRE(record.newest == task.steps);
   // The slices of images have no parameters.
   const std::vector<PartSize> sizes = options.node.pipeline.part_sizes();
-  const auto recorded = std::ranges::count_if(
-      sizes, [](const PartSize& part) { return part.parameters > 0; });
+  const auto recorded =
+      std::ranges::count_if(sizes, [](const PartSize& part) { return part.parameters > 0; });
   REQUIRE(record.stages.size() == static_cast<std::size_t>(recorded));
   REQUIRE(record.facts.of<SumRefused>() == 0);
   std::vector<std::vector<float>> stages;

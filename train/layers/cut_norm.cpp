@@ -49,7 +49,7 @@ void StripNorm<T>::forward(const T* parameters, const T* in, const T* sum, T* ou
   for (std::size_t g = 0; g < all; ++g) {
     const auto mean_of = [&](std::size_t strip) { return sum[2 * (strip * all + g)]; };
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
-      means_[g] += mean_of(strip) * static_cast<T>(strips_[strip].size()) / height;
+      means_[g] += mean_of(strip) * (static_cast<T>(strips_[strip].size()) / height);
     }
     T squares = 0;
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
@@ -75,9 +75,9 @@ void StripNorm<T>::give_back(const T* parameters, const T* in, const T* d_out, T
   const T* gain = parameters + plan_.weight;
   each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      const T d_normal = gain[channel] * d_out[i];
-      summand[2 * g] += d_normal;
-      summand[2 * g + 1] += d_normal * (in[i] - means_[g]) * scales_[g];
+      const T normal = (in[i] - means_[g]) * scales_[g];
+      summand[2 * g] += gain[channel] * d_out[i];
+      summand[2 * g + 1] += gain[channel] * d_out[i] * normal;
     }
   });
 }
@@ -91,8 +91,8 @@ void StripNorm<T>::backward(const T* parameters, const T* in, const T* d_out, co
   each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
       const T normal = (in[i] - means_[g]) * scales_[g];
-      d_in[i] =
-          scales_[g] * (gain[channel] * d_out[i] - (sum[2 * g] + normal * sum[2 * g + 1]) / values);
+      d_in[i] = scales_[g] * (gain[channel] * d_out[i] - sum[2 * g] / values -
+                              normal * (sum[2 * g + 1] / values));
     }
   });
 }
@@ -106,7 +106,7 @@ void StripNorm<T>::write_gradient(const T* in, const T* d_out, T* d_parameters,
   std::fill_n(d_bias, plan_.in[0], T(0));
   each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      d_gain[channel] += d_out[i] * (in[i] - means_[g]) * scales_[g];
+      d_gain[channel] += d_out[i] * ((in[i] - means_[g]) * scales_[g]);
       d_bias[channel] += d_out[i];
     }
   });

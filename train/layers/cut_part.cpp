@@ -1,4 +1,5 @@
-// Dense layers, pairs of them, attention layers and convolutions with some of their grains.
+// Dense layers, pairs of them, attention layers, convolutions and embeddings with some of their
+// grains.
 #include "train/layers/cut_part.hpp"
 
 #include <algorithm>
@@ -18,14 +19,18 @@ bool is_dense(const LayerPlan& layer) {
 
 bool is_worth_a_sum(const LayerPlan& layer) { return layer.end - layer.begin >= cut_weights_min; }
 
-std::size_t table_of(const LayerPlan& embedding) {
-  return embedding.spec.vocabulary * embedding.spec.units;
+/// The numbers in the table of an embedding, or of the layer that is tied to it.
+std::size_t table_of(const LayerPlan& layer) {
+  return layer.spec.tied ? layer.spec.units * elements(layer.in) / layer.rows
+                         : layer.spec.vocabulary * layer.spec.units;
 }
 
 bool goes_by_model(const LayerPlan& layer) {
   if (layer.spec.split == LayerSplit::model) return true;
   if (layer.spec.split == LayerSplit::none) return false;
-  if (layer.spec.kind == LayerKind::embedding) return table_of(layer) >= cut_table_min;
+  if (layer.spec.kind == LayerKind::embedding || layer.spec.tied) {
+    return table_of(layer) >= cut_table_min;
+  }
   return layer.spec.kind != LayerKind::conv2d && is_worth_a_sum(layer);
 }
 
@@ -271,12 +276,8 @@ bool is_of_each_value(LayerKind kind) {
 }
 
 bool goes_by_classes(const LayerPlan& layer) {
-  if (layer.spec.kind != LayerKind::dense || !layer.gives_logits) return false;
-  if (!layer.spec.tied) return goes_by_model(layer) && layer.spec.units > inputs_of(layer);
-  // As for the embedding.
-  const std::size_t table = layer.spec.units * inputs_of(layer);
-  return layer.spec.split == LayerSplit::model ||
-         (layer.spec.split == LayerSplit::automatic && table >= cut_table_min);
+  return layer.gives_logits && goes_by_model(layer) &&
+         (layer.spec.tied || layer.spec.units > inputs_of(layer));
 }
 
 std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first) {

@@ -51,7 +51,7 @@ void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& 
   if (is_read && !step.layers.empty()) {
     rows = rows_to_read(stage, step.layers.front(), place_.slices);
   }
-  make_shared(stage, held, step, rows);
+  make_exchange(stage, held, step, rows);
   for (LayerPlan& layer : step.layers) move_to_held(layer, held);
   std::unique_ptr<Layer<T>> layer;
   if (step.kind == Kind::whole) layer = make_layer<T>(step.layers.front());
@@ -65,8 +65,8 @@ void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& 
 
 /// Makes what the members exchange in a step, from places in the stage.
 template <class T>
-void GroupNetwork<T>::make_shared(const SlicedStage& stage, const HeldParameters& held,
-                                  const GroupStep& step, const Range& rows) {
+void GroupNetwork<T>::make_exchange(const SlicedStage& stage, const HeldParameters& held,
+                                    const GroupStep& step, const Range& rows) {
   Unit& unit = units_.emplace_back();
   edges_.emplace_back();
   norms_.emplace_back();

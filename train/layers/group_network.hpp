@@ -54,8 +54,8 @@ class GroupNetwork {
 
  private:
   void make_step(const SlicedStage& stage, const HeldParameters& held, GroupStep& step);
-  void make_shared(const SlicedStage& stage, const HeldParameters& held, const GroupStep& step,
-                   const Range& rows);
+  void make_exchange(const SlicedStage& stage, const HeldParameters& held, const GroupStep& step,
+                     const Range& rows);
   std::size_t floats(const SampleShape& shape, const Range& rows) const;
   std::span<const T> forward_from(std::size_t step);
   std::span<const T> backward_from(std::size_t end);

@@ -1,9 +1,10 @@
 // Layer norm (Ba 2016) and group norm (Wu and He 2018). They use no statistics over the batch, so
 // replicas with different data normalise alike.
 #include <algorithm>
-#include <cmath>
+#include <memory>
 #include <vector>
 
+#include "train/layers/cut_norm.hpp"
 #include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 
@@ -52,93 +53,35 @@ class LayerNorm final : public Layer<T> {
   std::vector<RowStatistics<T>> statistics_;
 };
 
-/// Normalises groups of consecutive channels, with one gain for each channel.
+/// Normalises groups of consecutive channels, with one gain for each channel: a strip that is the
+/// whole image.
 template <class T>
 class GroupNorm final : public Layer<T> {
  public:
-  explicit GroupNorm(const LayerPlan& plan)
-      : plan_(plan),
-        groups_(plan.spec.groups),
-        span_(elements(plan.in) / groups_),
-        per_gain_(plan.in[1] * plan.in[2]) {}
+  explicit GroupNorm(const LayerPlan& plan) : norm_(plan, {{0, plan.in[1]}}, 0) {}
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
-    const T* gain = parameters + plan_.weight;
-    const T* bias = parameters + plan_.bias;
-    means_.resize(batch * groups_);
-    scales_.resize(batch * groups_);
-    for (std::size_t g = 0; g < batch * groups_; ++g) {
-      const T* x = in + g * span_;
-      T mean = 0;
-      for (std::size_t i = 0; i < span_; ++i) mean += x[i];
-      mean /= static_cast<T>(span_);
-      T variance = 0;
-      for (std::size_t i = 0; i < span_; ++i) variance += (x[i] - mean) * (x[i] - mean);
-      variance /= static_cast<T>(span_);
-      means_[g] = mean;
-      scales_[g] = 1 / std::sqrt(variance + static_cast<T>(norm_epsilon));
-      const std::size_t first = g % groups_ * span_;
-      for (std::size_t i = 0; i < span_; ++i) {
-        const std::size_t own = (first + i) / per_gain_;
-        out[g * span_ + i] = gain[own] * (x[i] - mean) * scales_[g] + bias[own];
-      }
-    }
+    sum_.assign(norm_.floats(batch), T(0));
+    norm_.give(in, sum_.data(), batch);
+    norm_.forward(parameters, in, sum_.data(), out, batch);
   }
 
   void backward_input(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     if (d_in == nullptr) return;
-    const T* gain = parameters + plan_.weight;
-    for (std::size_t g = 0; g < batch * groups_; ++g) {
-      const T* x = in + g * span_;
-      const T* dy = d_out + g * span_;
-      const std::size_t first = g % groups_ * span_;
-      // With h = (x - mean) * scale and dh = gain * dy:
-      // dx = scale * (dh - mean(dh) - h * mean(dh * h)).
-      T sum_dh = 0;
-      T sum_dh_h = 0;
-      for (std::size_t i = 0; i < span_; ++i) {
-        const std::size_t own = (first + i) / per_gain_;
-        const T h = (x[i] - means_[g]) * scales_[g];
-        sum_dh += gain[own] * dy[i];
-        sum_dh_h += gain[own] * dy[i] * h;
-      }
-      const T mean_dh = sum_dh / static_cast<T>(span_);
-      const T mean_dh_h = sum_dh_h / static_cast<T>(span_);
-      for (std::size_t i = 0; i < span_; ++i) {
-        const std::size_t own = (first + i) / per_gain_;
-        const T h = (x[i] - means_[g]) * scales_[g];
-        d_in[g * span_ + i] = scales_[g] * (gain[own] * dy[i] - mean_dh - h * mean_dh_h);
-      }
-    }
+    sum_.assign(norm_.floats_back(batch), T(0));
+    norm_.give_back(parameters, in, d_out, sum_.data(), batch);
+    norm_.backward(parameters, in, d_out, sum_.data(), d_in, batch);
   }
 
   void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
                        std::size_t batch) override {
-    T* d_gain = d_parameters + plan_.weight;
-    T* d_bias = d_parameters + plan_.bias;
-    const std::size_t gains = groups_ * span_ / per_gain_;
-    std::fill_n(d_gain, gains, T(0));
-    std::fill_n(d_bias, gains, T(0));
-    for (std::size_t g = 0; g < batch * groups_; ++g) {
-      const T* x = in + g * span_;
-      const T* dy = d_out + g * span_;
-      const std::size_t first = g % groups_ * span_;
-      for (std::size_t i = 0; i < span_; ++i) {
-        const std::size_t own = (first + i) / per_gain_;
-        d_gain[own] += dy[i] * ((x[i] - means_[g]) * scales_[g]);
-        d_bias[own] += dy[i];
-      }
-    }
+    norm_.write_gradient(in, d_out, d_parameters, batch);
   }
 
  private:
-  LayerPlan plan_;
-  std::size_t groups_;
-  std::size_t span_;      ///< Number of elements in one group of one sample.
-  std::size_t per_gain_;  ///< Number of consecutive elements that share a gain.
-  std::vector<T> means_;
-  std::vector<T> scales_;
+  StripNorm<T> norm_;
+  std::vector<T> sum_;
 };
 
 template <class T>
