@@ -46,8 +46,7 @@ static Problems command_problems(const CLI::App& app, int argc, char** argv) {
     if (names.back() == word) return {};
   }
   return {{word, "no such command",
-           "the nearest is " + nearest_name(word, names).value_or("--help") +
-               "; grapevine --help lists all"}};
+           "the nearest is " + *nearest_name(word, names) + "; grapevine --help lists all"}};
 }
 
 int run_command_line(int argc, char** argv, const HostHooks& hooks) {

@@ -13,7 +13,8 @@ constexpr std::array exit_code_texts{
                  "nothing is wrong that keeps a peer from training.",
                  ""},
     ExitCodeInfo{exit_failed, "the machine or a peer failed",
-                 "An address was not there yet, a file could not be written, or training could not "
+                 "The machine did not have the address of --listen yet, a file could not be "
+                 "written, or training could not "
                  "go on. "
                  "Of `launch`: at least one peer did not end cleanly. Of `switch`: the swarm has "
                  "not agreed in time. Of `doctor`: at least one line is an error. The other peers "

@@ -36,11 +36,11 @@ struct MergeOptions {
 
 /// The parameter files of a peer, whole or of stages, newest first.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
+  std::vector<std::filesystem::path> files = parameter_files(folder / "checkpoints");
   std::error_code ignored;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(folder / "checkpoints", ignored)) {
-    if (is_parameter_file(entry.path())) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "checkpoints", ignored)) {
+    const std::vector<std::filesystem::path> of_stage = parameter_files(entry.path());
+    files.insert(files.end(), of_stage.begin(), of_stage.end());
   }
   std::ranges::sort(files, [](const auto& a, const auto& b) { return is_older(b, a); });
   return files;

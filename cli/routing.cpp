@@ -27,8 +27,7 @@ std::string model_file_at(const std::string& name) {
       fmt::print(stderr, "{}", notes);
       return file.string();
     }
-    notes +=
-        fmt::format("note: {}: {}; the checkpoint before it is used\n", file.string(), problem);
+    notes += fmt::format("note: {}: {}; an older checkpoint is used\n", file.string(), problem);
   }
   return files.empty() ? name : files.front().string();
 }

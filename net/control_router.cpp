@@ -195,7 +195,7 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
     } else if (shown != nullptr && callbacks.shown) {
       callbacks.shown(*shown);
     } else if (exam != nullptr && callbacks.examine) {
-      // Also a refusal would be an answer, so this is asked before the budget.
+      // A refusal would be an answer too, so tickets are checked before the budget.
       if (!callbacks.has_ticket || !callbacks.has_ticket(key)) {
         return turn_away("a visitor asks to be examined");
       }

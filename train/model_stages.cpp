@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "train/layers/cut_loss.hpp"
 #include "train/layers/cut_part.hpp"
 #include "train/layers/cut_rows.hpp"
 #include "train/layers/group_steps.hpp"
@@ -90,7 +91,7 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, bool& has_
       unit.parameters -= biases_of(step.layers).size();
     }
     // Two members sum their parts of the loss in place of the outputs.
-    if (step.kind == Kind::classes) unit.outputs = 8 * step.layers.front().rows;
+    if (step.kind == Kind::classes) unit.outputs = 2 * loss_part_floats * step.layers.front().rows;
     work.units.push_back(unit);
     takes_strips = unit.has_strips;
   }

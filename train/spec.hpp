@@ -51,8 +51,8 @@ enum class ConvolutionMethod : std::uint8_t { automatic, direct, winograd, im2co
 /// and sums are float32 either way, and so are parameters, gradients and everything else.
 enum class Precision : std::uint8_t { float32, bf16 };
 
-/// How the members of a group share a layer, if it can be shared in this way: by outputs, heads or
-/// channels, by rows of images, or not at all.
+/// How the members of a group share a layer, if it can be shared in this way: by outputs, heads,
+/// channels or tokens, by rows of images, or not at all.
 enum class LayerSplit : std::uint8_t { automatic, none, model, rows };
 
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
@@ -77,7 +77,7 @@ struct LayerSpec {
   Statistics statistics = Statistics::local;  ///< batch_norm.
   std::size_t vocabulary = 0;                 ///< embedding: number of ids.
   std::size_t heads = 0;  ///< attention: number of heads, a divisor of the width.
-  LayerSplit split = LayerSplit::automatic;  ///< dense, conv2d, pools, attention.
+  LayerSplit split = LayerSplit::automatic;  ///< dense, conv2d, pools, embedding, attention.
   /// residual: y = x + layers(x). stack: y = layers(x). concat: the outputs of the layers, each of
   /// which takes x, joined along the channels.
   std::vector<LayerSpec> layers;

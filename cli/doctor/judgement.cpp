@@ -12,6 +12,7 @@
 
 #include "consensus/trust/trust.hpp"
 #include "peer/host/network_options.hpp"
+#include "peer/host/swarm_start.hpp"
 
 namespace gv {
 namespace {
@@ -40,10 +41,6 @@ std::string size_text(double bytes) {
   return fmt::format("{:.0f} kB", bytes / 1e3);
 }
 std::string size_text(std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); }
-
-std::string time_text(std::uint64_t at_s) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(at_s)));
-}
 
 /// 3 days, 5 hours, 90 seconds
 std::string span_text(std::uint64_t length_s) {

@@ -141,7 +141,7 @@ void PairExchange::blame(Time now, PeerId peer, Reason reason, Effects& out) {
   state_->blame(now, peer, reason, out);
 }
 
-double PairExchange::widest_recent_distance() const { return state_->spread(); }
+double PairExchange::spread() const { return state_->spread(); }
 
 bool PairExchange::is_quarantined(Time now, PeerId peer) const {
   return state_->is_quarantined(now, peer);

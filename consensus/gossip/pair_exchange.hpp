@@ -119,7 +119,7 @@ class PairExchange {
   /// exchange with that partner, before the forces; the largest distance if there are fewer than
   /// three partners; 0 before the first exchange. Each partner's last distance would not do,
   /// because an exchange may directly follow another.
-  double widest_recent_distance() const;
+  double spread() const;
 
   bool in_flight() const;
   const Counts& counts() const;

@@ -52,7 +52,7 @@ std::optional<double> PairExchange::State::median_of_partners(bool widest) const
   return median_of(std::move(values));
 }
 
-/// See widest_recent_distance().
+/// See PairExchange::spread().
 double PairExchange::State::spread() const {
   if (const auto usual = median_of_partners(true)) return *usual;
   double widest = 0;

@@ -115,7 +115,10 @@ void StateServer::receive(Time now, PeerId from, const Message& message, Effects
     const Reassembly blocks(payload.bytes.size(), sizeof(float));
     if (!blocks.can_resume_at(resume->offset)) return;
     // Only a download that goes on may take longer.
-    if (resume->offset > served->asked.value_or(0)) served->until = now + time_for(*served);
+    if (resume->offset > served->furthest) {
+      served->furthest = resume->offset;
+      served->until = now + time_for(*served);
+    }
     served->asked = resume->offset;
     out.transfers.push_back({from, *id, payload, resume->offset});
   }

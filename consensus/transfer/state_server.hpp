@@ -70,6 +70,7 @@ class StateServer {
     StateRequest request;
     std::optional<State> state;          ///< Empty: the peer is waiting for the state.
     std::optional<std::uint64_t> asked;  ///< The offset that it last asked us to resume at.
+    std::uint64_t furthest = 0;          ///< The largest offset that it has asked for.
     Time until{};
   };
 

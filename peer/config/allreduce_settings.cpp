@@ -75,8 +75,8 @@ void append_local_steps(const Keys& allreduce) {
   const Keys outer =
       local.only_with("allreduce.outer", "outer = \"nesterov\" and a period above 1",
                       [](const Config& c) { return c.allreduce.local.has_momentum(); });
-  outer.add("outer_learning_rate", GV_FIELD(allreduce.local.outer_learning_rate), {float_min, 100},
-            "of that method; 1 goes as far as the mean");
+  outer.add("outer_learning_rate", GV_FIELD(allreduce.local.outer_learning_rate),
+            {least_positive, 100}, "of that method; 1 goes as far as the mean");
   outer.add("outer_momentum", GV_FIELD(allreduce.local.outer_momentum), {0, 0.9999},
             "of that method");
 }

@@ -82,6 +82,9 @@ struct GeneratedConfig {
   /// Spread of samples around the centre of their class, or of targets. More makes the task harder.
   double noise = 1.0;
 
+  /// Numbers in a sample.
+  std::size_t inputs() const { return features * (side > 0 ? side * side : 1); }
+
   friend bool operator==(const GeneratedConfig&, const GeneratedConfig&) = default;
 };
 

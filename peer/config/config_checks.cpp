@@ -418,24 +418,24 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
-void check_plan(ConfigReading& reading) {
-  const Config& config = reading.parsed.config;
-  const bool is_planned = config.pipeline.plan == StagePlanKind::automatic;
-  if (config.run.mode != ModeKind::pipeline || !is_planned) return;
-  for (Problem& problem : plan_problems(config)) {
+void report_all(ConfigReading& reading, Problems found) {
+  for (Problem& problem : found) {
     reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
   }
 }
 
+void check_plan(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const bool is_planned = config.pipeline.plan == StagePlanKind::automatic;
+  if (config.run.mode != ModeKind::pipeline || !is_planned) return;
+  report_all(reading, plan_problems(config));
+}
+
 void check_groups(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
-  for (Problem& problem : split_problems(config)) {
-    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
-  }
+  report_all(reading, split_problems(config));
   if (config.run.mode != ModeKind::pipeline || config.pipeline.group == 1) return;
-  for (Problem& problem : group_problems(config)) {
-    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
-  }
+  report_all(reading, group_problems(config));
 }
 
 /// Checks the settings of mixing together, for the number of peers of the run.
@@ -564,9 +564,7 @@ void check_network(ConfigReading& reading) {
 
 void check_together(ConfigReading& reading) {
   check_effects(reading);
-  for (Problem& problem : generated_problems(reading.parsed.config)) {
-    reading.report(problem.place, std::move(problem.reason), std::move(problem.remedy));
-  }
+  report_all(reading, generated_problems(reading.parsed.config));
   check_steps(reading);
   check_growth(reading);
   check_model(reading);

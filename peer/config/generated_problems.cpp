@@ -13,8 +13,7 @@ Problems generated_problems(const Config& config) {
   constexpr double gib_max = 64;
   const GeneratedConfig& data = config.data.generated;
   const auto number = [](std::size_t value) { return static_cast<double>(value); };
-  const double plane = std::max(1.0, number(data.side) * number(data.side));
-  const double inputs = number(data.features) * plane;
+  const double inputs = number(data.inputs());
   // A label, or the targets. Centres and weights are of double precision.
   const double outputs = std::max(1.0, number(data.targets));
   const double samples =
@@ -27,7 +26,7 @@ Problems generated_problems(const Config& config) {
            fmt::format("generated data of {:.0f} GiB: {:.0f} numbers in each of {} samples; a peer "
                        "keeps at most {:.0f} GiB",
                        (samples + around) / gib, inputs, data.samples + data.test_samples, gib_max),
-           "use fewer samples, features or classes, or smaller images"}};
+           "use fewer samples, features, classes, blobs or targets, or smaller images"}};
 }
 
 }  // namespace gv

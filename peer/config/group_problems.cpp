@@ -43,7 +43,8 @@ bool says_how(const LayerSpec& layer) {
   return layer.split == LayerSplit::model || layer.split == LayerSplit::rows;
 }
 
-/// True if a layer beside others says how it is to be shared. `is_beside`: this layer is.
+/// True if a layer beside others says how it is to be shared. `is_beside` says whether this layer
+/// itself stands beside others.
 bool is_beside_others(const LayerSpec& layer, bool is_beside) {
   const bool are_beside = is_beside || layer.kind == LayerKind::concat || !layer.shortcut.empty();
   const auto inside = [](bool beside) {

@@ -29,7 +29,7 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
            "outputs of a dense layer, channels of a convolution, width of an embedding, numbers "
            "that an lstm remembers, centres of clusters, outputs of kernel_features");
   any.with("kind", {"kernel_features"})
-      .add("gamma", GV_FIELD(gamma), {float_min, 1e9},
+      .add("gamma", GV_FIELD(gamma), {least_positive, 1e9},
            "of the kernel exp(-gamma |x - z|^2), of which products of these outputs are an "
            "estimate");
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});

@@ -44,11 +44,10 @@ LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
   switch (data.kind) {
     case DataKind::generated: {
       const GeneratedConfig& spec = data.generated;
-      const std::size_t plane = spec.side > 0 ? spec.side * spec.side : 1;
       const auto generate = spec.targets > 0 ? generate_linear : generate_blobs;
       loaded.data =
           std::make_shared<DataSet>(generate({.samples = test ? spec.test_samples : spec.samples,
-                                              .features = spec.features * plane,
+                                              .features = spec.inputs(),
                                               .side = spec.side,
                                               .classes = spec.classes,
                                               .blobs = spec.blobs,

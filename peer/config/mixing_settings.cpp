@@ -58,7 +58,7 @@ void RoundKeys::append_messages() const {
   mixing.choice("order", GV_FIELD(mixing.rule.order), named_choices(mix_orders),
                 "send what local steps come to, or send first and step meanwhile");
   mixing.add("period_steps", GV_FIELD(mixing.period_steps), {1, 1e6}, "local steps of a round");
-  shared.add("gamma", GV_FIELD(mixing.rule.gamma), {float_min, 10},
+  shared.add("gamma", GV_FIELD(mixing.rule.gamma), {least_positive, 10},
              "how much of the way to the neighbours is gone");
   shared.add("alpha", GV_FIELD(mixing.rule.alpha), {0, 1},
              "weight of each neighbour; 0 = as the topology says");
@@ -143,7 +143,7 @@ void RoundKeys::append_outer() const {
                    const MixRule& rule = c.mixing.rule;
                    return rule.outer == MixOuter::slowmo || rule.kind == MixKind::noloco;
                  })
-      .add("outer_learning_rate", GV_FIELD(mixing.rule.outer_learning_rate), {float_min, 100},
+      .add("outer_learning_rate", GV_FIELD(mixing.rule.outer_learning_rate), {least_positive, 100},
            "of the outer step");
 }
 

@@ -99,7 +99,7 @@ std::size_t outputs_of(const ModelConfig& model, const DataSet& data) {
 
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
   Problems found = problems(model, data.shape, data.predictions);
-  const bool may_answer = found.empty();
+  const bool layers_fit = found.empty();
   const bool by_list = config.model.kind == ModelKind::layers;
   for (Problem& problem : found) {
     problem.place = by_list ? "model." + problem.place : key_of_model(config.model.kind);
@@ -138,7 +138,7 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
                      "them {}",
                      last, all / last, number_of_times(data.predictions)),
          fmt::format("end with a flatten layer and a dense layer of units = {}", needed)});
-  } else if (may_answer && all > 0 && all < last * data.predictions) {
+  } else if (layers_fit && all > 0 && all < last * data.predictions) {
     // A model with as many outputs as there are positions looks as if it answered at each.
     found.push_back({by_list ? "model.layers" : "model.kind",
                      fmt::format("the last layer gives its {} outputs {}, and the data needs them "

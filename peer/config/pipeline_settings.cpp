@@ -62,7 +62,7 @@ void append_replicas(const Keys& pipeline) {
   pipeline
       .only_with("pipeline.consensus", "run.mode = \"pipeline\" and consensus = \"gossip\"",
                  [](const Config& c) { return c.pipeline.consensus == StageConsensus::gossip; })
-      .add("mix_alpha", GV_FIELD(pipeline.mix_alpha), {float_min, 0.5},
+      .add("mix_alpha", GV_FIELD(pipeline.mix_alpha), {least_positive, 0.5},
            "how far each of a pair goes towards the other; 0.5 = to the mean");
   pipeline
       .only_with("pipeline.consensus",

@@ -74,7 +74,7 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
   const std::vector<std::uint32_t> parts = replica->held_parts();
   StartingPoint point{.replica = std::move(replica), .facts = std::move(facts)};
   if (stages == 0) {
-    // The settings are others, and a run that begins again would overwrite these checkpoints.
+    // The settings differ, and a run that begins again would overwrite these checkpoints.
     if (unfit) {
       point.problems.push_back(*std::move(unfit));
       return point;

@@ -97,9 +97,9 @@ struct Range {
   }
 };
 
-/// The least positive number of settings that become float32, a little above its smallest normal
-/// number: what is smaller may become 0 there, and its reciprocal infinite.
-constexpr double float_min = 1e-37;
+/// The least value of positive settings that become float32. A smaller one may become 0 there, and
+/// its reciprocal infinite.
+constexpr double least_positive = 1e-37;
 
 /// A value of a setting as text. -1 is stored as the largest unsigned number.
 template <class Value>

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "peer/config/config_settings.hpp"
+#include "train/layers/cut_rows.hpp"
 #include "train/layers/plan.hpp"
 #include "train/learner/group_place.hpp"
 #include "train/model_stages.hpp"
@@ -58,16 +59,12 @@ double halo_of(const LayerPlan& layer) {
   return rows * static_cast<double>(layer.in[0] * layer.in[2]);
 }
 
-bool slides(LayerKind kind) {
-  return kind == LayerKind::conv2d || kind == LayerKind::max_pool || kind == LayerKind::avg_pool;
-}
-
 /// Rows, if a convolution is followed by nothing but pools, activations and a flatten at its end.
 void describe_rows(const std::vector<LayerPlan>& layers, ModelPiece& piece) {
   SplitLayer& costs = piece.costs;
   for (std::size_t i = piece.first; i < piece.end; ++i) {
     const LayerPlan& layer = layers[i];
-    if (slides(layer.spec.kind)) {
+    if (slides_over_rows(layer.spec.kind)) {
       costs.rows = layer.out[1];
       const double halo = halo_of(layer);
       costs.halo += halo;

@@ -376,7 +376,7 @@ Problem unfit_checkpoint(const std::filesystem::path& file, const std::string& w
 namespace {
 
 /// The newest sound checkpoint of a whole model that the replica accepts. If there are only sound
-/// ones that do not fit, the settings are others, and a run that begins again would overwrite them.
+/// ones that do not fit, the settings differ, and a run that begins again would overwrite them.
 StartingPoint resumed(std::unique_ptr<WholeReplica> replica,
                       const std::filesystem::path& checkpoints) {
   StartingPoint point;

@@ -33,7 +33,7 @@ void append_data(Settings& all) {
            "bytes in a sample: the model sees at most this many");
   numbers.add("mean", GV_FIELD(data.mean), {-1e9, 1e9},
               "subtracted from every input; bytes are first divided by 255");
-  numbers.add("deviation", GV_FIELD(data.deviation), {float_min, 1e9},
+  numbers.add("deviation", GV_FIELD(data.deviation), {least_positive, 1e9},
               "what every input is divided by after that");
   data.choice(
       "partition", GV_FIELD(data.partition.kind),
@@ -137,10 +137,10 @@ void append_train(Settings& all) {
   of_adam.add("beta2", GV_FIELD(train.optimizer.beta2), below_one,
               "share of the mean square that is kept");
   train.with("optimizer", {"adagrad", "rmsprop", "adam", "adamw", "lars", "lamb"})
-      .add("epsilon", GV_FIELD(train.optimizer.epsilon), {float_min, 1},
+      .add("epsilon", GV_FIELD(train.optimizer.epsilon), {least_positive, 1},
            "added to the root of the mean square; of lars to a gradient's length");
   train.with("optimizer", {"lars"})
-      .add("trust", GV_FIELD(train.optimizer.trust), {float_min, 1},
+      .add("trust", GV_FIELD(train.optimizer.trust), {least_positive, 1},
            "a tensor's step over its own length, at a learning rate of 1");
   train.add("weight_decay", GV_FIELD(train.optimizer.weight_decay), {0, 1},
             "pull of the weights towards zero; decoupled for adamw and lamb only");
@@ -148,7 +148,7 @@ void append_train(Settings& all) {
 
 void append_schedule(Settings& all) {
   const Keys train{all, "train"};
-  train.add("learning_rate", GV_FIELD(train.schedule.learning_rate), {float_min, 100},
+  train.add("learning_rate", GV_FIELD(train.schedule.learning_rate), {least_positive, 100},
             "size of a step, after warm-up");
   train.choice(
       "schedule", GV_FIELD(train.schedule.kind),

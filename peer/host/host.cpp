@@ -69,15 +69,14 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   return {};
 }
 
-/// Says what has ended the peer, and returns the exit code.
-int end_with(const HostOptions& options, const std::exception& error, int code) {
+/// Says what has ended the peer.
+void say_end(const HostOptions& options, const std::exception& error) {
   const std::string line = fmt::format("{}: {}", options.name, error.what());
   if (options.guest_says) {
     options.guest_says(line);
   } else {
     say(stderr, line + "\n");
   }
-  return code;
 }
 
 /// Makes the run's folder. Returns why nothing can be written there.
@@ -171,9 +170,11 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
       return refuse(options, options.places.placed(std::move(task.problems)));
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const PortTaken& error) {
-    return end_with(options, error, 2);
+    say_end(options, error);
+    return 2;
   } catch (const std::exception& error) {
-    return end_with(options, error, 1);
+    say_end(options, error);
+    return 1;
   }
 }
 

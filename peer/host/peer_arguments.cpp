@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -209,9 +208,7 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options, const Rea
   for (std::size_t i = 0; i < options.authorized.size(); ++i) {
     if (options.authorized[i].key == options.identity.public_key) position = i;
   }
-  if (!options.name.empty()) {
-    std::ranges::move(problems_of_name(options.name), std::back_inserter(problems));
-  }
+  if (!options.name.empty()) add(problems_of_name(options.name));
   if (options.name.empty()) {
     options.name = position ? options.authorized[*position].name
                             : to_string(peer_id(options.identity.public_key));

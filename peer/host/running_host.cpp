@@ -395,10 +395,14 @@ std::size_t Host::others() const {
       [this](const AuthorizedPeer& peer) { return peer.key != options_.identity.public_key; }));
 }
 
+/// True if this peer has to meet others: it was told of some, or can only dial those on its list.
+bool Host::needs_others() const {
+  return !options_.join.empty() || cohort_ || options_.listen.empty();
+}
+
 /// Returns true while this peer may still find out that it was started with the wrong settings.
 bool Host::is_newcomer() const {
-  const bool joins_others = !options_.join.empty() || cohort_;
-  return joins_others && now().time_since_epoch() <= join_deadline;
+  return needs_others() && now().time_since_epoch() <= join_deadline;
 }
 
 /// Returns why a newcomer should end; empty if it may go on. A single peer with different settings
@@ -415,8 +419,7 @@ Problems Host::problems_of_joining() const {
                          differ + contacts_.size()),
              "give every peer of a run the same settings"}};
   }
-  const bool joins_others = !options_.join.empty() || cohort_;
-  const bool alone = contacts_.empty() && joins_others && !options_.resume;
+  const bool alone = contacts_.empty() && needs_others() && !options_.resume;
   if (!alone || is_newcomer() || node_->mode().step() > 0) return {};
   if (differ > 0) {
     return {{"settings",
@@ -425,7 +428,7 @@ Problems Host::problems_of_joining() const {
              "give every peer of a run the same settings"}};
   }
   if (cohort_) return {};  // The other peers may still be waiting for their machines.
-  return {{"--join",
+  return {{options_.join.empty() ? "the allow-list" : "--join",
            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
            options_.swarm
                ? "check the address, and that the peer there runs"
@@ -526,7 +529,7 @@ void Host::dial_listed() {
 }
 
 /// Dials the peers given with --join, those known before, and those with an address on the list.
-/// Returns false if there are none of the first two, since those on the list need not run yet.
+/// Returns false if this peer may begin without any of them.
 bool Host::join_others() {
   dial_listed();
   for (const std::string& address : options_.join) control_->join(address);
@@ -536,7 +539,7 @@ bool Host::join_others() {
     control_->join(member.name + "@" + member.address);
     cached_[member.id] = member;
   }
-  return !options_.join.empty() || !cached.empty() || cohort_;
+  return needs_others() || !cached.empty();
 }
 
 /// Pins our threads, unless other programs compute: then the system's placement is better.

@@ -136,6 +136,7 @@ class Host {
   bool follow_peer(const Fact& fact);
   void arm();
   std::size_t others() const;
+  bool needs_others() const;
   bool is_newcomer() const;
   Problems problems_of_joining() const;
   void every_second();

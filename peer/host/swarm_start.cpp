@@ -186,18 +186,8 @@ Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path
            "join with a new ticket and another --folder, or set the clock"}};
 }
 
-/// True if an earlier run left a checkpoint in this folder, even if the keys were replaced since.
-bool has_checkpoints(const std::filesystem::path& folder) {
-  std::error_code error;
-  return std::filesystem::exists(folder / "checkpoints", error);
-}
-
 ConfigOverrides overrides_of(const SwarmArguments& arguments) {
   return {.data_folder = arguments.data, .peers = {}, .has_own_data = arguments.has_own_data};
-}
-
-std::string time_text(std::uint64_t at_s) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(at_s)));
 }
 
 /// Prints what the peer is about to do before it joins. `wanted` is the name that it asked for.
@@ -213,6 +203,15 @@ void say_plan(const HostOptions& options, const std::string& wanted) {
 }
 
 }  // namespace
+
+bool has_checkpoints(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / "checkpoints", error);
+}
+
+std::string time_text(std::uint64_t at_s) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(at_s)));
+}
 
 Problems problems_of_places(const Config& config, const std::filesystem::path& own_folder,
                             const std::string& data) {

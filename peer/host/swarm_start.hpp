@@ -21,6 +21,13 @@ struct SwarmArguments {
                               ///< data.
 };
 
+/// A time of a ticket, a certificate or a clock, as people read it.
+std::string time_text(std::uint64_t at_s);
+
+/// True if an earlier run left a checkpoint in a peer's folder, even if its keys were replaced
+/// since.
+bool has_checkpoints(const std::filesystem::path& folder);
+
 /// Reads the config and makes the keys of the swarm and of its first peer, or reads those of an
 /// earlier start in this folder.
 Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options,

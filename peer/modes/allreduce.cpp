@@ -298,7 +298,7 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     if (options_.averages_models) {
       const auto& end = options_.end;
       result_->becomes_model_at = end ? end->step : step();
-      result_->ends = end ? end->note_of(generations_.agreement().version()) : nullptr;
+      result_->end_note = end ? end->note_of(generations_.agreement().version()) : nullptr;
     }
     if (options_.averages_arrays) last_mean_ = {*result_, step()};
     work_.count_samples(now, operation_.steps() * operation_.share());
@@ -507,7 +507,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
                           .own_optimizer = options_.local.is_local(state.version.step),
                           .model_only = options_.averages_models && options_.ends_run,
                           .norm_cap = generations_.norm_cap_of(now, state),
-                          .ends = end ? end->note_of(state.version) : nullptr});
+                          .end_note = end ? end->note_of(state.version) : nullptr});
   generations_.adopt(state);
   follow_budget(now);
   course_.go_back_to(state.version.step);

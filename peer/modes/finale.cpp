@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "peer/modes/allreduce.hpp"
+#include "peer/modes/vouched.hpp"
 
 namespace gv {
 namespace {
@@ -30,10 +30,8 @@ bool is_done(Phase phase) { return phase == Phase::done; }
 /// True if `is_so` holds for the phases of over a third of the live peers, not counting ourselves.
 bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
-  members.for_each_other([&](const Member& member) {
-    const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
-    count += lives && is_so(member.progress.phase);
-  });
+  members.for_each_other(
+      [&](const Member& member) { count += is_live(member) && is_so(member.progress.phase); });
   return 3 * count > members.view().size();
 }
 
@@ -43,12 +41,9 @@ std::uint64_t supported(std::uint64_t own, std::uint64_t most, const Membership&
                         const std::function<std::uint64_t(const Progress&)>& number) {
   std::vector<std::uint64_t> reports{own};
   members.for_each_other([&](const Member& member) {
-    const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
-    if (lives) reports.push_back(std::min(number(member.progress), most));
+    if (is_live(member)) reports.push_back(std::min(number(member.progress), most));
   });
-  const auto nth = reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 3);
-  std::ranges::nth_element(reports, nth, std::greater());
-  return std::max(own, *nth);
+  return std::max(own, vouched(std::move(reports)));
 }
 
 }  // namespace

@@ -22,10 +22,10 @@ inline constexpr std::uint64_t first_ballot_of_mean = std::uint64_t{1} << 61;
 /// missing, the others wait for it as long as they linger. A mode owns one, and passes all
 /// messages, blocks and jobs to mean() while that is not null.
 ///
-/// The mean's version is beyond all steps. The replica stays at the most steps that any peer has
-/// made, as far as we know, and its checkpoint notes how the run has ended. A peer that resumes
-/// from there with the same limits has the mean; with a higher budget, a later time or a higher
-/// target it trains on. Pure.
+/// The mean's version is beyond all steps. The replica stays at the most steps that over a third of
+/// the peers report, or at its own if these are more, and its checkpoint notes how the run ended. A
+/// peer that resumes from there with the same limits has the mean; with a higher budget, a later
+/// time or a higher target it trains on. Pure.
 class Finale {
  public:
   Finale(PeerId self, std::uint64_t session, const CourseOptions& course,

@@ -124,7 +124,7 @@ void GossipMode::answer(Time now, PeerId from, const SketchRequest& request, Eff
   sketched_[from] = now;
   out.send(from, SketchReply{.id = request.id,
                              .step = snapshot->step,
-                             .spread = static_cast<float>(exchange_.widest_recent_distance()),
+                             .spread = static_cast<float>(exchange_.spread()),
                              .values = sketch_of(snapshot->values, request.seed)});
 }
 

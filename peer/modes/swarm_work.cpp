@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
+
+#include "peer/modes/vouched.hpp"
 
 namespace gv {
 namespace {
@@ -32,14 +33,6 @@ constexpr std::uint64_t larger_max = 16;
 constexpr double newest_force = 0.1;
 /// Announcements of all peers together while a budget is used up.
 constexpr std::uint64_t announcements = 100;
-
-/// The largest value that more than a third of the reports reach.
-template <class Value>
-Value vouched(std::vector<Value> reports) {
-  const auto nth = reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 3);
-  std::ranges::nth_element(reports, nth, std::greater());
-  return *nth;
-}
 
 }  // namespace
 
@@ -189,7 +182,7 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
   }
   Other& other = *place;
   // A suspected peer still counts. Otherwise a hostile peer could exclude all others by suspicion.
-  other.lives = member.state == MemberState::alive || member.state == MemberState::suspect;
+  other.lives = is_live(member);
   other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
   other.data = work.data;
   other.total = work.counted;
@@ -309,8 +302,7 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
   std::vector<Duration> times{now - *trains_since_};
   const std::map<PeerId, Clock> before = std::exchange(clocks_, {});
   members.for_each_other([&](const Member& member) {
-    const bool lives = member.state == MemberState::alive || member.state == MemberState::suspect;
-    if (!member.progress.work || !lives) return;
+    if (!member.progress.work || !is_live(member)) return;
     const std::uint64_t ran_ms = std::min(member.progress.work->ran_ms, wall_ms);
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <iterator>
 #include <utility>
 #include <variant>
 
 #include "base/rng.hpp"
 #include "peer/modes/generations.hpp"
+#include "peer/modes/vouched.hpp"
 
 namespace gv {
 namespace {
@@ -28,14 +28,6 @@ constexpr int text_bits = 8;
 /// The same for the ballots about one mean.
 constexpr int ballot_bits_of_mean = 28;
 constexpr int hash_bits_of_mean = 31;
-
-/// The largest value that more than a third of all have reached, so that with fewer than a third
-/// hostile no value is invented.
-std::uint64_t vouched(std::vector<std::uint64_t> values) {
-  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 3);
-  std::ranges::nth_element(values, nth, std::greater());
-  return *nth;
-}
 
 const SettingsRevision& newest_of(const Answers& answers) {
   return std::ranges::max_element(

@@ -113,7 +113,7 @@ struct LoadState {
   /// have made. Then neither this task nor a later one of the job is done.
   double norm_cap = 0;
   /// If set, the run ends with this model. The replica's checkpoints have this note from then on.
-  std::shared_ptr<const SwarmNote> ends = {};
+  std::shared_ptr<const SwarmNote> end_note = {};
 };
 
 /// Make one step with a gradient or sum.
@@ -126,7 +126,7 @@ struct ApplyUpdate {
   /// If set, the values are the mean of the peers' models, which becomes ours at this step.
   std::optional<std::uint64_t> becomes_model_at;
   /// As in LoadState.
-  std::shared_ptr<const SwarmNote> ends = {};
+  std::shared_ptr<const SwarmNote> end_note = {};
 };
 
 /// Compute the fingerprint of the parameters.

@@ -288,17 +288,17 @@ void WholeReplica::refuse_state(JobDone& done) {
   }
 }
 
-/// Call before another model replaces ours, or a sum changes it. `ends`: as in task::LoadState.
-void WholeReplica::become_changed(const std::shared_ptr<const SwarmNote>& ends) {
-  if (ends) {
-    swarm_note_ = *ends;
+/// Call before another model replaces ours, or a sum changes it. `end_note` as in task::LoadState.
+void WholeReplica::note_end(const std::shared_ptr<const SwarmNote>& end_note) {
+  if (end_note) {
+    swarm_note_ = *end_note;
   } else {
     swarm_note_.end.reset();
   }
 }
 
 void WholeReplica::load_state(const task::LoadState& state) {
-  become_changed(state.ends);
+  note_end(state.end_note);
   const std::span<const float> values(*state.values);
   const auto parameters = values.first(learner_->layout().size());
   if (state.model_only) {
@@ -334,7 +334,7 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
                   update.samples);
     return;
   }
-  become_changed(update.ends);
+  note_end(update.end_note);
   const std::size_t size = learner_->layout().size();
   std::vector<float> corrected;
   const auto decoded = compressor_->decode(update.plan, *update.values).first(size);

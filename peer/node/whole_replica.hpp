@@ -56,7 +56,7 @@ class WholeReplica final : public Replica {
   void adopt(const DownloadedModel& fetched);
   Reason problem_with(const task::LoadState& load, double norm) const;
   void refuse_state(JobDone& done);
-  void become_changed(const std::shared_ptr<const SwarmNote>& ends);
+  void note_end(const std::shared_ptr<const SwarmNote>& end_note);
   void load_state(const task::LoadState& state);
   void export_state(std::span<float> state) const;
   void update(const task::ApplyUpdate& update, JobDone& done);

@@ -30,6 +30,7 @@
 #include "peer/host/peer_json.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/run_format.hpp"
+#include "peer/host/swarm_start.hpp"
 #include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"
 #include "sim/local/process_group.hpp"
@@ -101,7 +102,6 @@ class Launch {
   void draw();
   void on_interrupt();
   void await_interrupts();
-  bool has_checkpoints() const;
   void tell_failures(const std::vector<PeerOutcome>& outcomes) const;
 
   LaunchOptions options_;
@@ -339,13 +339,6 @@ void Launch::await_interrupts() {
   });
 }
 
-bool Launch::has_checkpoints() const {
-  return std::ranges::any_of(peers_, [](const LaunchedPeer& peer) {
-    std::error_code ignored;
-    return std::filesystem::exists(peer.folder() / "checkpoints", ignored);
-  });
-}
-
 /// Says how peers failed, what each printed last, and where the rest of its output is.
 void Launch::tell_failures(const std::vector<PeerOutcome>& outcomes) const {
   for (const PeerOutcome& outcome : outcomes) {
@@ -358,7 +351,9 @@ void Launch::tell_failures(const std::vector<PeerOutcome>& outcomes) const {
 
 int Launch::run() {
   prepare();
-  if (options_.resume && !has_checkpoints()) {
+  const bool was_run = std::ranges::any_of(
+      peers_, [](const LaunchedPeer& peer) { return has_checkpoints(peer.folder()); });
+  if (options_.resume && !was_run) {
     say(stdout, fmt::format("no run to go on with is in {}; a new one begins\n", folder_.string()));
   }
   say(stdout,
@@ -372,8 +367,8 @@ int Launch::run() {
   await_interrupts();
   tick();
   io_.run();
-  // The loop no longer serves signals, so let them end the evaluation as usual. One for a reader
-  // that is gone must not.
+  // The loop no longer serves signals, so SIGINT and SIGTERM end the evaluation as they end any
+  // program. SIGPIPE stays caught, so that a closed reader of our output does not end it.
   signals_.remove(SIGINT);
   signals_.remove(SIGTERM);
 

@@ -313,7 +313,7 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
     const bool is_known = members.find(id)->progress.phase != Phase::joining;
     if (!is_known || !exchange.snapshot() || exchange.snapshot()->step == 0) continue;
     others.emplace_back(exchange.snapshot()->values);
-    apart = std::max(apart, exchange.widest_recent_distance());
+    apart = std::max(apart, exchange.spread());
   }
   std::vector<float> difference(model.values.size());
   const auto compared = [&](std::span<const float> a, std::span<const float> b) {

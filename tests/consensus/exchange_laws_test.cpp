@@ -125,9 +125,9 @@ TEST_CASE("the adaptive radius is asked for from the sixth exchange on") {
   CHECK(asked.at(5) == Approx(2 * distances[2]).epsilon(1e-6));
 }
 
-TEST_CASE("the widest recent distance is that of one of the last fifteen exchanges") {
+TEST_CASE("with one partner the spread is the widest distance of the last fifteen exchanges") {
   ExchangeNetwork network(2, plain());
-  CHECK(network.at(0).exchange.widest_recent_distance() == 0);
+  CHECK(network.at(0).exchange.spread() == 0);
   double far = 0;
   for (std::uint64_t round = 0; round <= 15; ++round) {
     std::vector<float> other = model_of(100 + round);
@@ -139,7 +139,7 @@ TEST_CASE("the widest recent distance is that of one of the last fifteen exchang
     REQUIRE(network.start(0, 1));
     network.deliver();
     if (round == 0) far = network.at(0).forces.back().distance;
-    const double widest = network.at(0).exchange.widest_recent_distance();
+    const double widest = network.at(0).exchange.spread();
     // The far exchange counts until there are fifteen later ones.
     CHECK((round < 15 ? widest == far : widest < far));
   }
@@ -169,11 +169,11 @@ TEST_CASE("a partner that exchanges often or from far away does not say what dis
   for (std::size_t other = 1; other <= 3; ++other) {
     for (int turn = 0; turn < 2; ++turn) usual = std::max(usual, meet(other, 0));
   }
-  CHECK(network.at(0).exchange.widest_recent_distance() <= usual);
+  CHECK(network.at(0).exchange.spread() <= usual);
   double far = 0;
   for (int turn = 0; turn < 20; ++turn) far = meet(4, 20);
   REQUIRE(far > 4 * usual);
-  CHECK(network.at(0).exchange.widest_recent_distance() <= usual);
+  CHECK(network.at(0).exchange.spread() <= usual);
   CHECK(asked > 0);
   CHECK(asked <= 2 * static_cast<float>(usual));
 }
@@ -185,7 +185,7 @@ TEST_CASE("an exchange in which nothing moves says nothing about distances") {
   REQUIRE(network.start(0, 1));
   network.deliver();
   REQUIRE(network.at(0).exchange.counts().committed == 1);
-  CHECK(network.at(0).exchange.widest_recent_distance() == 0);
+  CHECK(network.at(0).exchange.spread() == 0);
 }
 
 TEST_CASE("two exchanges before the next snapshot keep the sum of all three models") {

@@ -141,7 +141,11 @@ TEST_CASE("a huge message leaves the model and all that is kept within the bound
       {{.topology = pair, .correction = MixCorrection::quasi_global}, "momentum", steepest},
       {{.topology = pair, .correction = MixCorrection::decentlam}, "momentum", steepest},
       {{.topology = pair, .correction = MixCorrection::tracking}, "tracker", steepest},
-      {{.topology = pair, .outer = MixOuter::slowmo, .outer_every = 2}, "slow", bound}};
+      {{.topology = pair, .kind = MixKind::noloco, .gamma = 0.7, .momentum = 0.5},
+       "outer",
+       2 * bound},
+      {{.topology = pair, .outer = MixOuter::slowmo, .outer_every = 2}, "slow", bound},
+      {{.topology = pair, .outer = MixOuter::slowmo, .outer_every = 2}, "outer", steepest}};
   const auto is_within = [](std::span<const double> values, double most) {
     return std::ranges::all_of(values, [&](double value) { return std::abs(value) <= most; });
   };

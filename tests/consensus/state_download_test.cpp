@@ -397,6 +397,7 @@ TEST_CASE("a download that goes on may take longer than one that does not") {
   CHECK(resume(Time(9min), 64));
   CHECK(resume(Time(18min), 128));
   // It asks for what it asked for before, so nothing has arrived, and it gets no more time.
+  CHECK(resume(Time(26min), 64));
   CHECK(resume(Time(27min), 128));
   CHECK_FALSE(resume(Time(29min), 128));
   CHECK(server.held() == 0);

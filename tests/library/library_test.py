@@ -367,6 +367,7 @@ class Swarms(FolderTest):
         config = TOGETHER.format(run=run_keys, peers=peers, more=extra, linger_s=linger_s)
         return Peers(self, peers, config, QUADRATIC, str(self.folder / "run.toml"))
 
+
 class KilledTest(Swarms):
     def assert_done_without(self, way):
         """Any one of four peers is killed. The others end with one model."""

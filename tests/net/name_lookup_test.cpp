@@ -32,13 +32,13 @@ TEST_CASE("a name is not waited for and is known later for every port") {
   CHECK(names.numeric("localhost:81") == "127.0.0.1:81");
 }
 
-TEST_CASE("a lookup under way does not outlive its owner") {
+TEST_CASE("a lookup that ends after its owner has gone touches nothing") {
   asio::io_context io;
   {
     NameLookup names(io);
     CHECK_FALSE(names.numeric("localhost:80"));
   }
-  io.run();
+  CHECK(io.run() > 0);
 }
 
 }  // namespace gv

@@ -239,6 +239,8 @@ TEST_CASE("a key that leaves the list loses its lane though it was never a membe
                   [&](asio::error_code error, std::size_t) { has_ended = error.value() != 0; });
   swarm.change_list(
       [](const std::string& line) { return line.starts_with("peer-2 ") ? std::string() : line; });
+  io.poll();
+  REQUIRE_FALSE(has_ended);
   swarm.signal(0, SIGHUP);
   CHECK(until([&] { return has_ended; }));
   lane->close();

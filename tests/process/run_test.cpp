@@ -399,6 +399,8 @@ TEST_CASE("a peer dials the addresses on its list without --join", "[process]") 
   swarm.start(0, {.listen = address});
   CHECK(eventually(
       [&] { return swarm.state_of(0, 1) == "alive" && swarm.state_of(1, 0) == "alive"; }, 30s));
+  // It has not begun with a model of its own before it met the first one.
+  for (const auto& event : swarm.events(1, "training_began")) CHECK(event["peers"] == 2);
   CHECK(swarm.output(1).find("--join") == std::string::npos);
 }
 

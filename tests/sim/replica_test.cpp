@@ -179,7 +179,7 @@ TEST_CASE("the mean at the end of a run is noted until something changes the mod
   const task::LoadState mean{.values = std::make_shared<const Floats>(dimension, 1.0F),
                              .step = 12,
                              .model_only = true,
-                             .ends = ends};
+                             .end_note = ends};
   const auto replica = whole();
   replica->run({.tasks = {task::TakeSteps{3}, mean}});
   CHECK(replica->step() == 12);

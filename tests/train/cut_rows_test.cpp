@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <vector>
 
 #include "tests/train/dyadic.hpp"
@@ -231,6 +232,21 @@ TEST_CASE("a group norm cut by rows has the known results") {
     copy_rows(d_in.data(), strips[m], dx.data(), {0, 6}, 2, 4);
   }
   CHECK(checksum(dx) == Approx(15.548290325002341).epsilon(1e-12));
+}
+
+TEST_CASE("a norm stays a norm whatever other members say of their rows") {
+  const LayerPlan plan = plan_of({.kind = LayerKind::group_norm, .groups = 1}, {1, 6, 4});
+  const std::vector<float> parameters{1, 0};
+  const std::vector<float> in = dyadic_x.values<float>(3 * 4);
+  StripNorm<float> norm(plan, {{0, 3}, {3, 6}}, 0);
+  std::vector<float> sum(norm.floats(1));
+  norm.give(in.data(), sum.data(), 1);
+  // Another member writes into every place.
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = i % 2 == 0 ? 0x1p40F : -0x1p40F;
+  std::vector<float> out(in.size());
+  norm.forward(parameters.data(), in.data(), sum.data(), out.data(), 1);
+  // No value of a whole image is farther from its mean than this many deviations.
+  for (const float value : out) CHECK(std::abs(value) <= std::sqrt(24.0F) * 1.01F);
 }
 
 TEST_CASE("pools cut by rows choose the same winners") {

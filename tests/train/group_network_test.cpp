@@ -451,6 +451,12 @@ TEST_CASE("convolutions are shared by rows if that is worth it and nothing else 
   CHECK(kinds(conv(16, 3, 1, 1, LayerSplit::model), 16) == 0);
 }
 
+TEST_CASE("a model without layers is refused") {
+  Problems problems;
+  plan_model({}, {4, 1, 1}, problems);
+  CHECK(problems.size() == 1);
+}
+
 TEST_CASE("a layer that cannot be shared as it says is refused") {
   const auto reason_of = [](LayerSpec layer, const SampleShape& in) {
     Problems problems;

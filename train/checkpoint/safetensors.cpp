@@ -23,7 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t header_bytes_max = 16 << 20;
-/// A table of names is searched from its front, so that the time grows with the square of them.
+/// The parser searches a table of names from its front, so its time grows with the square of their
+/// number.
 constexpr std::uint64_t tensors_max = 20000;
 constexpr std::size_t alignment = 8;
 constexpr std::size_t piece_numbers = 1 << 16;  ///< Numbers that are converted at a time.

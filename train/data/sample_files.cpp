@@ -285,7 +285,7 @@ CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block
   while (problems.size() < problems_max) {
     const auto line = lines.next();
     if (!line) break;
-    // Also a sample that is not counted below leaves no values behind.
+    // Cleared here, so that a sample that is refused below leaves no values either.
     row.floats.clear();
     row.labels.clear();
     row.targets.clear();

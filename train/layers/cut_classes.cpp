@@ -22,7 +22,7 @@ void ClassesPart<T>::forward(const T* weights, const T* biases, const T* in,
   logits_.resize(labels.size() * classes_[own_].size());
   dense_.forward(weights, biases, in, logits_.data(), labels.size());
   own_parts_ = loss_parts<T>(logits_, labels, classes_[own_]);
-  T* place = summand + own_ * 4 * labels.size();
+  T* place = summand + own_ * loss_part_floats * labels.size();
   for (const LossPart<T>& part : own_parts_) {
     *place++ = part.largest;
     *place++ = static_cast<T>(part.best);
@@ -31,7 +31,7 @@ void ClassesPart<T>::forward(const T* weights, const T* biases, const T* in,
   }
 }
 
-/// Another member's parts. Its largest logit alone makes a sum of 1.
+/// Reads another member's parts. A sum below 1 is false, since the largest logit alone adds exp(0).
 template <class T>
 std::vector<LossPart<T>> ClassesPart<T>::parts_in(const T* place, const Range& classes,
                                                   std::size_t rows) const {
@@ -43,7 +43,7 @@ std::vector<LossPart<T>> ClassesPart<T>::parts_in(const T* place, const Range& c
             .best = static_cast<std::size_t>(best),
             .sum = std::max(place[2], T(1)),
             .label = place[3]};
-    place += 4;
+    place += loss_part_floats;
   }
   return parts;
 }
@@ -53,7 +53,7 @@ LossSum ClassesPart<T>::finish(const T* sum, std::span<const std::int32_t> label
   std::vector<std::vector<LossPart<T>>> parts;
   for (std::size_t member = 0; member < classes_.size(); ++member) {
     if (classes_[member].empty()) continue;
-    const T* place = sum + member * 4 * labels.size();
+    const T* place = sum + member * loss_part_floats * labels.size();
     parts.push_back(member == own_ ? own_parts_ : parts_in(place, classes_[member], labels.size()));
   }
   d_logits_.resize(logits_.size());

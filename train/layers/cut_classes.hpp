@@ -39,7 +39,7 @@ class ClassesPart {
 
  private:
   bool has_classes() const { return !classes_[own_].empty(); }
-  std::size_t floats_of_one(std::size_t batch) const { return 4 * batch * rows_; }
+  std::size_t floats_of_one(std::size_t batch) const { return loss_part_floats * batch * rows_; }
   std::vector<LossPart<T>> parts_in(const T* place, const Range& classes, std::size_t rows) const;
 
   std::size_t rows_;  ///< Rows of a sample.

@@ -20,6 +20,9 @@ struct LossPart {
   T label = 0;           ///< The label's logit, if it is among the member's classes; else 0.
 };
 
+/// The numbers of a LossPart as they travel.
+inline constexpr std::size_t loss_part_floats = 4;
+
 /// One for each row of `logits` (rows, classes.size()), the member's columns of all logits. Labels
 /// count in all classes. T is float or double.
 template <class T>

@@ -23,9 +23,9 @@ void StripNorm<T>::each_channel(std::size_t batch, const Use& use) const {
 }
 
 template <class T>
-void StripNorm<T>::give(const T* in, T* summand, std::size_t batch) const {
+void StripNorm<T>::give(const T* in, T* summand, std::size_t batch) {
+  kept_.assign(floats_back(batch), T(0));
   if (span() == 0) return;
-  T* place = summand + own_ * floats_back(batch);
   for (std::size_t g = 0; g < batch * groups_; ++g) {
     const T* x = in + g * span();
     T mean = 0;
@@ -33,9 +33,10 @@ void StripNorm<T>::give(const T* in, T* summand, std::size_t batch) const {
     mean /= static_cast<T>(span());
     T squares = 0;
     for (std::size_t i = 0; i < span(); ++i) squares += (x[i] - mean) * (x[i] - mean);
-    place[2 * g] = mean;
-    place[2 * g + 1] = squares;
+    kept_[2 * g] = mean;
+    kept_[2 * g + 1] = squares;
   }
+  std::ranges::copy(kept_, summand + own_ * kept_.size());
 }
 
 template <class T>
@@ -47,15 +48,17 @@ void StripNorm<T>::forward(const T* parameters, const T* in, const T* sum, T* ou
   means_.assign(all, T(0));
   scales_.assign(all, T(0));
   for (std::size_t g = 0; g < all; ++g) {
-    const auto mean_of = [&](std::size_t strip) { return sum[2 * (strip * all + g)]; };
+    const auto of = [&](std::size_t strip) {
+      return strip == own_ ? kept_.data() + 2 * g : sum + 2 * (strip * all + g);
+    };
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
-      means_[g] += mean_of(strip) * (static_cast<T>(strips_[strip].size()) / height);
+      means_[g] += of(strip)[0] * (static_cast<T>(strips_[strip].size()) / height);
     }
     T squares = 0;
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
-      const T apart = mean_of(strip) - means_[g];
+      const T apart = of(strip)[0] - means_[g];
       // Another member's sum of squares may be anything.
-      squares += std::max(T(0), sum[2 * (strip * all + g) + 1]) +
+      squares += std::max(T(0), of(strip)[1]) +
                  values * static_cast<T>(strips_[strip].size()) / height * apart * apart;
     }
     scales_[g] = 1 / std::sqrt(squares / values + static_cast<T>(norm_epsilon));

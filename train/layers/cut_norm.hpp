@@ -22,8 +22,10 @@ class StripNorm {
   std::size_t floats(std::size_t batch) const { return strips_.size() * floats_back(batch); }
   std::size_t floats_back(std::size_t batch) const { return 2 * batch * groups_; }
 
-  /// Writes our statistics to our place in the summand (zeros).
-  void give(const T* in, T* summand, std::size_t batch) const;
+  /// Writes our statistics to our place in the summand (zeros), and keeps them.
+  void give(const T* in, T* summand, std::size_t batch);
+  /// Call it after give(), with the same inputs. Our own statistics are those that we have kept, so
+  /// that a sum with which other members have tampered leaves our values normalised.
   void forward(const T* parameters, const T* in, const T* sum, T* out, std::size_t batch);
   /// Writes our summand.
   void give_back(const T* parameters, const T* in, const T* d_out, T* summand,
@@ -45,6 +47,7 @@ class StripNorm {
   std::size_t groups_;
   std::vector<Range> strips_;
   std::size_t own_;
+  std::vector<T> kept_;   ///< Our mean and sum of squares, by sample and group.
   std::vector<T> means_;  ///< By sample and group, of whole images.
   std::vector<T> scales_;
 };

@@ -27,9 +27,9 @@ bool is_of_each_value(LayerKind kind);
 bool goes_by_classes(const LayerPlan& layer);
 
 /// The number of layers from `layers[first]` on that members share by model as one unit: 3 for two
-/// dense layers with an activation between them, 1 for a single dense layer, one of attention or a
-/// convolution or an embedding, and 0 if they do not share the layer by model, or by classes. The
-/// unit does not depend on the group.
+/// dense layers with an activation between them, 1 for a single dense, attention, convolution or
+/// embedding layer, and 0 if they do not share the layer by model, or share it by classes. The unit
+/// does not depend on the group.
 std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first);
 
 /// Grains of a unit: hidden units of a pair, heads of attention, channels of a convolution's

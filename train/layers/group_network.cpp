@@ -47,7 +47,7 @@ void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& 
                                 GroupStep& step) {
   const bool is_read = step.kind == Kind::scatter || step.kind == Kind::edges;
   Range rows{0, step.out[1]};
-  if (step.is_strip) rows = own_rows(stage, step.out[1], place_.slices);
+  if (step.is_strip) rows = stage.grains_of(step.out[1], place_.slices);
   if (is_read && !step.layers.empty()) {
     rows = rows_to_read(stage, step.layers.front(), place_.slices);
   }
@@ -146,10 +146,7 @@ template <class T>
 std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
   const SignalsHeld held;
   for (std::size_t i = step; i < steps_.size(); ++i) {
-    const Kind kind = steps_[i].kind;
-    const bool is_summed = kind == Kind::unit || kind == Kind::edges || kind == Kind::norm ||
-                           kind == Kind::classes || kind == Kind::gather;
-    if (is_summed) return summand_of(i);
+    if (is_summed(steps_[i].kind, false)) return summand_of(i);
     compute_here(i);
   }
   return outputs_.back();
@@ -230,10 +227,7 @@ std::span<const T> GroupNetwork<T>::backward_from(std::size_t end) {
   const SignalsHeld held;
   for (std::size_t i = end; i-- > (wants_d_inputs_ ? 0 : first_trained_);) {
     const bool is_wanted = wants_d_inputs_ || i > first_trained_;
-    const Kind kind = steps_[i].kind;
-    const bool is_summed = kind == Kind::unit || kind == Kind::edges || kind == Kind::norm ||
-                           kind == Kind::classes || kind == Kind::scatter;
-    if (is_summed) {
+    if (is_summed(steps_[i].kind, true)) {
       const std::span<const T> summand = summand_back_of(i, is_wanted);
       if (is_wanted) return summand;
     } else {

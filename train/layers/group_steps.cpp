@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "train/layers/cut_loss.hpp"
 #include "train/layers/cut_part.hpp"
 #include "train/layers/cut_rows.hpp"
 #include "train/layers/sliced_stage.hpp"
@@ -126,6 +127,7 @@ bool is_trained(const GroupStep& step) {
 
 /// What members sum after this step, or backward before it; nullopt if nothing.
 std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, bool backward) {
+  if (!is_summed(step.kind, backward)) return std::nullopt;
   if (step.kind == Kind::edges) {
     GroupSum sum{.always = 0, .at_cut = std::vector<std::size_t>(stage.slices())};
     for (std::size_t cut = 1; cut < stage.slices(); ++cut) {
@@ -137,13 +139,11 @@ std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, 
   if (step.kind == Kind::norm || (step.kind == Kind::classes && !backward)) {
     // Forward the sum has a place for every member.
     const LayerPlan& layer = step.layers.front();
-    GroupSum sum{.always = step.kind == Kind::norm ? 2 * layer.spec.groups : 4 * layer.rows};
+    GroupSum sum{.always = step.kind == Kind::norm ? 2 * layer.spec.groups
+                                                   : loss_part_floats * layer.rows};
     if (!backward) sum.at_cut.assign(stage.slices(), sum.always);
     return sum;
   }
-  const bool is_summed = step.kind == Kind::unit || step.kind == Kind::classes ||
-                         step.kind == (backward ? Kind::scatter : Kind::gather);
-  if (!is_summed) return std::nullopt;
   return GroupSum{.always = elements(backward ? step.in : step.out)};
 }
 
@@ -163,6 +163,11 @@ std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, bool& has_
   return steps.take();
 }
 
+bool is_summed(GroupStep::Kind kind, bool backward) {
+  return kind == Kind::unit || kind == Kind::edges || kind == Kind::norm || kind == Kind::classes ||
+         kind == (backward ? Kind::scatter : Kind::gather);
+}
+
 std::size_t first_trained(const std::vector<GroupStep>& steps) {
   return static_cast<std::size_t>(std::ranges::find_if(steps, is_trained) - steps.begin());
 }
@@ -178,10 +183,6 @@ std::vector<GroupSum> group_sums(const SlicedStage& stage, bool backward, bool w
   return sums;
 }
 
-Range own_rows(const SlicedStage& stage, std::size_t height, const Range& slices) {
-  return stage.grains_of(height, slices);
-}
-
 std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
                              std::span<const std::size_t> cuts) {
   std::vector<Range> shares;
@@ -194,7 +195,7 @@ std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
 }
 
 Range rows_to_read(const SlicedStage& stage, const LayerPlan& reader, const Range& slices) {
-  const Range outputs = own_rows(stage, reader.out[1], slices);
+  const Range outputs = stage.grains_of(reader.out[1], slices);
   return slides_over_rows(reader.spec.kind) ? rows_read(reader, outputs).rows : outputs;
 }
 
@@ -202,7 +203,7 @@ std::vector<Range> edge_rows(const SlicedStage& stage, const LayerPlan& reader,
                              std::span<const std::size_t> cuts) {
   std::vector<Range> edges;
   for (const std::size_t cut : cuts) {
-    const std::size_t begin = own_rows(stage, reader.in[1], {0, cut}).end;
+    const std::size_t begin = stage.grains_of(reader.in[1], {0, cut}).end;
     const Range above = rows_to_read(stage, reader, {0, cut});
     const Range below = rows_to_read(stage, reader, {cut, stage.slices()});
     edges.push_back({below.empty() ? begin : std::min(begin, below.begin),

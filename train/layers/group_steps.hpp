@@ -43,6 +43,8 @@ struct GroupStep {
 std::vector<GroupStep> group_steps(const ModelPlan& plan);
 /// The steps of some of a model's layers, from whole samples or strips to what they leave.
 std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, bool& has_strips);
+/// True if members sum after such a step, or backward before it.
+bool is_summed(GroupStep::Kind kind, bool backward);
 /// The number of steps before the first one with parameters.
 std::size_t first_trained(const std::vector<GroupStep>& steps);
 
@@ -59,9 +61,7 @@ std::vector<Range> edge_rows(const SlicedStage& stage, const LayerPlan& reader,
 std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
                              std::span<const std::size_t> cuts);
 
-/// The rows that a member with these slices has of an image's `height` rows, and those that it
-/// reads to compute its rows of the layer's outputs.
-Range own_rows(const SlicedStage& stage, std::size_t height, const Range& slices);
+/// The rows that a member with these slices reads to compute its rows of the layer's outputs.
 Range rows_to_read(const SlicedStage& stage, const LayerPlan& reader, const Range& slices);
 
 }  // namespace gv

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "train/layers/convolution_method.hpp"
+#include "train/layers/cut_rows.hpp"
 
 namespace gv {
 namespace {
@@ -92,8 +93,7 @@ class Planner {
   }
 
   bool may_split(const LayerSpec& spec) {
-    const bool has_windows = spec.kind == LayerKind::max_pool || spec.kind == LayerKind::avg_pool ||
-                             spec.kind == LayerKind::conv2d;
+    const bool has_windows = slides_over_rows(spec.kind);
     if (spec.split == LayerSplit::rows && !has_windows) {
       return refuse("only convolutions and pools can be shared by rows of images",
                     "write split = \"model\"");
@@ -102,7 +102,7 @@ class Planner {
       return refuse("a tied layer is shared like the embedding whose table it uses",
                     "write split in the embedding instead");
     }
-    const bool is_pool = spec.kind == LayerKind::max_pool || spec.kind == LayerKind::avg_pool;
+    const bool is_pool = has_windows && spec.kind != LayerKind::conv2d;
     if (spec.split != LayerSplit::model || !is_pool) return true;
     return refuse("a pool has nothing to share by model", "write split = \"rows\"");
   }
@@ -437,6 +437,7 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   plan.in = input;
   if (spec.layers.empty()) {
     problems.push_back({"layers", "there are none", "name at least one dense layer"});
+    return plan;
   }
   SampleShape shape = input;
   if (!Planner(plan, spec.precision, problems).append(spec.layers, "layers", shape, plan.layers))

@@ -53,13 +53,13 @@ class StripEdges {
   /// The length of the sum. It is never 0.
   std::size_t floats(std::size_t batch) const;
 
-  /// Adds to the summand (zeros) what we give forward. `own` is our strip.
+  /// Writes to the summand (zeros) what we give forward. `own` is our strip.
   template <class T>
   void give(const T* own, T* summand, std::size_t batch) const;
   /// Writes the rows that we read, from our strip and the sum.
   template <class T>
   void take(const T* own, const T* sum, T* read, std::size_t batch) const;
-  /// Adds to the summand (zeros) what we give backward. `d_read` is the gradient of the rows that
+  /// Writes to the summand (zeros) what we give backward. `d_read` is the gradient of the rows that
   /// we read.
   template <class T>
   void give_back(const T* d_read, T* summand, std::size_t batch) const;
