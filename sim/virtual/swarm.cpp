@@ -360,6 +360,10 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     };
     if (settle() && (is_revoked || !is_in_step(simulator) || settle())) {
       verdict.violation = check_liveness(simulator, world.scenario);
+      // A revision of a hostile peer may have put the swarm in step during these checks.
+      if (verdict.violation && !is_revoked && is_in_step(simulator) && settle()) {
+        verdict.violation = check_liveness(simulator, world.scenario);
+      }
       // If no peer holds some stage any more, the peers that need it are right to wait.
       verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
       if (verdict.stage_lost) verdict.violation.reset();
