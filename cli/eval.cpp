@@ -69,6 +69,12 @@ int evaluate(const EvaluateOptions& options) {
   const std::string file = model_file_at(*first);
   const ParsedConfig parsed = stored_config(file, options.config).parsed;
   if (!parsed.problems.empty()) return fail(parsed.problems);
+  if (options.sharpness && parsed.config.model.weights == WeightValues::ternary) {
+    return fail({{"--sharpness",
+                  "the loss of ternary weights jumps where a weight takes another value, so it has "
+                  "no Hessian",
+                  "leave --sharpness out"}});
+  }
   const TestSet test = load_test_set(parsed.config);
   if (!test.problems.empty()) return fail(test.problems);
   if (!options.route.empty()) return evaluate_routed(options, test);

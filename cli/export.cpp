@@ -15,6 +15,7 @@
 #include "train/checkpoint/number_type.hpp"
 #include "train/formats/gpt2.hpp"
 #include "train/formats/model_file.hpp"
+#include "train/layers/ternary.hpp"
 
 namespace gv {
 namespace {
@@ -24,6 +25,7 @@ struct ExportOptions {
   std::string to;
   std::string type = "f32";
   std::string naming = "own";
+  bool ternary = false;
 };
 
 /// The newest parameter file in a folder of checkpoints; empty if there is none.
@@ -42,6 +44,17 @@ std::filesystem::path model_of(const std::filesystem::path& from) {
   return newest_in(from / "checkpoints");
 }
 
+/// Makes the weight matrices ternary. Returns false if there are none.
+bool make_matrices_ternary(std::vector<Tensor>& tensors) {
+  bool found = false;
+  for (Tensor& tensor : tensors) {
+    if (!is_weight_matrix(tensor.name, tensor.shape)) continue;
+    make_ternary(tensor.values, tensor.values);
+    found = true;
+  }
+  return found;
+}
+
 /// Exports the model. Returns the exit code.
 int export_model(const ExportOptions& options) {
   const std::filesystem::path file = model_of(options.from);
@@ -52,6 +65,10 @@ int export_model(const ExportOptions& options) {
   }
   ModelContents model = read_model_file(file);
   if (!model.reason.empty()) return fail({{file.string(), model.reason, model.remedy}});
+  if (options.ternary && !make_matrices_ternary(model.tensors)) {
+    return fail(
+        {{file.string(), "no weight matrix of a built-in layer in it", "leave --ternary out"}});
+  }
   if (options.naming == "gpt2") {
     RenamedTensors renamed = to_gpt2(std::move(model.tensors));
     if (!renamed.reason.empty()) return fail({{file.string(), renamed.reason, renamed.remedy}});
@@ -92,6 +109,9 @@ void add_export(CLI::App& app) {
   command->add_option("--type", options->type, "The type of the numbers, rounded to nearest even")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  command->add_flag("--ternary", options->ternary,
+                    "Write every matrix whose name ends in .weight or _gates as -a, 0 and a, with "
+                    "which a model of weights = \"ternary\" computes");
   command
       ->add_option(
           "--naming", options->naming,

@@ -76,9 +76,7 @@ Network<float>& Model::network_for(std::size_t size) {
   auto found = std::ranges::find(networks_, size, &Sized::batch);
   if (found == networks_.end()) {
     if (networks_.size() == networks_max) networks_.pop_back();
-    std::unique_ptr<Network<float>> network = make_onednn_network(plan_, size);
-    if (!network) network = make_plain_network<float>(plan_, size);
-    networks_.push_back({size, std::move(network)});
+    networks_.push_back({size, make_network(plan_, size)});
     found = networks_.end() - 1;
   }
   std::rotate(networks_.begin(), found, found + 1);

@@ -51,6 +51,10 @@ enum class ConvolutionMethod : std::uint8_t { automatic, direct, winograd, im2co
 /// and sums are float32 either way, and so are parameters, gradients and everything else.
 enum class Precision : std::uint8_t { float32, bf16 };
 
+/// What weight matrices are computed with: their own values, or each with one of -a, 0 and a (see
+/// layers/ternary). Parameters, which training changes, are float32 either way.
+enum class WeightValues : std::uint8_t { floats, ternary };
+
 /// How the members of a group share a layer, if it can be shared in this way: by outputs, heads,
 /// channels or tokens, by rows of images, or not at all.
 enum class LayerSplit : std::uint8_t { automatic, none, model, rows };
@@ -101,6 +105,7 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
   Precision precision = Precision::float32;
+  WeightValues weights = WeightValues::floats;
   /// Standard deviation of normal initial weights; 0 means He-uniform weights. See
   /// Model::initialise().
   double initial_deviation = 0;

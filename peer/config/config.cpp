@@ -357,6 +357,7 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
     for (LayerSpec& layer : spec.layers) layer.convolution = model.convolution;
   }
   spec.loss = model.loss;
+  spec.weights = model.weights;
   return spec;
 }
 

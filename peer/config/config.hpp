@@ -128,6 +128,7 @@ struct ModelConfig {
   /// lenet, cnn: how their convolutions are computed.
   ConvolutionMethod convolution = ConvolutionMethod::automatic;
   LossKind loss = LossKind::cross_entropy;
+  WeightValues weights = WeightValues::floats;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

@@ -34,6 +34,10 @@ Problems group_problems(const Config& config) {
     add("lars and lamb measure whole tensors, of which a member of a group has a part",
         "write optimizer = \"adam\" or \"nesterov\", or group = 1");
   }
+  if (config.model.weights == WeightValues::ternary) {
+    add("a ternary matrix has one scale, and a member of a group does not have the whole matrix",
+        "write weights = \"float\" below [model], or group = 1");
+  }
   return found;
 }
 

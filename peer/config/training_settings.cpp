@@ -106,6 +106,10 @@ void append_model(Settings& all) {
       "what training minimises; hinge with kind = \"linear\" and weight decay is a linear "
       "support vector machine; squared is for targets; reconstruction compares outputs with "
       "the inputs themselves");
+  model.choice("weights", GV_FIELD(model.weights),
+               named_choices(names_of<WeightValues>({"float", "ternary"})),
+               "what weight matrices are computed with; ternary: -a, 0 or a, with one a for each "
+               "matrix, while training changes the floats behind them");
 }
 
 void append_train(Settings& all) {

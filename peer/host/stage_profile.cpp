@@ -94,8 +94,7 @@ std::vector<Piece> pieces_of(const ModelPlan& whole, const TrainerSpec& trainer)
     if (end < whole.layers.size() && !may_cut(whole, end)) continue;
     Piece piece;
     piece.plan = slice(whole, first, end);
-    piece.network = make_onednn_network(piece.plan, trainer.batch);
-    if (!piece.network) piece.network = make_plain_network<float>(piece.plan, trainer.batch);
+    piece.network = make_network(piece.plan, trainer.batch);
     piece.parameters.resize(piece.plan.layout.size());
     piece.gradient.resize(piece.plan.layout.size());
     initialise(whole, trainer.model.initial_deviation, piece.plan.layout, piece.parameters,

@@ -1,5 +1,6 @@
 // Commands that read and write model files: what they refuse, and what they read in its place.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
@@ -76,6 +77,47 @@ TEST_CASE("a torn newest checkpoint of a folder gives way to the one before", "[
   // If none can be read, the message is about the newest.
   std::filesystem::resize_file(before, 10);
   CHECK(model_file_at(peer.string()) == newest.string());
+}
+
+TEST_CASE("matrices of a model are exported as ternary weights if asked for", "[unit]") {
+  const TemporaryFolder folder;
+  const std::string from = (folder.path() / "a.safetensors").string();
+  const std::string to = (folder.path() / "b.safetensors").string();
+  const std::vector<float> matrix = {1, -3, 0.5F, -0.5F};
+  const std::vector<float> biases = {1, 0.25F};
+  REQUIRE(write_safetensors(from, {{"dense1.weight", {2, 2}, matrix}, {"dense1.bias", {2}, biases}},
+                            {{"note", "x"}})
+              .empty());
+  const auto written = [&](const std::string& name) {
+    const std::vector<Tensor> tensors = read_safetensors(to).tensors;
+    const auto found = std::ranges::find(tensors, name, &Tensor::name);
+    return found == tensors.end() ? std::vector<float>() : found->values;
+  };
+  const std::string words = "export " + from + " --to " + to;
+  REQUIRE(exit_code_of(add_export, words) == 0);
+  CHECK(written("dense1.weight") == matrix);
+  REQUIRE(exit_code_of(add_export, words + " --ternary") == 0);
+  // The magnitudes' mean is 1.25, so the threshold is 0.875.
+  CHECK(written("dense1.weight") == std::vector<float>{2, -2, 0, 0});
+  CHECK(written("dense1.bias") == biases);
+  REQUIRE(write_safetensors(from, {{"dense1.bias", {2}, biases}}, {}).empty());
+  CHECK(exit_code_of(add_export, words + " --ternary") == 2);
+}
+
+TEST_CASE("the sharpness of a model with ternary weights is refused", "[unit]") {
+  const TemporaryFolder folder;
+  const auto exit_code = [&](const std::string& weights, const std::string& option) {
+    const std::string text =
+        "[run]\npeers = 1\n[data.generated]\nsamples = 64\ntest_samples = 32\n[model]\n"
+        "weights = \"" +
+        weights + "\"\n";
+    const std::filesystem::path checkpoints = folder.path() / weights / "checkpoints";
+    save_step(checkpoints, sound(text), text, 1);
+    return exit_code_of(add_eval, "eval " + (folder.path() / weights).string() + option);
+  };
+  CHECK(exit_code("ternary", "") == 0);
+  CHECK(exit_code("ternary", " --sharpness") == 2);
+  CHECK(exit_code("float", " --sharpness") == 0);
 }
 
 }  // namespace gv

@@ -51,6 +51,11 @@ TEST_CASE("a group is refused where its members could not add up one gradient", 
     const Problem problem = only_problem("[train]\noptimizer = \"" + optimizer + "\"\n" + text);
     CHECK(problem.place == "a.toml:8: pipeline.group");
   }
+  const std::string ternary = "[model]\nweights = \"ternary\"\n";
+  const Problem problem = only_problem(ternary + text);
+  CHECK(problem.place == "a.toml:8: pipeline.group");
+  CHECK(problem.remedy == "write weights = \"float\" below [model], or group = 1");
+  CHECK(sound(ternary + "[run]\nmode = \"pipeline\"\n").model.weights == WeightValues::ternary);
 }
 
 TEST_CASE("a layer says how a group shares it only where a group could", "[unit]") {

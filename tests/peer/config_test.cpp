@@ -455,6 +455,20 @@ TEST_CASE("methods of convolutions and the precision are read where they count",
   CHECK(only_problem("[train]\nprecision = \"fp16\"\n").remedy.find("bf16") != std::string::npos);
 }
 
+TEST_CASE("ternary weights are of the model and of every kind of it", "[unit]") {
+  CHECK(model_spec(sound("").model, 10).weights == WeightValues::floats);
+  for (const char* kind : {"linear", "mlp", "lenet", "cnn"}) {
+    INFO(kind);
+    const std::string model = "[model]\nkind = \"" + std::string(kind) + "\"\n";
+    const Config config = sound(model + "weights = \"ternary\"\n");
+    CHECK(model_spec(config.model, 10).weights == WeightValues::ternary);
+    // Peers that compute with other weights do not mix.
+    CHECK(agreement(config) != agreement(sound(model)));
+  }
+  CHECK(only_problem("[model]\nweights = \"binary\"\n").remedy.find("ternary") !=
+        std::string::npos);
+}
+
 TEST_CASE("the reference names every key with its default", "[unit]") {
   const std::string reference = config_reference();
   CHECK(reference.find("| `period_steps` | whole number, 1 to 1000000000 | `16` |") !=

@@ -227,6 +227,28 @@ TEST_CASE("pipelines in lockstep are the serial run bit for bit") {
   }
 }
 
+TEST_CASE("stages with ternary weights are the serial run with these") {
+  for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
+    for (const bool recomputes : {false, true}) {
+      if (recomputes && kind == PipelineKind::zero_bubble) continue;
+      StagesSpec spec = spec_of(3);
+      spec.recomputes = recomputes;
+      const auto trained = [&](WeightValues weights) {
+        spec.trainer.model.weights = weights;
+        Pipeline pipeline(spec, 3, 4);
+        Serial serial(spec);
+        for (std::size_t run = 0; run < 2; ++run) {
+          pipeline.run(make_schedule(kind, straight_routes(3, 4), 3, 0, run));
+          serial.run(4, 4, newest);
+        }
+        for (std::size_t s = 0; s < 3; ++s) REQUIRE(pipeline.parameters(s) == serial.stage(s));
+        return pipeline.parameters(0);
+      };
+      CHECK(trained(WeightValues::ternary) != trained(WeightValues::floats));
+    }
+  }
+}
+
 TEST_CASE("PipeDream is a serial run in which every stage's parameters are of its own age") {
   for (std::size_t p = 1; p <= 6; ++p) {
     constexpr std::size_t m = 12;

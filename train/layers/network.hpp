@@ -68,4 +68,9 @@ const OnednnAbilities& onednn_abilities();
 /// layers for the rest. Null in a build without oneDNN.
 std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan& plan, std::size_t batch);
 
+/// The network with which models are trained and evaluated: oneDNN's, or a plain one in a build
+/// without it. The other functions ignore the plan's `weights`; here they are ternary if it says
+/// so.
+std::unique_ptr<Network<float>> make_network(const ModelPlan& plan, std::size_t batch);
+
 }  // namespace gv

@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "train/layers/convolution_method.hpp"
 #include "train/layers/cut_rows.hpp"
+#include "train/layers/ternary.hpp"
 
 namespace gv {
 namespace {
@@ -435,6 +436,7 @@ AttentionOffsets attention_offsets(const LayerPlan& plan) {
 ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems) {
   ModelPlan plan;
   plan.in = input;
+  plan.weights = spec.weights;
   if (spec.layers.empty()) {
     problems.push_back({"layers", "there are none", "name at least one dense layer"});
     return plan;
@@ -457,6 +459,9 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   }
   if (plan.layout.size() == 0 && problems.empty()) {
     problems.push_back({"layers", "no layer has parameters", "name at least one dense layer"});
+  } else if (plan.weights == WeightValues::ternary && weight_matrices(plan.layout).empty()) {
+    problems.push_back({"layers", "no layer has a weight matrix, which could be ternary",
+                        "write weights = \"float\""});
   }
   return plan;
 }
@@ -480,6 +485,7 @@ ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last) {
   const std::size_t end = plan.layers[last - 1].end;
   ModelPlan part;
   part.in = plan.layers[first].in;
+  part.weights = plan.weights;
   part.outputs = elements(plan.layers[last - 1].out);
   for (const TensorSlot& slot : plan.layout.slots()) {
     if (slot.offset >= begin && slot.offset < end) part.layout.add(slot.name, slot.shape);
