@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # The gain of a group of peers on two cores over one peer on one core, for layers shared in each way.
 """Trains a model by one peer on one core, and by a group that shares its layers on two cores, in turn, and
-compares their steady pace, as pipeline.py does for stages.
+compares their steady pace, as pipeline.py does for stages. The window should begin after the second copying
+point (pipeline.copy_every), up to which members take memory for copies of their neighbours' slices, and last as long as
+a copying point does with its runs.
 
   dense    two dense layers of 4096 x 4096, by hidden units
   block    a transformer block of width 512, by heads and hidden units
@@ -77,8 +79,8 @@ def main():
     arguments.add_argument("--only", choices=cases(), action="append")
     arguments.add_argument("--members", type=int, default=2)
     arguments.add_argument("--repeats", type=int, default=3)
-    arguments.add_argument("--warm-up", type=float, default=3)
-    arguments.add_argument("--window", type=float, default=6)
+    arguments.add_argument("--warm-up", type=float, default=20)
+    arguments.add_argument("--window", type=float, default=14)
     given = arguments.parse_args()
     for name in given.only or cases():
         text = with_settings(

@@ -75,7 +75,16 @@ void CarriedStage::add_gradient(bool with_common, const HeldValues<float>& sum) 
   held.for_each_sliced(add_to(sum.slices));
 }
 
-void CarriedStage::keep_network(Flight& flight) {
+Flight CarriedStage::begin_flight() {
+  Flight flight;
+  if (spare_inputs.empty()) return flight;
+  flight.inputs = std::move(spare_inputs.back());
+  spare_inputs.pop_back();
+  return flight;
+}
+
+void CarriedStage::keep_memory(Flight& flight) {
+  spare_inputs.push_back(std::move(flight.inputs));
   if (flight.network) spare.push_back(std::move(flight.network));
   if (flight.group) spare_groups.push_back(std::move(flight.group));
 }
@@ -85,7 +94,7 @@ void CarriedStage::abandon_run() {
     newest = std::exchange(at_begin, nullptr);
     optimizer = *std::move(optimizer_begin);
   }
-  for (auto& [number, flight] : flights) keep_network(flight);
+  for (auto& [number, flight] : flights) keep_memory(flight);
   flights.clear();
   before = nullptr;
   version = 0;

@@ -46,8 +46,10 @@ struct CarriedStage {
   void adopt_state(const PartOfStage& part, std::size_t size, std::span<const float> state);
   /// Adds the gradient of the last micro-batch to the sum of a run.
   void add_gradient(bool with_common, const HeldValues<float>& sum) const;
-  /// Keeps the networks of a finished flight for another one.
-  void keep_network(Flight& flight);
+  /// A flight without a network, in the memory of a finished one.
+  Flight begin_flight();
+  /// Keeps the network and the memory of a finished flight for others.
+  void keep_memory(Flight& flight);
   /// Undoes the updates of the run under way, and ends its flights.
   void abandon_run();
 
@@ -64,6 +66,7 @@ struct CarriedStage {
   std::vector<std::unique_ptr<Network<float>>> spare = {};
   GroupPlace place = {};  ///< The place for which `spare_groups` were made.
   std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups = {};
+  std::vector<std::vector<float>> spare_inputs = {};
   std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
   ParameterBound bound;
 

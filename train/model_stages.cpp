@@ -50,22 +50,23 @@ double operations(const LayerPlan& layer) {
 }
 
 /// The mean number of floats in the rows that two neighbouring members exchange before a layer.
-std::size_t edges_of(const SlicedStage& whole, const LayerPlan& reader) {
+std::size_t edges_of(const SlicedStage& whole, std::span<const LayerPlan> readers) {
   std::vector<std::size_t> cuts(whole.slices() - 1);
   std::iota(cuts.begin(), cuts.end(), 1);
   std::size_t rows = 0;
-  for (const Range& edge : edge_rows(whole, reader, cuts)) rows += edge.size();
-  return rows * reader.in[0] * reader.in[2] / cuts.size();
+  for (const Range& edge : edge_rows(whole, readers, cuts)) rows += edge.size();
+  return rows * readers.front().in[0] * readers.front().in[2] / cuts.size();
 }
 
-/// What a group shares of a layer, which makes no pair with another one. `has_strips` says whether
-/// the layer before it leaves strips, and then whether this one does.
-void describe_units(const SlicedStage& whole, const LayerPlan& layer, bool& has_strips,
+/// What a group shares of a layer, which makes no pair with another one. `between` says what the
+/// layer before it leaves, and then what this one does.
+void describe_units(const SlicedStage& whole, const LayerPlan& layer, MembersHave& between,
                     LayerWork& work) {
   using Kind = GroupStep::Kind;
   bool is_first = true;
-  bool takes_strips = has_strips;
-  for (const GroupStep& step : group_steps({&layer, 1}, has_strips)) {
+  bool takes_strips = between != MembersHave::samples;
+  std::size_t edges = 0;
+  for (const GroupStep& step : group_steps({&layer, 1}, between)) {
     const bool has_rows = step.kind == Kind::rows || step.kind == Kind::norm;
     const bool is_unit = step.kind == Kind::unit || step.kind == Kind::classes || has_rows;
     const bool computes = is_unit || step.kind == Kind::whole;
@@ -74,6 +75,8 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, bool& has_
                         });
     if (learns && std::exchange(is_first, false)) work.begins_shared = is_unit;
     if (step.kind == Kind::scatter || step.kind == Kind::gather) takes_strips = false;
+    const bool is_exchanged = step.kind == Kind::scatter || step.kind == Kind::edges;
+    if (is_exchanged && !step.layers.empty()) edges = edges_of(whole, step.layers);
     if (!is_unit) continue;
     SharedUnit unit{.inputs = elements(step.in),
                     .outputs = elements(step.out),
@@ -83,7 +86,7 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, bool& has_
     if (has_rows) {
       unit.grains = step.out[1];
       const LayerPlan& reader = step.layers.front();
-      if (slides_over_rows(reader.spec.kind)) unit.edges = edges_of(whole, reader);
+      unit.edges = std::exchange(edges, 0);
       if (step.kind == Kind::norm) unit.edges = 2 * reader.spec.groups;
     } else {
       unit.grains = grains(step.layers);
@@ -135,7 +138,7 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
   const ModelPlan plan = plan_model(model, input, unsound);
   const SlicedStage as_one(plan, 1);
   const SlicedStage whole(plan, slices_of_stage);
-  bool has_strips = false;
+  MembersHave between = MembersHave::samples;
   const std::vector<Range> sliced =
       as_one.slices() > 0 ? as_one.ranges_of_slice(0) : std::vector<Range>();
   std::vector<LayerWork> all;
@@ -147,7 +150,7 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
                    .outputs = elements(layer.out),
                    .may_begin_stage = may_cut(plan, i) && layer.has_parameters(),
                    .units = {}});
-    describe_units(whole, layer, has_strips, all.back());
+    describe_units(whole, layer, between, all.back());
     const std::size_t shared = layers_to_cut(plan.layers, i);
     if (shared > 1) {
       all.back().pair_grains = grains(std::span<const LayerPlan>(plan.layers).subspan(i, shared));

@@ -184,7 +184,7 @@ class StageTrainer final : public StageLearner {
                 std::span<const float> in, std::span<float> out) override {
     check(carries(stage), "a peer computes the stages it carries");
     CarriedStage& own = *carried_[stage];
-    Flight flight;
+    Flight flight = own.begin_flight();
     check(version == own.version || (version + 1 == own.version && own.before),
           "a version of the parameters is there while it is asked for");
     flight.parameters = version == own.version ? own.newest : own.before;
@@ -263,7 +263,7 @@ class StageTrainer final : public StageLearner {
             std::span<float> out) override {
     check(carries(stage), "a peer computes the stages it carries");
     CarriedStage& own = *carried_[stage];
-    Flight flight;
+    Flight flight = own.begin_flight();
     flight.parameters = own.newest;
     flight.network = network_for(stage);
     std::vector<float> drawn;
@@ -277,7 +277,7 @@ class StageTrainer final : public StageLearner {
     const std::span<const float> outputs =
         flight.network->forward(*flight.parameters, flight.inputs, false, unused);
     tested_ += end_forward(stage, flight, outputs, out);
-    own.keep_network(flight);
+    own.keep_memory(flight);
   }
 
   void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
@@ -368,9 +368,7 @@ class StageTrainer final : public StageLearner {
       spare.pop_back();
       return network;
     }
-    auto network = make_onednn_network(plan(stage), spec_.trainer.batch);
-    return network ? std::move(network)
-                   : make_plain_network<float>(plan(stage), spec_.trainer.batch);
+    return make_network(plan(stage), spec_.trainer.batch);
   }
 
   /// A pass of a test, unless it is `training`.
@@ -406,7 +404,7 @@ class StageTrainer final : public StageLearner {
       own.place = place;
       own.spare_groups.clear();
     }
-    Flight flight;
+    Flight flight = own.begin_flight();
     flight.parameters = own.newest;
     if (own.spare_groups.empty()) {
       flight.group = std::make_unique<GroupNetwork<float>>(
@@ -536,7 +534,7 @@ class StageTrainer final : public StageLearner {
 
   void land(std::size_t stage, std::uint32_t number) {
     CarriedStage& own = *carried_[stage];
-    own.keep_network(flight_of(stage, number));
+    own.keep_memory(flight_of(stage, number));
     own.flights.erase(number);
   }
 

@@ -22,8 +22,9 @@ StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineO
       server_(generation_server(layout_hash)),
       sketches_(layout_hash) {}
 
-StageValues StageStates::blank(std::uint32_t stage) const {
-  return std::make_shared<Floats>(sizes_[stage].state, memory_);
+StageValues StageStates::blank(std::uint32_t stage) {
+  const std::size_t size = sizes_[stage].state;
+  return pools_.try_emplace(size, size, memory_).first->second.blank();
 }
 
 // ---- States kept ----
@@ -95,6 +96,7 @@ void StageStates::leave() {
   newest_copies_.clear();
   expected_.clear();
   unsound_from_.reset();
+  pools_.clear();  // The next generation may give us fewer parts.
 }
 
 void StageStates::prepare_reviews() {
@@ -110,7 +112,7 @@ std::size_t StageStates::compared(std::uint32_t stage) const {
 }
 
 /// A download of the stage that has received nothing yet.
-auto StageStates::begun(std::uint32_t stage) const -> Fetched {
+auto StageStates::begun(std::uint32_t stage) -> Fetched {
   const ReviewedDownload::Options options{
       .download = generation_download(layout_hash_, sizes_[stage].state, stage),
       .compared = compared(stage)};

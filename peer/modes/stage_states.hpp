@@ -19,6 +19,7 @@
 #include "consensus/transfer/sketch_server.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/pipeline_options.hpp"
+#include "peer/modes/vector_pool.hpp"
 #include "peer/node/job.hpp"
 
 namespace gv {
@@ -48,7 +49,9 @@ class StageStates {
   /// Null if the state is not kept.
   StageValues find(std::uint32_t stage, const ModelVersion& version) const;
   std::vector<StageHolding> holdings() const;
-  StageValues blank(std::uint32_t stage) const;
+  /// Memory for a state of this stage, with any values. It is used again once nobody holds it,
+  /// since new memory takes longer than copying a state.
+  StageValues blank(std::uint32_t stage);
 
   // ---- At the beginning of a generation ----
 
@@ -121,7 +124,7 @@ class StageStates {
   /// Stage and run.
   using CopyName = std::pair<std::uint32_t, std::uint64_t>;
 
-  Fetched begun(std::uint32_t stage) const;
+  Fetched begun(std::uint32_t stage);
   bool may_ask(PeerId from, std::uint32_t stage) const;
   bool has_ready(std::uint32_t stage);
   void ask(Time now, PeerId from, const StateRequest& request, Effects& out);
@@ -136,6 +139,7 @@ class StageStates {
   std::uint64_t layout_hash_;
   std::vector<PartSize> sizes_;  ///< Sizes by part.
   std::pmr::memory_resource* memory_;
+  std::map<std::size_t, VectorPool> pools_;  ///< Pools by the size of their vectors.
   Rng draws_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;

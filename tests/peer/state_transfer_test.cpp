@@ -424,6 +424,22 @@ TEST_CASE("blocks of copies that come again take no room from later copies", "[u
   }
 }
 
+TEST_CASE("a copy takes the memory of an earlier one that nobody needs any more", "[unit]") {
+  CopyKeeper keeper;
+  const auto kept = [&](std::uint64_t run) {
+    const ModelVersion version{.step = run, .samples = run, .lineage = 1};
+    keeper.states.expect_copy(0, version, first);
+    REQUIRE(keeper.takes(first, 0, run, 40));
+    return keeper.states.find(0, version);
+  };
+  const std::weak_ptr<Floats> earlier = kept(1);
+  CHECK(kept(2) != earlier.lock());
+  keeper.states.settle({.step = 2, .samples = 2, .lineage = 1});
+  REQUIRE_FALSE(earlier.expired());
+  const StageValues again = keeper.states.blank(0);
+  CHECK(again == earlier.lock());
+}
+
 TEST_CASE("a peer takes results only for stages that it carries", "[unit]") {
   PipelineOptions options{.micro_batches = 4};
   options.stages = {

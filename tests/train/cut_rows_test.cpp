@@ -6,8 +6,10 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/train/drawn.hpp"
 #include "tests/train/dyadic.hpp"
 #include "train/layers/cut_norm.hpp"
+#include "train/layers/network.hpp"
 #include "train/layers/strips.hpp"
 
 namespace gv {
@@ -46,7 +48,31 @@ struct Given {
   LayerPlan layer;
   std::size_t batch = 1;
   std::vector<float> parameters, x, dy;
+  std::vector<LayerPlan> followers = {};  ///< Layers that follow in the strips of the first one.
+
+  std::vector<LayerPlan> layers() const {
+    std::vector<LayerPlan> all{layer};
+    all.insert(all.end(), followers.begin(), followers.end());
+    return all;
+  }
 };
+
+/// A convolution with layers that follow it.
+Given given_with(const std::vector<LayerSpec>& specs, const SampleShape& in, std::size_t batch) {
+  Problems problems;
+  std::vector<LayerSpec> model = specs;
+  model.push_back({.kind = LayerKind::dense, .units = 1});
+  const ModelPlan plan = plan_model({.layers = model}, in, problems);
+  REQUIRE(problems.empty());
+  Given all{.layer = plan.layers.front(), .batch = batch};
+  all.followers.assign(plan.layers.begin() + 1, plan.layers.end() - 1);
+  // Not dyadic data: many outputs would be 0, where a rounding error decides about a gradient.
+  Rng rng(1);
+  all.parameters = normals<float>(all.layer.end, rng);
+  all.x = normals<float>(batch * elements(in), rng);
+  all.dy = normals<float>(batch * elements(all.layers().back().out), rng);
+  return all;
+}
 
 Given given(const LayerSpec& spec, const SampleShape& in, std::size_t batch = 1) {
   Given all{.layer = plan_of(spec, in), .batch = batch};
@@ -90,20 +116,39 @@ void move_rows(const std::vector<float>& from, const Range& have, std::vector<fl
   }
 }
 
+/// The same passes of all layers, by the network that whole images go through.
+Passes whole_passes(const Given& all) {
+  const std::vector<LayerPlan> layers = all.layers();
+  const ModelPlan plan{.layers = layers,
+                       .layout = {},
+                       .in = layers.front().in,
+                       .outputs = elements(layers.back().out)};
+  const auto network = make_plain_network<float>(plan, all.batch);
+  Passes passes;
+  Rng rng(1);
+  const auto y = network->forward(all.parameters, all.x, true, rng);
+  passes.y.assign(y.begin(), y.end());
+  passes.parameters.resize(all.parameters.size());
+  const auto dx = network->backward(all.parameters, all.dy, passes.parameters, {}, true);
+  passes.dx.assign(dx.begin(), dx.end());
+  return passes;
+}
+
 /// The passes by members with these strips of outputs, each of which reads the rows that it needs.
 Passes cut_pass(const Given& all, const std::vector<Range>& outputs) {
-  const LayerPlan& layer = all.layer;
-  const std::size_t width = layer.in[2];
-  const std::size_t planes = all.batch * layer.in[0];
-  const Range image{0, layer.in[1]};
+  const std::vector<LayerPlan> layers = all.layers();
+  const LayerPlan& layer = layers.back();
+  const std::size_t width = layers.front().in[2];
+  const std::size_t planes = all.batch * layers.front().in[0];
+  const Range image{0, layers.front().in[1]};
   const Range made{0, layer.out[1]};
   Passes passes;
   passes.y.resize(all.batch * elements(layer.out));
   passes.dx.resize(all.x.size());
   passes.parameters.resize(all.parameters.size());
   for (const Range& strip : outputs) {
-    const auto part = make_rows_part<float>(layer, strip);
-    const Range reads = rows_read(layer, strip).rows;
+    const auto part = make_rows_part<float>(layers, strip, all.batch);
+    const Range reads = rows_read_by(layers, strip);
     std::vector<float> in(planes * reads.size() * width);
     move_rows(all.x, image, in, reads, reads, width, false);
     const std::size_t values = all.batch * layer.out[0] * strip.size() * layer.out[2];
@@ -122,7 +167,43 @@ Passes cut_pass(const Given& all, const std::vector<Range>& outputs) {
   return passes;
 }
 
+/// The largest difference of two vectors, as a part of the largest value.
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  double apart = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, static_cast<double>(std::abs(a[i])));
+    apart = std::max(apart, static_cast<double>(std::abs(a[i] - b[i])));
+  }
+  return apart / largest;
+}
+
 }  // namespace
+
+TEST_CASE("a convolution and the layers after it in strips compute what they do over images") {
+  const LayerSpec relu{.kind = LayerKind::relu};
+  const LayerSpec pool{.kind = LayerKind::max_pool, .kernel = 3, .stride = 2};
+  const LayerSpec mean{.kind = LayerKind::avg_pool, .kernel = 2, .stride = 1};
+  for (const std::size_t units : {3, 16}) {  // Winograd's algorithm needs 16 channels.
+    const LayerSpec conv{
+        .kind = LayerKind::conv2d, .units = units, .kernel = 3, .padding = 1};
+    for (const auto& specs : std::vector<std::vector<LayerSpec>>{
+             {conv, relu}, {conv, relu, pool}, {conv, pool, relu, mean}}) {
+      const Given all = given_with(specs, {units, 27, 9}, 2);
+      const Passes whole = whole_passes(all);
+      const std::size_t rows = all.layers().back().out[1];
+      for (const auto& cut : std::vector<std::vector<std::size_t>>{
+               {1}, {1, 1}, {3, 1, 2}, {1, 0, 5}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
+        INFO(units << " channels, " << specs.size() << " layers, " << cut.size() << " strips");
+        const Passes passes = cut_pass(all, strips(rows, cut));
+        CHECK(distance(whole.y, passes.y) < 1e-5);
+        CHECK(distance(whole.dx, passes.dx) < 1e-5);
+        CHECK(distance(whole.parameters, passes.parameters) < 1e-5);
+      }
+    }
+  }
+}
 
 TEST_CASE("convolutions cut by rows have the known results") {
   struct Known {

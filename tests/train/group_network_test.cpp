@@ -431,6 +431,34 @@ TEST_CASE("members of a group hold and exchange only the rows that windows read"
   CHECK(group_sums(stage, true, false).size() == 2);
 }
 
+TEST_CASE("activations and pools after a convolution by rows cost no exchange") {
+  const LayerSpec pool{.kind = LayerKind::max_pool, .kernel = 3, .stride = 2};
+  const LayerSpec mean{.kind = LayerKind::avg_pool, .kernel = 2, .stride = 1};
+  ModelSpec spec;
+  spec.layers = {conv(4, 3, 1, 1), relu, pool, mean, conv(5, 5, 1, 2), relu, dense(10)};
+  const Work work = Work::drawn(spec, {2, 51, 12});
+  // The pools leave 24 rows of 4, of which the convolution reads two on both sides of a cut.
+  const std::vector<std::size_t> half{12};
+  const std::vector<GroupSum> forward = sums_of(work.plan, false, true);
+  REQUIRE(forward.size() == 3);
+  CHECK(forward[0].size(half) == 4 * 4 * 4);
+  CHECK(sums_of(work.plan, true, false).size() == 2);
+  const Passes serial = alone(work);
+  for (const std::vector<double>& speeds : groups_of_speeds) {
+    INFO(speeds.size() << " members");
+    const Passes passes = Group(work, speeds).run();
+    CHECK(are_near(serial.y, passes.y));
+    CHECK(are_near(serial.dx, passes.dx));
+    CHECK(are_near(serial.gradient, passes.gradient));
+  }
+  // A pool with padding has an exchange of its own, and so does the pool after it.
+  spec.layers[2].padding = 1;
+  CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);
+  // So has a pool that leaves few rows, or members could not share the convolution evenly.
+  spec.layers[2] = {.kind = LayerKind::max_pool, .kernel = 3, .stride = 3};
+  CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);
+}
+
 TEST_CASE("convolutions are shared by rows if that is worth it and nothing else is wanted") {
   const auto kinds = [](LayerSpec layer, std::size_t side) {
     Problems problems;
@@ -438,7 +466,7 @@ TEST_CASE("convolutions are shared by rows if that is worth it and nothing else 
     spec.layers = {std::move(layer), relu, dense(2)};
     std::size_t rows = 0;
     for (const GroupStep& step : group_steps(plan_model(spec, {4, side, side}, problems))) {
-      rows += step.kind == GroupStep::Kind::rows;
+      if (step.kind == GroupStep::Kind::rows) rows += step.layers.size();
     }
     REQUIRE(problems.empty());
     return rows;

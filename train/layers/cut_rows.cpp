@@ -3,85 +3,105 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.hpp"
 #include "train/layers/cut_part.hpp"
+#include "train/layers/network.hpp"
 
 namespace gv {
 namespace {
 
-/// Calls visit(offset in the strip, offset in the padded strip) for each row of each plane.
-template <class Visit>
-void each_padded_row(const LayerPlan& strip, const RowsRead& read, std::size_t width,
-                     std::size_t padding, std::size_t batch, Visit visit) {
-  const std::size_t height = strip.in[1];
-  for (std::size_t plane = 0; plane < batch * strip.in[0]; ++plane) {
-    for (std::size_t row = 0; row < read.rows.size(); ++row) {
-      const std::size_t place = plane * height + read.zeros_above + row;
-      visit((plane * read.rows.size() + row) * width, place * strip.in[2] + padding);
-    }
+/// The network of a strip: oneDNN's in float, if there is one.
+template <class T>
+std::unique_ptr<Network<T>> network_of(const ModelPlan& plan, std::size_t batch) {
+  if constexpr (std::is_same_v<T, float>) {
+    return make_network(plan, batch);
+  } else {
+    return make_plain_network<T>(plan, batch);
   }
 }
 
-/// A layer with windows. The strip with its padding zeros is a layer without padding.
+std::size_t padding_of(const LayerPlan& layer) {
+  return slides_over_rows(layer.spec.kind) ? layer.spec.padding : 0;
+}
+
+/// A strip with its padding zeros is the input of layers without padding.
 template <class T>
-class WindowRows final : public Layer<T> {
+class RowsPart final : public Layer<T> {
  public:
-  WindowRows(const LayerPlan& layer, const Range& outputs)
-      : whole_(layer), read_(rows_read(layer, outputs)), strip_(layer) {
-    strip_.spec.padding = 0;
-    strip_.in[1] = read_.zeros_above + read_.rows.size() + read_.zeros_below;
-    strip_.in[2] = layer.in[2] + 2 * layer.spec.padding;
-    strip_.out[1] = outputs.size();
-    if (!outputs.empty()) layer_ = make_layer<T>(strip_);
+  RowsPart(std::span<const LayerPlan> layers, const Range& outputs, std::size_t batch)
+      : batch_(batch), first_(layers.front()) {
+    if (outputs.empty()) return;
+    ModelPlan strip{.layers = {layers.begin(), layers.end()}, .layout = {}};
+    read_.rows = outputs;
+    for (LayerPlan& layer : strip.layers | std::views::reverse) {
+      layer.out[1] = read_.rows.size();
+      if (slides_over_rows(layer.spec.kind)) read_ = rows_read(layer, read_.rows);
+      layer.in[1] = read_.zeros_above + read_.rows.size() + read_.zeros_below;
+      layer.in[2] += 2 * padding_of(layer);
+      layer.spec.padding = 0;
+    }
+    strip.in = in_ = strip.layers.front().in;
+    strip.outputs = elements(strip.layers.back().out);
+    size_ = batch * strip.outputs;
+    network_ = network_of<T>(strip, batch);
   }
 
-  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool training,
+  void forward(const T* parameters, const T* in, T* out, std::size_t, bool training,
                Rng& rng) override {
-    if (!layer_) return;
-    const std::size_t width = whole_.in[2];
+    if (!network_) return;
     // Padding is never the largest value of a window.
-    const bool is_max = whole_.spec.kind == LayerKind::max_pool;
-    padded_.assign(batch * elements(strip_.in), is_max ? std::numeric_limits<T>::lowest() : T(0));
-    each_padded_row(strip_, read_, width, whole_.spec.padding, batch,
-                    [&](std::size_t own, std::size_t at) {
-                      std::copy_n(in + own, width, padded_.data() + at);
-                    });
-    layer_->forward(parameters, padded_.data(), out, batch, training, rng);
+    const bool is_max = first_.spec.kind == LayerKind::max_pool;
+    padded_.assign(batch_ * elements(in_), is_max ? std::numeric_limits<T>::lowest() : T(0));
+    each_padded_row([&](std::size_t own, std::size_t at) {
+      std::copy_n(in + own, first_.in[2], padded_.data() + at);
+    });
+    std::ranges::copy(network_->forward({parameters, first_.end}, padded_, training, rng), out);
   }
 
-  void backward_input(const T* parameters, const T*, const T* out, const T* d_out, T* d_in,
-                      std::size_t batch) override {
-    if (!layer_) return;
-    const bool is_wanted = d_in != nullptr;
-    if (is_wanted) d_padded_.resize(padded_.size());
-    layer_->backward_input(parameters, padded_.data(), out, d_out,
-                           is_wanted ? d_padded_.data() : nullptr, batch);
-    if (!is_wanted) return;
-    const std::size_t width = whole_.in[2];
-    each_padded_row(strip_, read_, width, whole_.spec.padding, batch,
-                    [&](std::size_t own, std::size_t at) {
-                      std::copy_n(d_padded_.data() + at, width, d_in + own);
-                    });
+  void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
+                      std::size_t) override {
+    if (!network_) return;
+    const std::span<const T> d_padded =
+        network_->backward_input({parameters, first_.end}, {d_out, size_}, d_in != nullptr);
+    if (d_in == nullptr) return;
+    each_padded_row([&](std::size_t own, std::size_t at) {
+      std::copy_n(d_padded.data() + at, first_.in[2], d_in + own);
+    });
   }
 
-  void backward_weight(const T* parameters, const T*, const T* out, const T* d_out, T* d_parameters,
-                       std::size_t batch) override {
-    if (layer_) {
-      layer_->backward_weight(parameters, padded_.data(), out, d_out, d_parameters, batch);
+  void backward_weight(const T* parameters, const T*, const T*, const T*, T* d_parameters,
+                       std::size_t) override {
+    if (network_) {
+      network_->backward_weight({parameters, first_.end}, {d_parameters, first_.end});
     } else {
-      std::fill(d_parameters + whole_.begin, d_parameters + whole_.end, T(0));
+      std::fill(d_parameters + first_.begin, d_parameters + first_.end, T(0));
     }
   }
 
  private:
-  LayerPlan whole_;
-  RowsRead read_;
-  LayerPlan strip_;
-  std::unique_ptr<Layer<T>> layer_;  ///< Null without outputs.
+  /// Calls visit(offset in the rows read, offset in the padded strip) for each row of each plane.
+  template <class Visit>
+  void each_padded_row(Visit visit) const {
+    for (std::size_t plane = 0; plane < batch_ * in_[0]; ++plane) {
+      for (std::size_t row = 0; row < read_.rows.size(); ++row) {
+        const std::size_t place = plane * in_[1] + read_.zeros_above + row;
+        visit((plane * read_.rows.size() + row) * first_.in[2],
+              place * in_[2] + padding_of(first_));
+      }
+    }
+  }
+
+  std::size_t batch_;
+  LayerPlan first_;  ///< The first layer over whole images. No other one has parameters.
+  RowsRead read_;    ///< What the first layer reads.
+  SampleShape in_{};  ///< The strip with its padding.
+  std::size_t size_ = 0;  ///< Values in the outputs of a batch.
+  std::unique_ptr<Network<T>> network_;  ///< Null without outputs.
   std::vector<T> padded_;
-  std::vector<T> d_padded_;
 };
 
 }  // namespace
@@ -106,17 +126,35 @@ RowsRead rows_read(const LayerPlan& layer, const Range& outputs) {
   return read;
 }
 
-template <class T>
-std::unique_ptr<Layer<T>> make_rows_part(const LayerPlan& layer, const Range& outputs) {
-  check(outputs.end <= layer.out[1], "a strip has rows of the output");
-  if (slides_over_rows(layer.spec.kind)) return std::make_unique<WindowRows<T>>(layer, outputs);
-  check(is_of_each_value(layer.spec.kind), "rows of a layer are computed without the others");
-  LayerPlan strip = layer;
-  strip.in[1] = strip.out[1] = outputs.size();
-  return make_layer<T>(strip);
+bool follows_in_strip(const LayerPlan& layer) {
+  const LayerKind kind = layer.spec.kind;
+  return is_of_each_value(kind) || (slides_over_rows(kind) && kind != LayerKind::conv2d &&
+                                    layer.spec.padding == 0);
 }
 
-template std::unique_ptr<Layer<float>> make_rows_part(const LayerPlan&, const Range&);
-template std::unique_ptr<Layer<double>> make_rows_part(const LayerPlan&, const Range&);
+Range rows_read_by(std::span<const LayerPlan> layers, const Range& outputs) {
+  Range rows = outputs;
+  for (const LayerPlan& layer : layers | std::views::reverse) {
+    if (slides_over_rows(layer.spec.kind)) rows = rows_read(layer, rows).rows;
+  }
+  return rows;
+}
+
+template <class T>
+std::unique_ptr<Layer<T>> make_rows_part(std::span<const LayerPlan> layers, const Range& outputs,
+                                         std::size_t batch) {
+  check(outputs.end <= layers.back().out[1], "a strip has rows of the output");
+  const LayerPlan& first = layers.front();
+  check(slides_over_rows(first.spec.kind) || is_of_each_value(first.spec.kind),
+        "rows of a layer are computed without the others");
+  check(std::ranges::all_of(layers.subspan(1), follows_in_strip),
+        "layers of a strip need no rows of other members");
+  return std::make_unique<RowsPart<T>>(layers, outputs, batch);
+}
+
+template std::unique_ptr<Layer<float>> make_rows_part(std::span<const LayerPlan>, const Range&,
+                                                      std::size_t);
+template std::unique_ptr<Layer<double>> make_rows_part(std::span<const LayerPlan>, const Range&,
+                                                       std::size_t);
 
 }  // namespace gv

@@ -49,13 +49,13 @@ void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& 
   Range rows{0, step.out[1]};
   if (step.is_strip) rows = stage.grains_of(step.out[1], place_.slices);
   if (is_read && !step.layers.empty()) {
-    rows = rows_to_read(stage, step.layers.front(), place_.slices);
+    rows = rows_to_read(stage, step.layers, place_.slices);
   }
   make_exchange(stage, held, step, rows);
   for (LayerPlan& layer : step.layers) move_to_held(layer, held);
   std::unique_ptr<Layer<T>> layer;
   if (step.kind == Kind::whole) layer = make_layer<T>(step.layers.front());
-  if (step.kind == Kind::rows) layer = make_rows_part<T>(step.layers.front(), rows);
+  if (step.kind == Kind::rows) layer = make_rows_part<T>(step.layers, rows, batch_);
   has_rows_ = has_rows_ || step.kind == Kind::rows || step.kind == Kind::norm;
   layers_.push_back(std::move(layer));
   rows_.push_back(rows);
@@ -82,7 +82,7 @@ void GroupNetwork<T>::make_exchange(const SlicedStage& stage, const HeldParamete
         .biases = {held.held_before(biases.begin), held.held_before(biases.end)}};
   } else if (step.kind == Kind::edges) {
     edges_.back().emplace(step.in[0], step.in[2], rows_.back(), rows,
-                          edge_rows(stage, layer, place_.cuts));
+                          edge_rows(stage, step.layers, place_.cuts));
   } else if (step.kind == Kind::norm) {
     LayerPlan own = layer;
     move_to_held(own, held);

@@ -49,9 +49,19 @@ bool reads_beyond(const LayerPlan& layer) {
   return slides_over_rows(layer.spec.kind) && (layer.spec.kernel > 1 || layer.spec.stride > 1);
 }
 
+/// True for the steps after which members have the rows that the next layers read.
+bool is_read(Kind kind) { return kind == Kind::scatter || kind == Kind::edges; }
+
+/// True if a convolution is computed in one step with this layer, too. Members divide the step by
+/// the rows that it leaves, which must not be so few that some members have none.
+bool follows_convolution(const LayerPlan& layer) {
+  return follows_in_strip(layer) &&
+         (is_of_each_value(layer.spec.kind) || layer.out[1] >= slices_of_stage);
+}
+
 class Steps {
  public:
-  explicit Steps(bool has_strips) : has_strips_(has_strips) {}
+  explicit Steps(MembersHave between) : between_(between) {}
 
   void append(std::span<const LayerPlan> layers) {
     for (std::size_t i = 0; i < layers.size();) {
@@ -61,9 +71,9 @@ class Steps {
       if (shared > 0 || goes_by_classes(own.front())) {
         move_to(false, own.front().in);
         push(shared > 0 ? Kind::unit : Kind::classes, own, own.front().in, own.back().out);
-      } else if (goes_by_rows(own.front(), has_strips_)) {
-        append_rows(own);
-      } else if (can_be_entered(own.front()) && is_shared_inside(own.front().layers, has_strips_)) {
+      } else if (goes_by_rows(own.front(), has_strips())) {
+        append_rows(own.front());
+      } else if (can_be_entered(own.front()) && is_shared_inside(own.front().layers, has_strips())) {
         enter(own.front());
       } else {
         move_to(false, own.front().in);
@@ -74,13 +84,13 @@ class Steps {
 
   /// Leaves samples of this shape whole, or in strips.
   void move_to(bool strips, const SampleShape& shape) {
-    if (has_strips_ == strips) return;
-    has_strips_ = strips;
+    if (has_strips() == strips) return;
+    between_ = strips ? MembersHave::strips : MembersHave::samples;
     push(strips ? Kind::scatter : Kind::gather, {}, shape, shape);
   }
 
   std::vector<GroupStep> take() { return std::move(steps_); }
-  bool has_strips() const { return has_strips_; }
+  MembersHave between() const { return between_; }
 
  private:
   void push(Kind kind, std::span<const LayerPlan> layers, const SampleShape& in,
@@ -89,38 +99,65 @@ class Steps {
                       .layers = {layers.begin(), layers.end()},
                       .in = in,
                       .out = out,
-                      .is_strip = has_strips_});
+                      .is_strip = has_strips()});
   }
 
-  void append_rows(std::span<const LayerPlan> layer) {
-    const SampleShape& in = layer.front().in;
-    if (!std::exchange(has_strips_, true)) {
-      push(Kind::scatter, layer, in, in);
-    } else if (reads_beyond(layer.front())) {
-      push(Kind::edges, layer, in, in);
+  bool has_strips() const { return between_ != MembersHave::samples; }
+
+  void append_rows(const LayerPlan& layer) {
+    if (between_ == MembersHave::strips_of_convolution && follows_convolution(layer)) {
+      return follow_convolution(layer);
     }
-    const bool is_norm = layer.front().spec.kind == LayerKind::group_norm;
-    push(is_norm ? Kind::norm : Kind::rows, layer, in, layer.front().out);
+    const bool had_strips = has_strips();
+    between_ = MembersHave::strips;
+    const bool is_exchanged = !had_strips || reads_beyond(layer);
+    if (is_exchanged) {
+      push(had_strips ? Kind::edges : Kind::scatter, {&layer, 1}, layer.in, layer.in);
+    }
+    const bool is_norm = layer.spec.kind == LayerKind::group_norm;
+    push(is_norm ? Kind::norm : Kind::rows, {&layer, 1}, layer.in, layer.out);
+    if (is_exchanged && layer.spec.kind == LayerKind::conv2d) {
+      between_ = MembersHave::strips_of_convolution;
+    }
+  }
+
+  /// The step of the convolution before has this layer, too. Members then read more rows of its
+  /// inputs, and both neighbours of a cut compute the rows between the layers that both need: that
+  /// takes less time than another exchange.
+  void follow_convolution(const LayerPlan& layer) {
+    if (steps_.empty()) return push(Kind::rows, {&layer, 1}, layer.in, layer.out);
+    steps_.back().layers.push_back(layer);
+    steps_.back().out = layer.out;
+    if (steps_.size() > 1 && is_read(steps_[steps_.size() - 2].kind)) {
+      steps_[steps_.size() - 2].layers.push_back(layer);
+    }
   }
 
   void enter(const LayerPlan& layer) {
     if (layer.spec.kind == LayerKind::stack) return append(layer.layers);
-    const bool had_strips = has_strips_;
+    const bool had_strips = has_strips();
     const std::size_t fork = steps_.size();
     push(Kind::fork, {}, layer.in, layer.in);
+    end_convolution();
     append(layer.layers);
     move_to(had_strips, layer.out);
     steps_[fork].other = steps_.size();
     push(Kind::join, {}, layer.out, layer.out);
     steps_.back().other = fork;
+    end_convolution();
+  }
+
+  /// A layer that follows is not in the step of the convolution before.
+  void end_convolution() {
+    if (has_strips()) between_ = MembersHave::strips;
   }
 
   std::vector<GroupStep> steps_;
-  bool has_strips_;  ///< True if there are strips after the last step.
+  MembersHave between_;  ///< What members have after the last step.
 };
 
 bool is_trained(const GroupStep& step) {
-  return step.kind != Kind::scatter && step.kind != Kind::edges &&
+  return !is_read(step.kind) &&
          std::ranges::any_of(step.layers,
                              [](const LayerPlan& layer) { return layer.has_parameters(); });
 }
@@ -131,7 +168,7 @@ std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, 
   if (step.kind == Kind::edges) {
     GroupSum sum{.always = 0, .at_cut = std::vector<std::size_t>(stage.slices())};
     for (std::size_t cut = 1; cut < stage.slices(); ++cut) {
-      const std::vector<Range> rows = edge_rows(stage, step.layers.front(), std::array{cut});
+      const std::vector<Range> rows = edge_rows(stage, step.layers, std::array{cut});
       sum.at_cut[cut] = rows.front().size() * step.in[0] * step.in[2];
     }
     return sum;
@@ -150,16 +187,16 @@ std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, 
 }  // namespace
 
 std::vector<GroupStep> group_steps(const ModelPlan& plan) {
-  Steps steps(false);
+  Steps steps(MembersHave::samples);
   steps.append(plan.layers);
   if (!plan.layers.empty()) steps.move_to(false, plan.layers.back().out);
   return steps.take();
 }
 
-std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, bool& has_strips) {
-  Steps steps(has_strips);
+std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHave& between) {
+  Steps steps(between);
   steps.append(layers);
-  has_strips = steps.has_strips();
+  between = steps.between();
   return steps.take();
 }
 
@@ -194,18 +231,18 @@ std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
   return shares;
 }
 
-Range rows_to_read(const SlicedStage& stage, const LayerPlan& reader, const Range& slices) {
-  const Range outputs = stage.grains_of(reader.out[1], slices);
-  return slides_over_rows(reader.spec.kind) ? rows_read(reader, outputs).rows : outputs;
+Range rows_to_read(const SlicedStage& stage, std::span<const LayerPlan> readers,
+                   const Range& slices) {
+  return rows_read_by(readers, stage.grains_of(readers.back().out[1], slices));
 }
 
-std::vector<Range> edge_rows(const SlicedStage& stage, const LayerPlan& reader,
+std::vector<Range> edge_rows(const SlicedStage& stage, std::span<const LayerPlan> readers,
                              std::span<const std::size_t> cuts) {
   std::vector<Range> edges;
   for (const std::size_t cut : cuts) {
-    const std::size_t begin = stage.grains_of(reader.in[1], {0, cut}).end;
-    const Range above = rows_to_read(stage, reader, {0, cut});
-    const Range below = rows_to_read(stage, reader, {cut, stage.slices()});
+    const std::size_t begin = stage.grains_of(readers.front().in[1], {0, cut}).end;
+    const Range above = rows_to_read(stage, readers, {0, cut});
+    const Range below = rows_to_read(stage, readers, {cut, stage.slices()});
     edges.push_back({below.empty() ? begin : std::min(begin, below.begin),
                      above.empty() ? begin : std::max(begin, above.end)});
   }

@@ -27,22 +27,27 @@ struct GroupStep {
     join,     ///< Adds the input of the fork.
     scatter,  ///< Takes from whole images the rows that the next layer reads.
     edges,    ///< Adds to the own strip the rows of others that the next layer reads.
-    rows,     ///< A layer of which each member computes some rows.
+    rows,     ///< Layers of which each member computes some rows without rows of the others.
     norm,     ///< A group norm of which each computes some rows, with the statistics of all.
     classes,  ///< The last dense layer by classes, and its loss (goes_by_classes).
     gather    ///< Puts whole images together from the strips of all members.
   };
   Kind kind = Kind::whole;
-  std::vector<LayerPlan> layers;  ///< The layers. For scatter and edges the one that reads the
-                                  ///< rows; empty if it is a join.
+  std::vector<LayerPlan> layers;  ///< The layers. For scatter and edges those that read the rows;
+                                  ///< empty if it is a join.
   SampleShape in{};
   SampleShape out{};
   bool is_strip = false;  ///< True if each member has only a strip of the output.
   std::size_t other = 0;  ///< fork, join: the number of the step at the other end.
 };
 std::vector<GroupStep> group_steps(const ModelPlan& plan);
-/// The steps of some of a model's layers, from whole samples or strips to what they leave.
-std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, bool& has_strips);
+
+/// What members have between two layers: whole samples, or strips. If the strips come from a
+/// convolution whose rows they have exchanged, activations and pools after it need no exchange of
+/// their own (follows_in_strip). They belong to its step if they leave a row for each slice.
+enum class MembersHave { samples, strips, strips_of_convolution };
+/// The steps of some of a model's layers, from what members have to what they leave.
+std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHave& between);
 /// True if members sum after such a step, or backward before it.
 bool is_summed(GroupStep::Kind kind, bool backward);
 /// The number of steps before the first one with parameters.
@@ -52,16 +57,17 @@ std::size_t first_trained(const std::vector<GroupStep>& steps);
 /// gradient of the stage's inputs is needed.
 std::vector<GroupSum> group_sums(const SlicedStage& stage, bool backward, bool wants_d_inputs);
 
-/// The rows that travel between members at each cut between slices before a layer: those that
+/// The rows that travel between members at each cut between slices before some layers: those that
 /// windows on the other side of the cut read.
-std::vector<Range> edge_rows(const SlicedStage& stage, const LayerPlan& reader,
+std::vector<Range> edge_rows(const SlicedStage& stage, std::span<const LayerPlan> readers,
                              std::span<const std::size_t> cuts);
 
 /// How the members of a group with these cuts share `grains`: rows of an image or grains of a unit.
 std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
                              std::span<const std::size_t> cuts);
 
-/// The rows that a member with these slices reads to compute its rows of the layer's outputs.
-Range rows_to_read(const SlicedStage& stage, const LayerPlan& reader, const Range& slices);
+/// The rows that a member with these slices reads to compute its rows of the last layer's outputs.
+Range rows_to_read(const SlicedStage& stage, std::span<const LayerPlan> readers,
+                   const Range& slices);
 
 }  // namespace gv
