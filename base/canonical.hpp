@@ -20,8 +20,9 @@ namespace gv {
 
 /// Appends values one after another: numbers little-endian in their full width, a byte before an
 /// optional, the length in 32 bits before a text or a list, and a struct's fields in the order of
-/// their declaration. (The wire lays out fields in the same way.) Two values of one type have the
-/// same bytes only if they are equal.
+/// their declaration. A struct with varints has its 64-bit numbers and its lengths in groups of
+/// seven bits, the lowest first, all but the last with the highest bit set. (The wire lays out
+/// fields in the same way.) Two values of one type have the same bytes only if they are equal.
 class CanonicalBytes {
  public:
   /// `domain` names the purpose of the bytes, with a version. Bytes of one domain are never valid
@@ -53,6 +54,13 @@ class CanonicalBytes {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
 
+  void append_varint(std::uint64_t value) {
+    for (; value > 0x7f; value >>= 7) {
+      bytes_.push_back(static_cast<std::byte>((value & 0x7f) | 0x80));
+    }
+    bytes_.push_back(static_cast<std::byte>(value));
+  }
+
   void add_one(bool value) { append(static_cast<std::uint8_t>(value)); }
   void add_one(float value) { append(std::bit_cast<std::uint32_t>(value)); }
   void add_one(double value) { append(std::bit_cast<std::uint64_t>(value)); }
@@ -81,7 +89,27 @@ class CanonicalBytes {
   }
   template <PlainStruct Struct>
   void add_one(const Struct& value) {
-    std::apply([this](const auto&... fields) { this->add(fields...); }, fields_of(value));
+    std::apply(
+        [this](const auto&... fields) {
+          if constexpr (HasVarints<Struct>) {
+            (this->add_with_varints(fields), ...);
+          } else {
+            this->add(fields...);
+          }
+        },
+        fields_of(value));
+  }
+  /// A field of a struct with varints.
+  template <class Field>
+  void add_with_varints(const Field& field) {
+    if constexpr (std::is_same_v<Field, std::uint64_t>) {
+      append_varint(field);
+    } else if constexpr (requires { field.capacity(); }) {
+      append_varint(field.size());
+      for (const auto& element : field) add_one(element);
+    } else {
+      add_one(field);
+    }
   }
 
   std::vector<std::byte> bytes_;

@@ -424,9 +424,8 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   line("trace hash", fmt::format("{:016x}", world.trace_hash()));
 }
 
-/// Reads config and scenario from one file. Either may set the number of peers.
-RunFiles parse(const std::string& path) {
-  RunFiles parsed = read_run_files(path);
+/// Adds what is wrong with config and scenario together. `path` is their name in messages.
+RunFiles checked(RunFiles parsed, const std::string& path) {
   const std::size_t peers = parsed.config.run.peers;
   std::ranges::move(neighbours_problems(parsed, path), std::back_inserter(parsed.problems));
   if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, path);
@@ -453,10 +452,11 @@ RunFiles parse(const std::string& path) {
   return parsed;
 }
 
-}  // namespace
+/// Reads config and scenario from one file. Either may set the number of peers.
+RunFiles parse(const std::string& path) { return checked(read_run_files(path), path); }
 
-CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
-  RunFiles parsed = parse(path);
+/// Makes a world of what has been read, and adds what a world that is checked must not have.
+CheckedWorld world_of(RunFiles parsed, const std::string& path, std::uint64_t seed) {
   if (parsed.scenario.work == WorkKind::training) {
     parsed.problems.push_back({path + ": scenario.work",
                                "\"training\" is not checked, only what peers do with each other",
@@ -470,6 +470,18 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
   parsed.scenario.peers = parsed.config.run.peers;
   DrawnWorld world{.seed = seed, .scenario = parsed.scenario, .config = parsed.config};
   return {std::move(world), std::move(parsed.problems)};
+}
+
+}  // namespace
+
+CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
+  return world_of(parse(path), path, seed);
+}
+
+bool is_legal(const DrawnWorld& world) {
+  const std::string name = "world.toml";
+  return world_of(checked(read_run_text(to_toml(world), name), name), name, world.seed)
+      .problems.empty();
 }
 
 int check_scenario(const SimulateOptions& options) {

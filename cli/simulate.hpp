@@ -26,6 +26,9 @@ struct CheckedWorld {
 };
 CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 
+/// True if read_world() finds no problem in the world's text.
+bool is_legal(const DrawnWorld& world);
+
 /// `grapevine sim CONFIG --check`: runs the scenario as one world of a swarm, checks every
 /// invariant, and heals the world at the end. Nothing is trained. Returns 2 for a bad config,
 /// otherwise the same as run_swarm().

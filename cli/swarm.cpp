@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "cli/simulate.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/trace.hpp"
 
@@ -51,7 +52,10 @@ int say_failure(const DrawnWorld& world, const Violation& violation, bool smalle
   fmt::print("commit {}; replay: grapevine sim --swarm 1 --seed {}{} --trace\n", GRAPEVINE_COMMIT,
              world.seed, replay_flags);
   if (smallest) {
-    const DrawnWorld small = shrink(world, violation);
+    const DrawnWorld small = shrink(world, is_legal, [&violation](const DrawnWorld& candidate) {
+      const Verdict verdict = run_world(candidate);
+      return verdict.violation && verdict.violation->invariant == violation.invariant;
+    });
     fmt::print(
         "\nas small as it gets (write it to a file; run: grapevine sim FILE --check --seed {} "
         "--trace):\n\n{}",

@@ -77,6 +77,13 @@ class BoundedOutputArchive
     }
   }
 
+  /// Writes a number in groups of seven bits, the lowest first, all but the last with the highest
+  /// bit set.
+  void write_varint(std::uint64_t value) {
+    for (; value > 0x7f; value >>= 7) write(static_cast<std::uint8_t>((value & 0x7f) | 0x80));
+    write(static_cast<std::uint8_t>(value));
+  }
+
   /// Writes the number of elements or bytes that follow. Throws if it is over the limit.
   void write_size(std::uint64_t size, std::size_t limit, const char* what) {
     archive_detail::require_at_most(size, limit, what);
@@ -112,6 +119,28 @@ class BoundedInputArchive
     } else {
       return std::bit_cast<T>(static_cast<archive_detail::Bits<T>>(bits));
     }
+  }
+
+  /// Reads a number in groups of seven bits. Only its shortest form is accepted.
+  std::uint64_t read_varint() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      const auto group = read<std::uint8_t>();
+      // The tenth group has only the highest bit of the number.
+      if (shift == 63 && group > 1) throw ArchiveError("a number has more than 64 bits");
+      value |= static_cast<std::uint64_t>(group & 0x7f) << shift;
+      if (group > 0x7f) continue;
+      if (group == 0 && shift > 0) throw ArchiveError("a number is longer than it has to be");
+      return value;
+    }
+  }
+
+  /// Reads the number of elements that follow. Each takes at least one remaining byte.
+  std::size_t read_varint_size(std::size_t limit) {
+    const std::uint64_t size = read_varint();
+    archive_detail::require_at_most(size, limit, "elements");
+    require(size);
+    return size;
   }
 
   /// Reads the number of elements or bytes that follow. Each takes at least one remaining byte.

@@ -55,10 +55,41 @@ void serialize(A& ar, TransferId& id) {
   ar(id.kind, id.owner, id.session, id.number, id.stage);
 }
 
+/// A field of a struct with varints.
+template <BoundedArchive A, class Field>
+void serialize_with_varints(A& ar, Field& field) {
+  constexpr bool reads = std::is_same_v<A, BoundedInputArchive>;
+  if constexpr (std::is_same_v<Field, std::uint64_t>) {
+    if constexpr (reads) {
+      field = ar.read_varint();
+    } else {
+      ar.write_varint(field);
+    }
+  } else if constexpr (requires { field.capacity(); }) {
+    if constexpr (reads) {
+      field.resize(ar.read_varint_size(archive_elements_max));
+    } else {
+      archive_detail::require_at_most(field.size(), archive_elements_max, "elements");
+      ar.write_varint(field.size());
+    }
+    for (auto& element : field) ar(element);
+  } else {
+    ar(field);
+  }
+}
+
 /// Every other struct is its fields in order. Throws if the struct breaks one of its own bounds.
 template <BoundedArchive A, PlainStruct T>
 void serialize(A& ar, T& value) {
-  std::apply([&ar](auto&... fields) { (ar(fields), ...); }, fields_of(value));
+  std::apply(
+      [&ar](auto&... fields) {
+        if constexpr (HasVarints<T>) {
+          (serialize_with_varints(ar, fields), ...);
+        } else {
+          (ar(fields), ...);
+        }
+      },
+      fields_of(value));
   if constexpr (requires { value.problem(); }) {
     if (const std::string problem = value.problem(); !problem.empty()) throw ArchiveError(problem);
   }

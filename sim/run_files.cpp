@@ -12,6 +12,29 @@
 #include "sim/scenario_text.hpp"
 
 namespace gv {
+namespace {
+
+/// Adds the config of this text, or the built-in one, to files that have a scenario. `reported` are
+/// the problems of that scenario.
+RunFiles with_config(RunFiles files, Problems reported, const std::optional<std::string>& text,
+                     const std::string& name, std::optional<std::size_t> peers) {
+  if (!peers && files.scenario.peers > 0) peers = files.scenario.peers;
+  ParsedConfig parsed;
+  if (name.empty()) parsed.config = default_config();
+  if (text) parsed = parse_config_text(*text, name, {.peers = peers});
+  files.config = std::move(parsed.config);
+  files.places = std::move(parsed.places);
+  if (name.empty() && peers) files.config.run.peers = *peers;
+  std::ranges::move(parsed.problems, std::back_inserter(files.problems));
+  // Both readers report the syntax errors of a shared file, so skip repeated ones.
+  for (Problem& problem : reported) {
+    const auto same = [&](const Problem& said) { return to_string(said) == to_string(problem); };
+    if (std::ranges::none_of(files.problems, same)) files.problems.push_back(std::move(problem));
+  }
+  return files;
+}
+
+}  // namespace
 
 RunFiles read_run_files(const std::string& config, const std::string& faults,
                         std::optional<std::size_t> peers) {
@@ -30,21 +53,14 @@ RunFiles read_run_files(const std::string& config, const std::string& faults,
     scenario = parse_scenario_text(*text, config, false);
   }
   files.scenario = std::move(scenario.scenario);
-  if (!peers && files.scenario.peers > 0) peers = files.scenario.peers;
+  return with_config(std::move(files), std::move(scenario.problems), text, config, peers);
+}
 
-  ParsedConfig parsed;
-  if (config.empty()) parsed.config = default_config();
-  if (text) parsed = parse_config_text(*text, config, {.peers = peers});
-  files.config = std::move(parsed.config);
-  files.places = std::move(parsed.places);
-  if (config.empty() && peers) files.config.run.peers = *peers;
-  std::ranges::move(parsed.problems, std::back_inserter(files.problems));
-  // Both readers report the syntax errors of a shared file, so skip repeated ones.
-  for (Problem& problem : scenario.problems) {
-    const auto same = [&](const Problem& said) { return to_string(said) == to_string(problem); };
-    if (std::ranges::none_of(files.problems, same)) files.problems.push_back(std::move(problem));
-  }
-  return files;
+RunFiles read_run_text(const std::string& text, const std::string& name) {
+  RunFiles files;
+  ParsedScenario scenario = parse_scenario_text(text, name, false);
+  files.scenario = std::move(scenario.scenario);
+  return with_config(std::move(files), std::move(scenario.problems), text, name, std::nullopt);
 }
 
 Problems neighbours_problems(const RunFiles& files, const std::string& path) {

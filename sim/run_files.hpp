@@ -24,6 +24,9 @@ struct RunFiles {
 RunFiles read_run_files(const std::string& config, const std::string& faults = {},
                         std::optional<std::size_t> peers = {});
 
+/// Reads both from a text instead of a file. `name` stands for the file name in messages.
+RunFiles read_run_text(const std::string& text, const std::string& name);
+
 /// Problems of the scenario's neighbours with the config's topology. `path` is the config's name in
 /// messages.
 Problems neighbours_problems(const RunFiles& files, const std::string& path);

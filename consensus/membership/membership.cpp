@@ -127,6 +127,7 @@ void Membership::State::remind(Time now, PeerId from, Effects& out) {
 void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out) {
   hear(now, from, ping.rumors, out);
   note_progress(from, ping.progress);  // The rumours may be the first that we hear of the sender.
+  if (ping.sequence == 0) return;
   std::vector<Member> rumors = rumors_for(from);
   // A peer that suspects us always gets our own entry, even if there are enough other rumours.
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
@@ -304,7 +305,7 @@ void Membership::tick(Time now, Effects& out) {
         state.push_pull((*group)[state.rng.below(group->size())], true, out);
       }
     }
-    state.next_push_pull = now + state.options.push_pull_period;
+    state.next_push_pull = now + state.push_pull_period();
   }
   state.due = std::max(now, state.deadline());
 }
@@ -326,6 +327,13 @@ void Membership::announce(Effects& out) {
   State& state = *state_;
   for (const PeerId peer : state.live_others()) {
     out.send(peer, Ping{++state.sequence, state.self.member.progress, {State::told(state.self)}});
+  }
+}
+
+void Membership::report(bool asks, Effects& out) {
+  State& state = *state_;
+  for (const PeerId peer : state.live_others()) {
+    out.send(peer, Ping{asks ? ++state.sequence : 0, state.self.member.progress, {}});
   }
 }
 
@@ -385,6 +393,10 @@ void Membership::for_each_other(const std::function<void(const Member&)>& look) 
 }
 
 int Membership::local_health() const { return state_->health; }
+
+bool Membership::admits_third(PeerId other) const {
+  return state_->authorized.size() > (state_->authorized.contains(other) ? 2 : 1);
+}
 
 std::size_t Membership::held() const {
   const State& state = *state_;

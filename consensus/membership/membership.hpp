@@ -60,6 +60,8 @@ class Membership {
   /// Sends our own entry to every live member at once, because a change of phase should not wait
   /// for the next probe. Costs one message for each member.
   void announce(Effects& out);
+  /// Sends every live member our progress alone. Only if `asks`, they answer with theirs.
+  void report(bool asks, Effects& out);
 
   /// Announces that we leave, so that others mark us as left and not as dead. Later messages are
   /// ignored.
@@ -90,6 +92,9 @@ class Membership {
 
   /// Lifeguard's local health: 0 is healthy; each point slows our own probes.
   int local_health() const;
+
+  /// True if the allow-list has a peer other than us and `other`, whether we have met it or not.
+  bool admits_third(PeerId other) const;
 
   /// Number of entries in all tables: at most 9 for each other authorised peer, plus 64.
   std::size_t held() const;

@@ -92,6 +92,7 @@ struct Membership::State {
   PeerId id() const { return self.member.id; }
   Duration scaled(Duration duration) const { return duration * (1 + health); }
   Time suspicion_deadline(const Entry& entry) const;
+  Duration push_pull_period() const;
   Time deadline() const;
   void set_state(Entry& entry, MemberState state);
   std::map<PeerId, Entry>::iterator forget(std::map<PeerId, Entry>::iterator entry);

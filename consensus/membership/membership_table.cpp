@@ -10,6 +10,8 @@ namespace {
 constexpr std::size_t rumors_max = 8;  ///< Rumours carried by one probe or answer.
 /// Shortest time between two of our statements that differ only in progress.
 constexpr Duration renewal_period = std::chrono::seconds(5);
+/// A peer that has finished waits one period for each group of this many others.
+constexpr std::size_t others_a_period = 16;
 
 }  // namespace
 
@@ -27,6 +29,15 @@ Time Membership::State::suspicion_deadline(const Entry& entry) const {
     timeout = most - (most - least) * std::log(confirmed + 1) / std::log(expected + 1.0);
   }
   return entry.suspected_at + from_seconds(std::max(least, timeout));
+}
+
+/// A table has a row for each member, so in a large swarm the comparisons are most of what an idle
+/// peer sends. A peer that has finished can compare less often: rumours tell it of changes, and
+/// those that still train go on asking it.
+Duration Membership::State::push_pull_period() const {
+  if (self.member.progress.phase != Phase::done) return options.push_pull_period;
+  const std::size_t periods = std::max<std::size_t>(1, others.size() / others_a_period);
+  return options.push_pull_period * static_cast<int>(periods);
 }
 
 Time Membership::State::deadline() const {

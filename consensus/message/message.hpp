@@ -24,7 +24,8 @@ namespace gv {
 // changes the wire format. Bounds that do not depend on the receiver's state are declared here:
 // `last_value` of an enumeration, and `problem()` of a struct, which returns a sentence without a
 // full stop, or an empty one if the values are sound. Protocols get only messages within these
-// bounds and with finite floats.
+// bounds and with finite floats. Reports of work are sent often and have small numbers, so their
+// structs have varints (base/fields).
 
 /// Why something was refused, dropped or given up; travels in messages and in facts.
 enum class Reason : std::uint8_t {
@@ -79,6 +80,7 @@ struct Trial {
 
 /// Chunks of the swarm's data, one after another.
 struct ChunkRange {
+  static constexpr bool has_varints = true;
   std::uint64_t begin = 0;
   std::uint64_t count = 0;  ///< At least 1.
 
@@ -105,6 +107,7 @@ inline constexpr std::uint64_t leased_chunks_max = 257;
 
 /// A peer's report about chunks of leased data (see Ledger).
 struct LedgerEntry {
+  static constexpr bool has_varints = true;
   std::uint64_t whole = 0;  ///< All chunks below this number are done, as far as the peer knows.
   std::vector<ChunkRange> done;  ///< Chunks that it has done and that not all peers know of.
                                  ///< Ascending, disjoint.
@@ -116,6 +119,7 @@ struct LedgerEntry {
 
 /// The result of a peer's measurement of its model, if the run has a target accuracy.
 struct TargetVerdict {
+  static constexpr bool has_varints = true;
   std::uint64_t sitting = 0;  ///< The sitting of the measurement; the first is 1.
   bool reached = false;       ///< True if its model had reached the target.
 
@@ -124,6 +128,7 @@ struct TargetVerdict {
 
 /// A peer's part in the swarm's budget of samples.
 struct WorkDone {
+  static constexpr bool has_varints = true;
   std::uint64_t samples = 0;  ///< Samples that this process of the peer has trained on.
   std::uint64_t data = 0;     ///< Size of its shard.
   std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
@@ -167,7 +172,7 @@ struct Member {
 
 /// Are you there? Rumours travel on this and the next three messages.
 struct Ping {
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;  ///< 0: only a report of progress, to which there is no answer.
   Progress progress;
   std::vector<Member> rumors;
   /// Set if another peer asks through me: unless 0, answer with a statement later than this

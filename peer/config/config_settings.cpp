@@ -89,7 +89,7 @@ void append_membership(Settings& all) {
   membership.add("suspicion_max_factor", GV_FIELD(membership.suspicion_max_factor), {1, 1000},
                  "times longer while no other peer confirms");
   membership.add("push_pull_period_s", GV_FIELD(membership.push_pull_period), {0.1, 86400},
-                 "between two full comparisons of members");
+                 "between two full comparisons of members; longer after the end if they are many");
   membership.add("forget_dead_s", GV_FIELD(membership.forget_dead_after), {1, 1e7},
                  "how long the dead are remembered");
 }

@@ -422,7 +422,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 }
 
 /// Tells the others which chunks we have taken. A peer without work exchanges what only it has
-/// learnt.
+/// learnt, and asks what is left.
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
@@ -439,7 +439,7 @@ void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) 
   }
   if (!ledger->is_news()) return;
   members.set_progress(progress());
-  members.announce(out);
+  members.report(ledger->is_idle() || ledger->helps(), out);
 }
 
 /// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has

@@ -177,11 +177,14 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (rng.chance(0.5)) allreduce.local.local_after = rng.below(150);
 }
 
-/// In half of the worlds without a pipeline the swarm shares a budget, most of which is used up
-/// before the end. In a quarter of these the time may be over sooner, and in half a target may be
-/// reached.
+/// In three quarters of the worlds without a pipeline the swarm shares a budget, most of which is
+/// used up before the end. In a quarter of these the time may be over sooner, and in half a target
+/// may be reached. A third of these worlds have their budget and leases by draws of a generator of
+/// their own, so all others are the same as without these draws.
 void draw_budget(Rng rng, DrawnWorld& world) {
-  if (!rng.chance(0.5)) return;
+  Rng more = rng.fork("more");
+  const bool is_further = !rng.chance(0.5);
+  if (is_further && !more.chance(0.5)) return;
   world.config.run.budget = BudgetKind::swarm;
   world.config.gossip.weighs_by_data = rng.chance(0.7);
   const double steps = seconds(world.scenario.until) / seconds(world.scenario.step);
@@ -199,7 +202,7 @@ void draw_budget(Rng rng, DrawnWorld& world) {
   }
   const bool may_lease =
       world.config.run.mode != ModeKind::mixing || is_in_step(world.config.mixing.rule);
-  if (!may_lease || !rng.chance(0.5)) return;
+  if (!may_lease || !(is_further ? more.chance(0.85) : rng.chance(0.5))) return;
   world.config.data.partition.kind = PartitionKind::leased;
   world.config.data.chunk_samples = world.config.train.batch * (1 + rng.below(20));
 }

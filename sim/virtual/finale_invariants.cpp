@@ -13,10 +13,14 @@
 #include "base/magnitude.hpp"
 #include "peer/modes/finale.hpp"
 #include "peer/modes/switchable_mode.hpp"
+#include "sim/virtual/ledger_invariants.hpp"
 
 namespace gv {
 namespace {
 
+/// Peers know of each other's work after the longest age of a report, and may know as much less
+/// of the work of before they met. A round of probes comes on top.
+constexpr Duration overshoots_for = std::chrono::seconds(20);
 /// A ballot about the end counts clocks that will reach it within this time.
 constexpr Duration clocks_apart = std::chrono::seconds(1);
 /// Reports have at most about this age.
@@ -89,6 +93,7 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
     if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job) * batch;
     if (gradient != nullptr && !gradient->of_model) trained_ += gradient->all_samples();
   }
+  if (!used_up_ && trained_ >= work_of(world, peer)->options().budget) used_up_ = world.now();
   if (steps != nullptr && steps->from) {
     const std::uint64_t first = *steps->from / batch;
     if (steps_trained_.size() < first + steps->count) steps_trained_.resize(first + steps->count);
@@ -147,6 +152,7 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Job& job : effects.jobs) {
     const auto* follows = first_of<task::FollowSwarm>(job.tasks);
     if (follows != nullptr) check_schedule(world, peer, *work_of(world, peer), follows->progress);
+    check_overshoot(world, peer, *work_of(world, peer), job);
   }
   for (const Fact& fact : effects.facts) {
     const auto* generation = std::get_if<GenerationBegan>(&fact);
@@ -182,6 +188,27 @@ void FinaleInvariants::check_schedule(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} trains at progress {} of {} to {}", peer, progress, least, most));
   }
   before = work.is_agreed() ? 0 : progress;
+}
+
+/// "no work beyond the budget": in a world without faults other than slow peers, no peer begins
+/// further steps long after all have used up the budget. Of leased data, LedgerInvariants checks
+/// every step.
+void FinaleInvariants::check_overshoot(const Simulator& world, PeerNumber peer,
+                                       const SwarmWork& work, const Job& job) {
+  if (!used_up_ || work.ledger() != nullptr || work.is_agreed() || !is_quiet(world) ||
+      !has_sound_links(world) || !may_all_meet(world)) {
+    return;
+  }
+  const auto* steps = first_of<task::TakeSteps>(job.tasks);
+  const NodeOptions& node = world.options().node;
+  // Steps of a resting centre are no work, but are among those that were seen.
+  const bool has_rests = node.gossip.centre_rests || node.mixing.rule.centre_rests;
+  if (steps == nullptr || has_rests) return;
+  const Duration probes = static_cast<Duration::rep>(world.size()) * node.membership.probe_period;
+  if (world.now() <= *used_up_ + overshoots_for + probes) return;
+  fail(world, "no work beyond the budget",
+       fmt::format("peer-{} begins steps {:.1f} s after the budget was used up", peer,
+                   seconds(world.now() - *used_up_)));
 }
 
 /// "no end before its time": the first peer to end knows that the budget is used up, or the time of

@@ -53,6 +53,8 @@ class FinaleInvariants : public Checker {
   void check_idleness(const Simulator& world, PeerNumber peer, const SwarmWork& work);
   void check_schedule(const Simulator& world, PeerNumber peer, const SwarmWork& work,
                       double progress);
+  void check_overshoot(const Simulator& world, PeerNumber peer, const SwarmWork& work,
+                       const Job& job);
   void check_first_end(const Simulator& world, PeerNumber peer);
   void check_mean(const Simulator& world, PeerNumber peer);
 
@@ -68,6 +70,7 @@ class FinaleInvariants : public Checker {
   std::set<PeerNumber> have_target_;  ///< Peers that have ever reached the target.
   std::optional<Time> began_;         ///< When the first peer began to train.
   bool is_first_checked_ = false;
+  std::optional<Time> used_up_;  ///< When all peers together had trained on the whole budget.
 };
 
 }  // namespace gv

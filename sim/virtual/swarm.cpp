@@ -10,6 +10,7 @@
 #include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/finale_invariants.hpp"
+#include "sim/virtual/ledger_invariants.hpp"
 #include "sim/virtual/mixing_invariants.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/trust_invariants.hpp"
@@ -328,12 +329,12 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   PipelineInvariants pipeline;
   MixingInvariants rounds;
   FinaleInvariants finale;
+  LedgerInvariants leases;
   TrustInvariants trust;
-  const std::vector<Checker*> checkers = {&invariants, &lockstep, &pipeline,
-                                          &rounds,     &finale,   &trust};
+  const std::vector<Checker*> checkers = {&invariants, &lockstep, &pipeline, &rounds,
+                                          &finale,     &leases,   &trust};
   for (Checker* checker : checkers) simulator.watch(*checker);
   if (watcher != nullptr) simulator.watch(*watcher);
-  const Time end(world.scenario.until);
   const auto broken = [&] {
     return std::ranges::any_of(checkers,
                                [](const Checker* one) { return one->violation().has_value(); });
@@ -347,7 +348,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     return true;
   };
   Verdict verdict;
-  if (safely(end)) {
+  if (safely(Time(world.scenario.until))) {
     simulator.heal();
     for (const Duration look : {cut_off_within - 6s, Duration(6s)}) {
       if (world.scenario.tickets && safely(simulator.now() + look)) trust.look_for_lag(simulator);
@@ -393,12 +394,30 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   return verdict;
 }
 
-DrawnWorld shrink(const DrawnWorld& world, const Violation& violation, int tries) {
+namespace {
+
+/// Takes the peers out of the scenario that a smaller world does not have. A rule may be left
+/// without peers, and the world is then not legal.
+void keep_peers(Scenario& scenario, std::size_t peers) {
+  const auto cut = [peers](PeerSet& set) {
+    std::erase_if(set.ranges, [peers](const auto& range) { return range.first >= peers; });
+    for (auto& range : set.ranges) range.second = std::min(range.second, peers - 1);
+  };
+  scenario.peers = peers;
+  cut(scenario.saboteurs);
+  for (FaultRule& rule : scenario.faults) {
+    cut(rule.peers);
+    cut(rule.to);
+  }
+}
+
+}  // namespace
+
+DrawnWorld shrink(const DrawnWorld& world, const WorldTest& is_legal, const WorldTest& fails,
+                  int tries) {
   DrawnWorld best = world;
   const auto still_fails = [&](const DrawnWorld& candidate) {
-    if (tries-- <= 0) return false;
-    const Verdict verdict = run_world(candidate);
-    return verdict.violation && verdict.violation->invariant == violation.invariant;
+    return tries > 0 && is_legal(candidate) && tries-- > 0 && fails(candidate);
   };
   const auto attempt = [&](auto change) {
     DrawnWorld candidate = best;
@@ -424,8 +443,9 @@ DrawnWorld shrink(const DrawnWorld& world, const Violation& violation, int tries
       smaller |= attempt([&](DrawnWorld& w) { w.scenario.faults[i].every = {}; });
     }
     if (best.scenario.peers > 2) {
-      smaller |= attempt([](DrawnWorld& w) { w.scenario.peers = (w.scenario.peers + 1) / 2; }) ||
-                 attempt([](DrawnWorld& w) { --w.scenario.peers; });
+      const std::size_t peers = best.scenario.peers;
+      smaller |= attempt([&](DrawnWorld& w) { keep_peers(w.scenario, (peers + 1) / 2); }) ||
+                 attempt([&](DrawnWorld& w) { keep_peers(w.scenario, peers - 1); });
     }
     if (best.scenario.until > 2s) smaller |= attempt([](DrawnWorld& w) { w.scenario.until /= 2; });
     if (best.scenario.dimension > 1) {

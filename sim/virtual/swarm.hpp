@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -30,8 +31,13 @@ struct Verdict {
 /// must agree, and every training peer must exchange or finish operations. `watcher` may be null.
 Verdict run_world(const DrawnWorld& world, Watcher* watcher = nullptr);
 
-/// Returns the smallest world found that violates the same invariant, without needless rules,
-/// peers, time and settings. Runs at most `tries` worlds.
-DrawnWorld shrink(const DrawnWorld& world, const Violation& violation, int tries = 400);
+/// A question about a world.
+using WorldTest = std::function<bool(const DrawnWorld&)>;
+
+/// Returns the smallest world found that still fails, without needless rules, peers, time and
+/// settings. Only legal worlds are tried, so that a config of the result is accepted. Asks at most
+/// `tries` times whether a world fails.
+DrawnWorld shrink(const DrawnWorld& world, const WorldTest& is_legal, const WorldTest& fails,
+                  int tries = 400);
 
 }  // namespace gv

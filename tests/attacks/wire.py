@@ -30,7 +30,8 @@ DOMAINS = dict(re.findall(r'(\w+)_domain\[\] = "(.*)"', "".join((ROOT / header).
 
 
 def declarations():
-    """Structs as {name: {field: type}}, other names of types, the kinds of messages, and the version of the wire."""
+    """Structs as {name: {field: type}}, other names of types, the kinds of messages, the structs with varints, and the version
+    of the wire."""
     text = re.sub(r"//[^\n]*", "", "".join((ROOT / header).read_text() for header in HEADERS))
     names = dict(re.findall(r"enum class (\w+) : ([\w:]+)", text))
     names |= {name: " ".join(kind.split()) for name, kind in re.findall(r"\nusing (\w+) =([^;]+);", text)}
@@ -44,10 +45,11 @@ def declarations():
         structs[name] = {field: fields[field] for field in ORDERS.get(name, fields)}
     messages = re.search(r"std::variant<([^>]*)>", names["MessageVariant"])[1].replace(" ", "").split(",")
     kinds = {"Hello": HELLO, "LaneInvite": INVITE} | {name: FIRST_MESSAGE + i for i, name in enumerate(messages)}
-    return structs, names, kinds, int(re.search(r"wire_version = (\d+)", text)[1])
+    varints = {name for name, body in re.findall(r"\nstruct (\w+) \{(.*?)\n\};", text, re.DOTALL) if "has_varints" in body}
+    return structs, names, kinds, varints, int(re.search(r"wire_version = (\d+)", text)[1])
 
 
-STRUCTS, NAMES, KINDS, VERSION = declarations()
+STRUCTS, NAMES, KINDS, VARINTS, VERSION = declarations()
 
 
 def parts(kind):
@@ -57,6 +59,42 @@ def parts(kind):
         return None, []
     # A comma inside of a nested template does not part arguments.
     return found[1], [part.strip() for part in re.split(r",(?![^<]*>)", found[2])]
+
+
+def pack_varint(number):
+    """The bytes of a number in groups of seven bits."""
+    groups = []
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*groups, number])
+
+
+def unpack_varint(data):
+    size = next(i for i, byte in enumerate(data) if byte < 0x80) + 1
+    return sum((byte & 0x7F) << 7 * i for i, byte in enumerate(data[:size])), data[size:]
+
+
+def pack_with_varints(kind, value):
+    """The bytes of a field of a struct with varints."""
+    if kind == "std::uint64_t":
+        return pack_varint(value or 0)
+    if kind.startswith("std::vector"):
+        return pack_varint(len(value or ())) + b"".join(pack(parts(kind)[1][0], item) for item in value or ())
+    return pack(kind, value)
+
+
+def unpack_with_varints(kind, data):
+    if kind == "std::uint64_t":
+        return unpack_varint(data)
+    if kind.startswith("std::vector"):
+        length, data = unpack_varint(data)
+        values = []
+        for _ in range(length):
+            value, data = unpack(parts(kind)[1][0], data)
+            values.append(value)
+        return values, data
+    return unpack(kind, data)
 
 
 def pack(kind, value=None):
@@ -71,7 +109,8 @@ def pack(kind, value=None):
     if kind in STRUCTS:
         unknown = set(value or {}) - set(STRUCTS[kind])
         assert not unknown, f"{kind} has no {unknown}"
-        return b"".join(pack(type_, (value or {}).get(field)) for field, type_ in STRUCTS[kind].items())
+        pack_field = pack_with_varints if kind in VARINTS else pack
+        return b"".join(pack_field(type_, (value or {}).get(field)) for field, type_ in STRUCTS[kind].items())
     if template == "vector":
         return struct.pack("<I", len(value or ())) + b"".join(pack(inner[0], item) for item in value or ())
     if template == "optional":
@@ -95,8 +134,9 @@ def unpack(kind, data):
         return data[4:size].decode(errors="replace"), data[size:]
     if kind in STRUCTS:
         fields = {}
+        unpack_field = unpack_with_varints if kind in VARINTS else unpack
         for field, type_ in STRUCTS[kind].items():
-            fields[field], data = unpack(type_, data)
+            fields[field], data = unpack_field(type_, data)
         return fields, data
     if template == "optional":
         return unpack(inner[0], data[1:]) if data[0] else (None, data[1:])

@@ -149,6 +149,22 @@ TEST_CASE("a peer blames nobody else for its own stall", "[membership][unit]") {
   }
 }
 
+TEST_CASE("a peer that was accused fifty times is healthy after eight probes",
+          "[membership][unit]") {
+  Cluster cluster = settled_cluster(4, 1);
+  for (int accusation = 0; accusation < 50; ++accusation) {
+    Member rumor = cluster.at(1).self();
+    rumor.state = MemberState::suspect;
+    Effects out;
+    cluster.at(1).receive(cluster.now(), peer_of(2), Ping{1, {}, {rumor}}, out);
+    cluster.run_for(0.6);  // It refutes one each half second.
+  }
+  CHECK(cluster.at(1).local_health() == 8);
+  // At a health of h a probe follows h + 1 periods after the one before, and each lowers h by one.
+  CHECK(cluster.run_until([&] { return cluster.at(1).local_health() == 0; }, 52.0));
+  CHECK(cluster.settled());
+}
+
 TEST_CASE("peers that cannot hear each other one way stay alive through the others",
           "[membership][unit]") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -524,6 +524,24 @@ TEST_CASE("a peer that is probed for another one answers with a statement that i
   CHECK(std::get<Ping>(lone.out.messages.back().message).newer_than == 41);
 }
 
+// ---- Reports ----
+
+TEST_CASE("a report goes to all live members, which answer only if they are asked",
+          "[membership][unit]") {
+  const bool asks = GENERATE(false, true);
+  Lone lone(3);
+  lone.membership.set_progress({.step = 7});
+  lone.membership.report(asks, lone.out);
+  REQUIRE(lone.out.messages.size() == 2);
+  const Message report = lone.out.messages[0].message;
+  REQUIRE(std::holds_alternative<Ping>(report));
+  CHECK(std::get<Ping>(report).rumors.empty());
+  lone.out = {};
+  lone.receive(1, report);
+  CHECK(lone.membership.find(peer_of(1))->progress.step == 7);
+  CHECK(lone.out.messages.size() == (asks ? 1U : 0U));
+}
+
 // ---- Ticks ----
 
 TEST_CASE("a death that ends another suspicion is followed up in the same tick",

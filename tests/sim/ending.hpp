@@ -15,6 +15,7 @@
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/invariants.hpp"
+#include "sim/virtual/ledger_invariants.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -77,6 +78,7 @@ class Ending : public Watcher {
       : world(options, std::move(workloads)), options_(options) {
     world.watch(*this);
     world.watch(laws);
+    world.watch(leases);
     world.watch(always);
   }
 
@@ -105,7 +107,9 @@ class Ending : public Watcher {
     world.run(Time(options_.scenario.until));
     if (laws.violation()) UNSCOPED_INFO(laws.violation()->what);
     if (always.violation()) UNSCOPED_INFO(always.violation()->what);
+    if (leases.violation()) UNSCOPED_INFO(leases.violation()->what);
     REQUIRE_FALSE(laws.violation());
+    REQUIRE_FALSE(leases.violation());
     REQUIRE_FALSE(always.violation());
     REQUIRE(world.all_ended());
   }
@@ -132,6 +136,7 @@ class Ending : public Watcher {
 
   Simulator world;
   FinaleInvariants laws;
+  LedgerInvariants leases;
   Invariants always;
   std::uint64_t trained = 0;
   std::size_t downloads = 0;  ///< Downloads of the common mean.

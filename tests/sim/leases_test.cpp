@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -101,6 +102,100 @@ TEST_CASE("leased chunks of a peer that dies, sleeps or is cut off are trained b
     // A half that is cut off trains the same samples as the other half.
     CHECK(ledger.all().chunks <= (rule.kind == FaultKind::partition ? 560 : 430));
   }
+}
+
+namespace {
+
+/// Finds the first moment after three seconds at which the second peer reaches a named point of a
+/// lease.
+class LeasePoint : public Watcher {
+ public:
+  explicit LeasePoint(std::string name) : name_(std::move(name)) {}
+
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    if (peer != 1) return;
+    for (const Job& job : effects.jobs) {
+      const auto* steps = first_of<task::TakeSteps>(job.tasks);
+      if (steps != nullptr && steps->from && *steps->from / batch % 8 == 0) reach(world, "begins");
+    }
+    for (const Outgoing& out : effects.messages) {
+      if (std::holds_alternative<Commit>(out.message)) reach(world, "commits");
+    }
+  }
+  void after(const Simulator& world, PeerNumber peer) override {
+    const auto& node = world.peer(peer).node;
+    if (peer != 1 || !node) return;
+    const Ledger& ledger = *node->mode().swarm_work()->ledger();
+    if (ledger.ahead() > ahead_) reach(world, "takes");
+    if (ledger.counts().trained > trained_) reach(world, "trained");
+    if (ledger.own_part().done > done_) reach(world, "done");
+    ahead_ = ledger.ahead();
+    trained_ = ledger.counts().trained;
+    done_ = ledger.own_part().done;
+  }
+
+  Duration when{};  ///< 0: the point was not reached.
+
+ private:
+  void reach(const Simulator& world, const std::string& point) {
+    if (point == name_ && when == Duration{} && world.now() > Time(3s)) {
+      when = world.now().time_since_epoch();
+    }
+  }
+
+  std::string name_;
+  std::uint64_t ahead_ = 0;
+  std::uint64_t trained_ = 0;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("whatever happens at a named point of a lease, every sample is trained and all end alike",
+          "[sim]") {
+  const std::string point =
+      GENERATE(as<std::string>(), "takes", "begins", "trained", "commits", "done");
+  // The fourth peer comes late if it is the one that joins, so that all worlds begin alike.
+  const bool joins = GENERATE(false, true);
+  Simulator::Options options = leased(world_of(4, 400));
+  options.wait_for = joins ? 3 : 4;
+  Ending search(joins ? with(options, fault(FaultKind::join, 9s, just(3))) : options);
+  LeasePoint found(point);
+  search.world.watch(found);
+  search.run();
+  REQUIRE(found.when != Duration{});
+  std::vector<FaultRule> faults = {
+      fault(FaultKind::kill, {}, just(1)), fault(FaultKind::kill, {}, just(1), 2s),
+      fault(FaultKind::restart, {}, just(1)), fault(FaultKind::stop, {}, just(1), 8s),
+      fault(FaultKind::partition, {}, just(1), 6s)};
+  if (joins) faults = {fault(FaultKind::join, {}, just(3))};
+  for (FaultRule& rule : faults) {
+    for (const Duration later : {Duration(-1ns), Duration(1us)}) {
+      rule.at = found.when + later;
+      INFO(to_string(rule.kind) << " where it " << point << ", at " << seconds(rule.at) << " s");
+      Ending end(with(options, rule));
+      LedgerTally tally;
+      end.world.watch(tally);
+      end.run();
+      CHECK(end.models({0, 2, 3}) == 1);
+      CHECK(tally.samples() == 1600 * batch);
+      CHECK(tally.trained() == tally.samples());
+    }
+  }
+}
+
+TEST_CASE("more than half of the drawn worlds have a budget of the swarm and a quarter leased data",
+          "[sim]") {
+  constexpr std::uint64_t worlds = 1000;
+  std::uint64_t budgets = 0;
+  std::uint64_t leases = 0;
+  for (std::uint64_t seed = 1; seed <= worlds; ++seed) {
+    const Config config = draw_world(seed).config;
+    budgets += config.run.budget == BudgetKind::swarm;
+    leases += config.data.partition.kind == PartitionKind::leased;
+  }
+  CHECK(2 * budgets > worlds);
+  CHECK(4 * leases > worlds);
 }
 
 TEST_CASE("a late joiner takes leases at once", "[sim]") {

@@ -194,7 +194,7 @@ TEST_CASE("the mean at the end of a run is noted until something changes the mod
 
   const auto other_mean = [&] {
     task::LoadState other = mean;
-    other.ends.reset();
+    other.end_note.reset();
     return other;
   };
   const std::vector<Job::Task> changes = {task::TakeSteps{1}, task::AddForces{{force_of(1)}},
@@ -238,6 +238,28 @@ TEST_CASE("stages do not begin beside sound checkpoints of another cut", "[unit]
   // A damaged checkpoint says nothing about settings: others may have the stage.
   std::filesystem::resize_file(of_stage / "step-0000000005.safetensors", 20);
   CHECK(resume().problems.empty());
+}
+
+TEST_CASE("a stage averages with another replica only within ten times its norm", "[unit]") {
+  const auto replica = staged();
+  const auto end_with = [&replica](float ours, float theirs) {
+    task::EndRun end;
+    end.ends.push_back({.stage = 0,
+                        .mean = std::make_shared<Floats>(4, ours / 2 + theirs / 2),
+                        .snapshot = std::make_shared<Floats>(4, ours),
+                        .force = 1});
+    const float before = replica->stage(0).front();
+    replica->run({.tasks = {std::move(end)}});
+    return replica->stage(0).front() - before;
+  };
+  replica->run({.tasks = {task::LoadStages{.held = {{.stage = 0, .slices = {}}}, .states = {}}}});
+  CHECK(end_with(1, 3) == 1);
+  CHECK(end_with(1, 9) == 4);
+  CHECK(end_with(1, 11) == 0);  // The norm of ours is 2.
+  CHECK(end_with(0, 4) == 2);   // A norm below 1 counts as 1.
+  CHECK(end_with(0, 6) == 0);
+  CHECK(end_with(1, -1e30F) == 0);
+  CHECK(end_with(1, std::numeric_limits<float>::infinity()) == 0);
 }
 
 TEST_CASE("stages go on from their parts and the version is in the notes of each", "[unit]") {

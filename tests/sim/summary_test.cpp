@@ -84,8 +84,10 @@ TEST_CASE("samples of a batch that grew are those that the peers have counted", 
     const std::string name = "peer-" + std::to_string(i);
     const auto replica = first_replica(task, i, learner_of(task));
     REQUIRE(save_replica(folder.path() / name / "checkpoints", *replica, config, text).empty());
-    // Five steps of 10 samples, and three of 20.
-    std::ofstream(folder.path() / name / "result.json") << R"({"step":8,"work":{"own":110}})";
+    // Five steps of 10 samples, and three of 20. The second peer has resumed after the first five.
+    const std::string own = i == 0 ? "110" : "60";
+    std::ofstream(folder.path() / name / "result.json")
+        << R"({"step":8,"work":{"own":)" + own + R"(,"counted":220}})";
     outcomes.push_back(
         {.name = name, .folder = folder.path() / name, .ending = {}, .by_fault = {}});
   }

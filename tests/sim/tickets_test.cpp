@@ -169,9 +169,7 @@ TEST_CASE("invitations and revocations under churn are everywhere soon after hea
   CHECK(settling_s(16, 60, 8) <= 30);
 }
 
-// Run by hand, because it takes some time.
-TEST_CASE("five hundred invitations and fifty revocations are everywhere soon after healing",
-          "[.]") {
+TEST_CASE("five hundred invitations and fifty revocations are everywhere soon after healing") {
   const double took_s = settling_s(64, 500, 50);
   std::printf(
       "500 invitations, 50 revocations, 64 virtual peers: everywhere %.1f s after healing\n",
