@@ -34,6 +34,9 @@ class Reuse {
     return fresh;
   }
 
+  /// Frees the buffers that only the pool holds, and hands out none of the others again.
+  void clear() { kept_.clear(); }
+
   /// The buffer of `lent`, to be changed in place. Null if anyone besides this pool and `lent`
   /// holds it.
   std::shared_ptr<T> sole(const std::shared_ptr<const T>& lent) const {

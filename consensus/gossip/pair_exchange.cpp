@@ -31,6 +31,9 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<con
   state_->snapshot = std::move(snapshot);
   state_->since.assign(since.begin(), since.end());
   state_->alpha = alpha;
+  if (state_->snapshot) return;
+  state_->snapshots.clear();
+  state_->differences.clear();
 }
 
 const SnapshotPtr& PairExchange::snapshot() const { return state_->snapshot; }

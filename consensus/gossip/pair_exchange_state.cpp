@@ -102,7 +102,8 @@ void PairExchange::State::freshen_snapshot() {
 }
 
 std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
-  auto difference = differences.take();
+  // Without a snapshot to offer, nothing is kept for later exchanges.
+  auto difference = snapshot ? differences.take() : std::make_shared<std::vector<float>>();
   difference->resize(options.elements);
   return difference;
 }

@@ -138,7 +138,8 @@ std::unique_ptr<gv_peer> handle_of(const gv_options& given) {
 
 gv_result join(const gv_options& given, UserTensors model, UserTensors state, bool has_buffers,
                gv_peer& peer) {
-  Problems problems;
+  Problems problems = checkpoint_problems(model);
+  if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   HostOptions options = options_of(given, problems);
   // A loop takes batches of its own size.
   options.config.allreduce.shares_by_speed = false;

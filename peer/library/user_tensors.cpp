@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/halves.hpp"
 #include "base/magnitude.hpp"
 #include "base/number_at.hpp"
+#include "train/checkpoint/safetensors.hpp"
 
 namespace gv {
 namespace {
@@ -101,11 +103,17 @@ std::size_t UserTensor::floats() const {
 
 void UserTensors::add(UserTensor tensor) {
   size_ += tensor.floats();
+  names_.insert(tensor.name);
   all_.push_back(std::move(tensor));
 }
 
-bool UserTensors::contains(const std::string& name) const {
-  return std::ranges::find(all_, name, &UserTensor::name) != all_.end();
+Problems checkpoint_problems(const UserTensors& model) {
+  const std::size_t count = model.all().size();
+  if (count <= tensors_in_file_max) return {};
+  return {{"tensors",
+           "the model has " + std::to_string(count) + ", and a checkpoint holds at most " +
+               std::to_string(tensors_in_file_max),
+           "give several small tensors as one, such as the weights of all heads as one array"}};
 }
 
 float UserTensors::largest_magnitude() const {

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "base/problems.hpp"
 #include "train/learner/layout.hpp"
 
 namespace gv {
@@ -31,7 +33,7 @@ class UserTensors {
  public:
   void add(UserTensor tensor);
   const std::vector<UserTensor>& all() const { return all_; }
-  bool contains(const std::string& name) const;
+  bool contains(const std::string& name) const { return names_.contains(name); }
 
   /// Number of floats in all tensors.
   std::size_t size() const { return size_; }
@@ -46,7 +48,11 @@ class UserTensors {
 
  private:
   std::vector<UserTensor> all_;
+  std::unordered_set<std::string> names_;
   std::size_t size_ = 0;
 };
+
+/// Says that a model has more tensors than a checkpoint, or the model file of a run, can hold.
+Problems checkpoint_problems(const UserTensors& model);
 
 }  // namespace gv

@@ -113,15 +113,16 @@ class TensorList:
         parts += [(one, c.STATE) for one in state]
         self.count = len(parts)
         self.array = (c.Tensor * self.count)()
-        self._kept: list[Any] = [parts]
+        # The structs keep the arrays with their shapes.
+        self._kept = parts
         for at, (memory, role) in enumerate(parts):
             shape = (ctypes.c_uint64 * max(1, len(memory.shape)))(*memory.shape)
-            self._kept.append(shape)
             self.array[at] = c.Tensor(
                 size=ctypes.sizeof(c.Tensor),
                 name=memory.name.encode(),
                 data=memory.address,
-                shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_uint64)),
+                # Not by ctypes.cast(), whose result is part of a cycle of references.
+                shape=shape,
                 dimensions=len(memory.shape),
                 elements=memory.elements,
                 type=memory.type,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 from typing import (
     Any,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Literal,
@@ -21,13 +21,17 @@ from typing import (
 )
 
 from . import _library as c
+from ._arrays import ArrayModel
 from ._collective import Collective
-from ._memory import Memory, TensorList, memory_of, number_of
+from ._memory import Memory, TensorList, number_of
 from ._peer import Peer
 from ._sampler import Sampler
+from ._state import Copies, GivenState, split_state
 
 # A waiting call returns to Python this often, so that Ctrl-C and signal handlers are not kept waiting.
 _PATIENCE_S = 0.2
+
+_log = logging.getLogger("grapevine")
 
 # Every ticket begins with this text.
 _TICKET = "gv1_"
@@ -66,65 +70,6 @@ def _settings(algorithm: Optional[str], settings: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _named(tensors: Any) -> list[tuple[str, Any]]:
-    """Names and arrays from a mapping, a sequence, or a single array."""
-    if isinstance(tensors, Mapping):
-        return [(str(name), value) for name, value in tensors.items()]
-    if isinstance(tensors, (list, tuple)):
-        return [(str(at), value) for at, value in enumerate(tensors)]
-    return [("0", tensors)]
-
-
-class _ArrayModel:
-    """A model of arrays, whose gradients the loop gives to `reduce`."""
-
-    def __init__(self, tensors: Any, state: Any) -> None:
-        self.mean = [memory_of(name, value) for name, value in _named(tensors)]
-        self._has_names = isinstance(tensors, Mapping)
-        self.buffers: list[Memory] = []
-        self.state = [memory_of(name, value) for name, value in _named(state)] if state else []
-        self.is_staged = False
-
-    def gradient(self, given: Any) -> Sequence[Memory]:
-        """A gradient's arrays in the order of the model's, because the library compares no names."""
-        if given is None:
-            raise TypeError("reduce(gradient) needs the gradient's arrays, as join() the model's")
-        if not (self._has_names and isinstance(given, Mapping)):
-            return self.part(given, False)
-        arrays = dict(_named(given))
-        names = [one.name for one in self.mean]
-        for name in [*names, *arrays]:
-            if name not in arrays or name not in names:
-                raise ValueError(f"'{name}': either the model or its gradient has no array of this name")
-        return [memory_of(name, arrays[name]) for name in names]
-
-    def part(self, given: Any, is_first: bool) -> Sequence[Memory]:
-        """Some of a gradient's arrays."""
-        return [memory_of(name, value) for name, value in _named(given)]
-
-    def rest(self, given: Collection[str]) -> Sequence[Memory]:
-        """Returns nothing, because the loop gives the gradients of all arrays."""
-        return []
-
-    def give(self) -> None:
-        """Does nothing: the peer uses the arrays themselves."""
-
-    def take(self) -> None:
-        """Does nothing, for the same reason."""
-
-    def took(self, is_over: bool, again: bool) -> None:
-        """Does nothing: the mean is already in the gradient's own arrays."""
-
-    def loss(self, loss: Any) -> float:
-        return number_of(loss)
-
-    def check(self) -> None:
-        """Arrays keep their memory."""
-
-    def learning_rate(self) -> Optional[float]:
-        return None
-
-
 def _model_of(tensors: Any, optimizer: Any, state: Any) -> Any:
     if hasattr(tensors, "named_parameters"):
         from .torch import ModuleModel
@@ -132,25 +77,7 @@ def _model_of(tensors: Any, optimizer: Any, state: Any) -> Any:
         return ModuleModel(tensors, optimizer, state)
     if optimizer is not None:
         raise TypeError("join() takes an optimizer only together with a torch.nn.Module")
-    return _ArrayModel(tensors, state)
-
-
-class _Copies:
-    """Copies a model's tensors between GPUs and the host. The peer's thread calls it."""
-
-    def __init__(self, model: Any) -> None:
-        #: The exception of a copy that has failed.
-        self.problem: Optional[BaseException] = None
-
-        def copy(_: Any, role: int, direction: int) -> int:
-            try:
-                model.copy(role, direction)
-            except BaseException as problem:  # No exception may reach the library.
-                self.problem = problem
-                return 1
-            return 0
-
-        self.function = c.Copy(copy) if model.is_staged else c.Copy()
+    return ArrayModel(tensors, state)
 
 
 def _path(value: Union[str, os.PathLike[str], None]) -> Optional[bytes]:
@@ -164,7 +91,7 @@ class Vine(Peer):
     """
 
     def __init__(
-        self, handle: ctypes.c_void_p, model: Any, tensors: TensorList, copies: _Copies
+        self, handle: ctypes.c_void_p, model: Any, tensors: TensorList, copies: Copies
     ) -> None:
         super().__init__(handle)
         self._model = model
@@ -184,6 +111,11 @@ class Vine(Peer):
         self._given = 0
         # Grows when the loop may ask for a batch: for another step, or again for the same.
         self._turn = 0
+        # The optimiser's steps, once this peer has joined.
+        self._watch: Any = None
+        # The gradient of the step has overflowed, and counted as zeros.
+        self._has_overflowed = False
+        self._skipped = 0
 
     # ---- The loop ----
 
@@ -192,6 +124,9 @@ class Vine(Peer):
 
         `loss` is the step's mean loss, a number or a tensor with one. A loss on a GPU is reported
         one step late, so that nothing waits for the GPU. In gossip it waits for no other peer.
+
+        If the optimiser has made no step, as when a gradient scaler found an overflow, `skipped_steps` counts it, and
+        the first time a warning is logged.
         """
         self._finish()
         if self._is_over:
@@ -214,13 +149,16 @@ class Vine(Peer):
             c.checked(c.library().gv_set_position(self._handle, position))
         self._given = 0
         self._turn += 1
+        self._note_skip()
         number = self._model.loss(loss)
         self._model.give()
         goes_on = self._wait(self._begin(c.library().gv_step, samples, number))
-        self._model.take()
+        self._take()
         return goes_on
 
-    def reduce(self, gradient: Any = None, samples: int = 1, loss: Any = 0.0) -> Reduced:
+    def reduce(
+        self, gradient: Any = None, samples: int = 1, loss: Any = 0.0, scaler: Any = None
+    ) -> Reduced:
         """Replaces the gradient by the mean of all peers', where peers sum gradients.
 
         Called after `loss.backward()` and before `optimizer.step()`. For a module the gradients are
@@ -230,8 +168,27 @@ class Vine(Peer):
         step changes nothing; a loop with arrays must check `is_over` and make no step.
 
         If the gradient was handed over in parts during backward, it waits for their sum.
+
+        `scaler` is the GradScaler that has scaled the loss. It unscales the gradients, also in gossip, unless the loop
+        has done so. A gradient that has overflowed is removed. Where peers sum gradients it counts as zeros instead,
+        and the optimiser makes the step with the mean of all even if `scaler.step()` leaves it out.
         """
         self._finish()
+        if scaler is None:
+            return self._reduce(gradient, samples, loss)
+        if self._summed is not None or self._handed_over:
+            raise ValueError("a gradient with a scaler is summed after backward: it must be unscaled first")
+        is_due = self.needs_gradient
+        self._has_overflowed = self._model.unscale(scaler, is_summed=is_due)
+        found = self._reduce(gradient, samples, loss)
+        if found.again:
+            # The gradient is dropped, and the scaler may unscale the next one.
+            scaler.update()
+        elif is_due and not self._is_over:
+            self._watch.expect()
+        return found
+
+    def _reduce(self, gradient: Any, samples: int, loss: Any) -> Reduced:
         if self._summed is not None:
             found, self._summed = self._summed, None
             return self._take_over(found)
@@ -313,7 +270,36 @@ class Vine(Peer):
         if found.again or self._is_over:
             self._model.take()
         self._model.took(self._is_over, found.again)
+        self._copies.hand_over()
         return found
+
+    def _take(self) -> None:
+        """Gives the loop what the peer may have changed besides the parameters."""
+        self._model.take()
+        self._copies.hand_over()
+
+    def _note_skip(self) -> None:
+        """Counts a step that the optimiser has not made. A step that all others make is made here."""
+        if self._watch is None:
+            return
+        if self._watch.is_due and not self._watch.made:
+            if not self._has_overflowed:
+                # The step may have been made by a method that was taken from the optimiser before join().
+                raise RuntimeError(
+                    "no step of the optimiser was seen after reduce(scaler=...): call scaler.step(optimizer), "
+                    "and join before anything wraps or keeps optimizer.step"
+                )
+            self._watch.optimizer.step()
+        if self._watch.take() and not self._has_overflowed:
+            return
+        self._has_overflowed = False
+        self._skipped += 1
+        if self._skipped == 1:
+            _log.warning(
+                "step %d has no gradient of this peer: its gradient scaler has found an overflow, or the loop called "
+                "vine.step() without optimizer.step(). vine.skipped_steps counts such steps; this is said once.",
+                self.steps + 1,
+            )
 
     def sampler(self, dataset: Any, batch: int) -> Sampler:
         """Batches of indices of the samples in this peer's part of a data set.
@@ -372,16 +358,35 @@ class Vine(Peer):
         """What the next change of the parameters should be multiplied by; usually 1.
 
         It differs from 1 in gossip where this peer's data would otherwise count too little or too
-        much.
+        much. The steps of an optimiser that was given to `join` are multiplied by it already.
         """
         return float(self._info.factor)
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps in this process without a gradient of this peer, as a gradient scaler leaves them out."""
+        return self._skipped
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The peer's status, as `grapevine status --json` prints it, and `skipped_steps`.
+
+        Empty as long as the peer does not answer, and once it has ended.
+        """
+        status = super().status
+        return {**status, "skipped_steps": self._skipped} if status else status
+
+    def _free(self) -> None:
+        if self._watch is not None:
+            self._watch.remove()
+        super()._free()
 
     def _finish(self) -> None:
         """Waits for the end of a call that Ctrl-C has interrupted."""
         if self._is_pending and not self._is_over:
             self._wait(c.PENDING)
             self._parts, self._handed_over = [], set()
-            self._model.take()
+            self._take()
 
     def _wait(self, result: int) -> bool:
         """Waits until a call is no longer pending. Returns False if training is over."""
@@ -444,6 +449,7 @@ def join(
     all_samples: int = 0,
     resume: bool = False,
     state: Any = None,
+    state_bytes: int = 1 << 16,
     _begun: Optional[Callable[[Peer], None]] = None,
     **settings: Any,
 ) -> Union[Vine, Collective]:
@@ -453,8 +459,10 @@ def join(
     brings the config, a certificate and addresses from the peer that has made it. `folder` keeps them, so that the same
     call continues as the same peer. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or
     one. With a module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in lockstep, to
-    newcomers. `state` has further arrays that go there. `algorithm` is a name from `grapevine algorithms`. The other
-    arguments are those of `grapevine peer`, and settings are written `section__key=value`, for example
+    newcomers. `state` has further arrays that go there, or is a pair of functions (get, set): get() returns at most
+    `state_bytes` bytes, and set(bytes) is given those of a checkpoint or of another peer. Never unpickle them: a peer
+    that has been taken over could run code here. `algorithm` is a name from `grapevine algorithms`. The other arguments
+    are those of `grapevine peer`, and settings are written `section__key=value`, for example
     `gossip__period_steps=8`. `samples` is the size of this peer's data and `all_samples` that of all peers', which a
     budget in epochs needs. With `cohort` (the file with a cohort's secret), `rank` and `ranks` are by default what
     torchrun, Slurm, MPI or Kubernetes says.
@@ -499,7 +507,8 @@ def join(
     )
     if is_collective:
         return Collective._join(options, _begun)
-    return _join_with_model(options, _model_of(tensors, optimizer, state), _begun)
+    arrays, given = split_state(state, state_bytes)
+    return _join_with_model(options, _model_of(tensors, optimizer, arrays), given, _begun)
 
 
 def create(
@@ -540,10 +549,13 @@ def _is_collective(mode: Optional[str], tensors: Any, optimizer: Any, state: Any
 
 
 def _join_with_model(
-    options: c.Options, model: Any, begun: Optional[Callable[[Peer], None]]
+    options: c.Options,
+    model: Any,
+    state: list[GivenState],
+    begun: Optional[Callable[[Peer], None]],
 ) -> Vine:
-    given = TensorList(model.mean, model.buffers, model.state)
-    copies = _Copies(model)
+    given = TensorList(model.mean, model.buffers, [*model.state, *(one.memory for one in state)])
+    copies = Copies(model, state)
     options.copy = copies.function
     handle = ctypes.c_void_p()
     vine = None
@@ -557,7 +569,8 @@ def _join_with_model(
             begun(vine)
         # Called even without a wait, to learn what the first step needs.
         vine._wait(c.PENDING)
-        model.take()
+        vine._take()
+        vine._watch = model.watch(lambda: vine.factor)
         return vine
     except BaseException:
         if vine is not None:

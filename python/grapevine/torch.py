@@ -6,16 +6,17 @@ Works with PyTorch 1.13 and later.
 from __future__ import annotations
 
 import contextlib
-from types import MethodType
 from typing import Any, Callable, Collection, Iterable, Iterator, Optional, Sequence
 
 import torch
 
 from . import _library as c
+from ._arrays import named_arrays
 from ._memory import Memory, is_torch, memory_of, number_of
+from ._optimizer import StepWatch, replace_step, scaled_rates
 from ._overlap import Buckets, Overlap, comm_hook
 from ._staging import LateLoss, Stage, is_staged, note_loops
-from ._vine import Vine, _named
+from ._vine import Vine
 
 __all__ = ["ModuleModel", "attached", "comm_hook", "scheduler"]
 
@@ -127,7 +128,7 @@ class ModuleModel:
         if optimizer is not None:
             _prepare_state(optimizer)
             kept += _state_of(optimizer)
-        other = _Part(kept + (_named(state) if state else []))
+        other = _Part(kept + (named_arrays(state) if state else []))
         self.state = other.memory
         self.is_staged = model.is_staged or other.is_staged
         self._parts = {c.MEAN: model, c.STATE: other}
@@ -198,7 +199,7 @@ class ModuleModel:
                 "gradients on a GPU are summed after backward: call reduce(), and leave out "
                 "reduce_begin() and comm_hook"
             )
-        memory = [memory_of(name, gradient) for name, gradient in _named(given)]
+        memory = [memory_of(name, gradient) for name, gradient in named_arrays(given)]
         if is_first:
             memory += [memory_of(name, buffer) for name, buffer in self._averaged]
         return memory
@@ -280,8 +281,43 @@ class ModuleModel:
             tensors += _state_of(self._optimizer)
         return {name: tensor.data_ptr() for name, tensor in tensors}
 
+    def watch(self, factor: Callable[[], float]) -> Optional[StepWatch]:
+        """Begins to watch the optimiser's steps."""
+        return None if self._optimizer is None else StepWatch(self._optimizer, factor)
+
+    def unscale(self, scaler: Any, is_summed: bool) -> bool:
+        """Divides the gradients by the scaler's scale, unless the loop has.
+
+        Returns True if they have overflowed. They are then removed, or become zeros where peers sum them: then all make
+        the same step, and one without gradients would leave out what momentum and weight decay do.
+        """
+        if self._optimizer is None:
+            raise TypeError("reduce(scaler=...) needs the module's optimizer in join()")
+        try:
+            scaler.unscale_(self._optimizer)
+        except RuntimeError as error:
+            # The loop may have done it, to clip gradients.
+            if "already been called" not in str(error):
+                raise
+        parameters = dict.fromkeys(p for _, p in self._parameters + self._optimized())
+        found = [_is_finite(p.grad) for p in parameters if p.grad is not None]
+        # One copy from the GPU for all gradients.
+        if not found or bool(torch.stack([one.to(found[0].device) for one in found]).all()):
+            return False
+        for parameter in parameters:
+            if is_summed and parameter.grad is not None:
+                parameter.grad.zero_()
+            else:
+                parameter.grad = None
+        return True
+
     def learning_rate(self) -> Optional[float]:
         return None if self._optimizer is None else float(self._optimizer.param_groups[0]["lr"])
+
+
+def _is_finite(gradient: torch.Tensor) -> torch.Tensor:
+    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    return values.isfinite().all()
 
 
 def scheduler(
@@ -289,23 +325,10 @@ def scheduler(
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """A schedule by the swarm's progress: the rate is the first one times `factor(progress)`.
 
-    Call its `step()` after each optimiser step, as with any other scheduler.
+    Call its `step()` after each optimiser step, as with any other scheduler. The rates in the optimiser are without
+    `vine.factor`, by which each step is multiplied apart from the schedule.
     """
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: factor(vine.progress))
-
-
-@contextlib.contextmanager
-def _scaled_rates(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
-    """Multiplies all learning rates by the factor. Afterwards they are the same objects as before."""
-    groups = optimizer.param_groups
-    rates = [group["lr"] for group in groups] if factor != 1 else []
-    try:
-        for group, rate in zip(groups, rates):
-            group["lr"] = rate * factor
-        yield
-    finally:
-        for group, rate in zip(groups, rates):
-            group["lr"] = rate
 
 
 @contextlib.contextmanager
@@ -315,7 +338,8 @@ def attached(
     """Makes every `optimizer.step()` a step of the peer, so that the loop needs no other call.
 
     If the model is replaced while gradients are summed, that step of the optimiser is left out. The
-    loop should end once `vine.is_over`. Each step's learning rate is multiplied by `vine.factor`.
+    loop should end once `vine.is_over`. Each step's learning rate is multiplied by `vine.factor`. A step
+    that a gradient scaler leaves out is none of the peer's: it makes its next one a batch later.
 
     With `overlap`, gradients are summed while backward computes others, from the second step on,
     unless the step before has changed them after backward, as clipping does. A loop that does so
@@ -333,13 +357,14 @@ def attached(
             watch.before_step()
         if vine.is_over or vine.reduce(samples=samples).again or vine.is_over:
             return None
-        with _scaled_rates(optimizer, vine.factor):
+        # The steps of an optimiser that has joined are scaled already.
+        is_scaled = vine._watch is not None and vine._watch.optimizer is optimizer
+        with scaled_rates(optimizer, 1.0 if is_scaled else vine.factor):
             result = own_step()
         vine.step(0.0, samples)
         return result
 
-    # A method, because a scheduler that is made meanwhile binds the function that it finds.
-    optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+    replace_step(optimizer, step)
     try:
         yield vine
     finally:

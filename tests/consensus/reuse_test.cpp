@@ -55,6 +55,29 @@ TEST_CASE("the memory of a snapshot that is offered is not lent for the next one
   CHECK(exchange.blank_snapshot().get() == offered);
 }
 
+TEST_CASE("without a snapshot to offer no memory of the model's size is kept") {
+  PairExchange exchange(PeerId{1}, 1, {.elements = 2});
+  auto snapshot = exchange.blank_snapshot();
+  snapshot->values = {1, 2};
+  const std::weak_ptr<Snapshot> offered = snapshot;
+  exchange.set_snapshot(std::move(snapshot), 0.5f);
+  auto filled = exchange.blank_snapshot();
+  filled->values = {3, 4};
+  exchange.set_snapshot(nullptr, 0);
+  CHECK(offered.expired());
+  // A job may still fill another one, which is used as any other.
+  CHECK(exchange.blank_snapshot() != filled);
+  const std::weak_ptr<Snapshot> late = filled;
+  const Force force{.values = std::make_shared<const std::vector<float>>(2, 2.0f), .scale = 0.5f};
+  exchange.set_snapshot(std::move(filled), 0.5f, std::span(&force, 1));
+  Effects out;
+  REQUIRE(exchange.start(Time{}, PeerId{2}, 0, out));
+  CHECK(exchange.snapshot()->values == std::vector<float>{4, 5});
+  exchange.peer_gone(Time{}, PeerId{2}, out);
+  exchange.set_snapshot(nullptr, 0);
+  CHECK(late.expired());
+}
+
 TEST_CASE("forces go into a snapshot in place, unless somebody still needs what it was") {
   const bool shared = GENERATE(false, true);
   PairExchange exchange(PeerId{1}, 1, {.elements = 2});

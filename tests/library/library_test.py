@@ -126,6 +126,12 @@ class RefusalTest(FolderTest):
         self.assertIn("run.stepps", text)
         self.assertIn("has no argument 'steps'", self.refused(TypeError, None, x, steps=4))
 
+    def test_more_tensors_than_a_checkpoint_can_hold(self):
+        tensors = {f"w{i}": array.array("f", [1]) for i in range(20001)}
+        text = self.refused(grapevine.Refused, None, tensors, run__steps=4, **self.alone())
+        self.assertIn("tensors: the model has 20001, and a checkpoint holds at most 20000", text)
+        self.assertIn("give several small tensors as one", text)
+
     def test_a_pipeline_and_a_budget_in_epochs_of_unknown_data(self):
         more = self.alone()
         x = array.array("f", [1, 2])
@@ -181,7 +187,7 @@ class AloneTest(FolderTest):
 
     def test_a_model_elsewhere_is_copied_only_when_the_peer_needs_it(self):
         elsewhere, copies = array.array("f", [0.0] * 4), array.array("f", [-1.0] * 4)
-        model = grapevine._vine._ArrayModel({"x": copies}, None)
+        model = grapevine._arrays.ArrayModel({"x": copies}, None)
         directions = []
 
         def copy(role, direction):

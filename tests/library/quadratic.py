@@ -4,10 +4,10 @@ Peer i of n sees the coordinates k with k mod n = i. So no peer alone finds the 
 at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
 
     python3 quadratic.py CONFIG [--start VALUE] [--step-s SECONDS] [--fail-at STEP] [--cohort FILE]
-                         [--ticket NUMBER] [--create FOLDER]
+                         [--ticket NUMBER] [--create FOLDER] [--state]
 
 With --ticket, CONFIG is a ticket, and the program is peer NUMBER of two. With --create it begins a swarm as peer 0, and
-prints a ticket first.
+prints a ticket first. With --state its state is the number of its steps and its own, as text.
 """
 
 import argparse
@@ -35,6 +35,7 @@ def main():
     parser.add_argument("--cohort")
     parser.add_argument("--ticket", type=int)
     parser.add_argument("--create")
+    parser.add_argument("--state", action="store_true")
     arguments = parser.parse_args()
     join = grapevine.join
     if arguments.create is not None:
@@ -52,6 +53,9 @@ def main():
         part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
         given = {}
 
+    taken, steps = [], 0
+    if arguments.state:
+        given["state"] = (lambda: b"%d steps of peer %d" % (steps, part), taken.append)
     x = array.array("f", [arguments.start] * DIMENSION)
     gradient = array.array("f", [0.0] * DIMENSION)
     vine = join(arguments.config, {"x": x}, **given)
@@ -73,6 +77,7 @@ def main():
             x[k] -= RATE * vine.factor * gradient[k]
         if arguments.step_s:
             time.sleep(arguments.step_s)
+        steps += 1
         vine.step(loss)
         if arguments.fail_at and vine.steps >= arguments.fail_at:
             raise RuntimeError("the user's loop has a mistake")

@@ -105,6 +105,34 @@ def make_optimizer(name, model):
     }[name](parameters, lr=0.01)
 
 
+class Scaler:
+    """Does what a GradScaler does, which PyTorch enables only with a GPU."""
+
+    def __init__(self):
+        self.factor = 1024.0
+        self._has_overflowed = None
+
+    def scale(self, loss):
+        return loss * self.factor
+
+    def unscale_(self, optimizer):
+        if self._has_overflowed is not None:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [p.grad.div_(self.factor) for p in parameters if p.grad is not None]
+        self._has_overflowed = not all(bool(one.isfinite().all()) for one in gradients)
+
+    def step(self, optimizer):
+        if self._has_overflowed is None:
+            self.unscale_(optimizer)
+        return None if self._has_overflowed else optimizer.step()
+
+    def update(self):
+        assert self._has_overflowed is not None
+        self.factor *= 0.5 if self._has_overflowed else 1.0
+        self._has_overflowed = None
+
+
 def batches(part=0, parts=1, dtype=torch.float32):
     """The batches of one of `parts` peers. The peers' batches together are those of one process."""
     random = torch.Generator().manual_seed(7)

@@ -1,10 +1,11 @@
 """A peer for tests: trains a module of PyTorch on data that all peers draw from one seed.
 
-    python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS]
+    python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS] [--scaler]
                           [--settings JSON] [--device DEVICE] [--pause-until FILE]
 
-With --pause-until it makes 20 steps and then waits for the file, but not for ever. On the device `lagging`, tensors on
-the CPU are staged as if they were on a GPU. Prints the final model as JSON, and the number of its steps.
+With --scaler it scales the loss, and leaves overflows to `reduce` and the scaler. With --pause-until it makes 20 steps
+and then waits for the file, but not for ever. On the device `lagging`, tensors on the CPU are staged as if they were on
+a GPU. Prints the final model as JSON, and the numbers of its steps.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import grapevine.torch
 import lagging_device
 import torch
 from support import eventually
-from torch_models import CRITERION, batches, make_model, make_optimizer
+from torch_models import CRITERION, Scaler, batches, make_model, make_optimizer
 
 
 def main():
@@ -28,6 +29,7 @@ def main():
     parser.add_argument("--attached", action="store_true")
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--overflow-every", type=int, default=0)
+    parser.add_argument("--scaler", action="store_true")
     parser.add_argument("--settings", type=json.loads, default={})
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pause-until", type=pathlib.Path)
@@ -41,13 +43,16 @@ def main():
     model = make_model(arguments.model).to(device)
     optimizer = make_optimizer(arguments.optimizer, model)
     vine = grapevine.join(None, model, optimizer, **arguments.settings)
+    scaler = Scaler() if arguments.scaler else None
 
     def backward(x, y):
         optimizer.zero_grad()
         loss = CRITERION(model(x.to(device)), y.to(device))
-        loss.backward()
+        (scaler.scale(loss) if scaler else loss).backward()
         if arguments.overflow_every and vine.steps % arguments.overflow_every == part:
             optimizer.param_groups[0]["params"][0].grad[0] = float("inf")
+        if scaler:
+            return loss
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         if not all(bool(gradient.isfinite().all()) for gradient in gradients):
             optimizer.zero_grad(set_to_none=True)
@@ -63,9 +68,13 @@ def main():
             if arguments.attached:
                 optimizer.step()
                 continue
-            while vine.reduce(loss=loss).again:
+            while vine.reduce(loss=loss, scaler=scaler).again:
                 loss = backward(x, y)
-            optimizer.step()
+            if scaler:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
             vine.step(loss)
 
     if arguments.attached:
@@ -75,7 +84,7 @@ def main():
         train()
     vine.leave()
     state = {name: value.tolist() for name, value in model.state_dict().items()}
-    print(json.dumps({"x": state, "steps": vine.steps}))
+    print(json.dumps({"x": state, "steps": vine.steps, "skipped": vine.skipped_steps}))
 
 
 main()

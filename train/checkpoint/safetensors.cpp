@@ -23,9 +23,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t header_bytes_max = 16 << 20;
-/// The parser searches a table of names from its front, so its time grows with the square of their
-/// number.
-constexpr std::uint64_t tensors_max = 20000;
 constexpr std::size_t alignment = 8;
 constexpr std::size_t piece_numbers = 1 << 16;  ///< Numbers that are converted at a time.
 constexpr const char* metadata_key = "__metadata__";
@@ -185,7 +182,8 @@ class NameCount final : public nlohmann::json_sax<Json> {
 
  private:
   /// Those of the tensors' names, and room for those of each tensor's table and of the metadata.
-  static constexpr std::uint64_t comparisons_max = tensors_max * (tensors_max / 2 + 100);
+  static constexpr std::uint64_t comparisons_max =
+      tensors_in_file_max * (tensors_in_file_max / 2 + 100);
 
   std::vector<std::uint64_t> tables_;  ///< The number of names in each open table.
   std::set<std::string> names_;        ///< Those in the outermost table.
@@ -209,7 +207,7 @@ std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text
   // The parser below says what is wrong with a text that is no JSON.
   static_cast<void>(Json::sax_parse(text, &count));
   if (count.are_too_many()) {
-    return "its header has too many names; up to " + std::to_string(tensors_max) +
+    return "its header has too many names; up to " + std::to_string(tensors_in_file_max) +
            " tensors can be read";
   }
   header = Json::parse(text);
@@ -343,8 +341,8 @@ std::string header_text(const std::vector<TensorView>& tensors,
 std::string write_safetensors(const std::filesystem::path& file,
                               const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, NumberType type) {
-  if (tensors.size() > tensors_max) {
-    return file.string() + ": it would have more than " + std::to_string(tensors_max) +
+  if (tensors.size() > tensors_in_file_max) {
+    return file.string() + ": it would have more than " + std::to_string(tensors_in_file_max) +
            " tensors, and could not be read again";
   }
   std::uint32_t sum = 0;

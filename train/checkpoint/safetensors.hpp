@@ -13,6 +13,10 @@
 
 namespace gv {
 
+/// The most tensors in a file. The parser searches a table of names from its front, so its time
+/// grows with the square of their number.
+inline constexpr std::size_t tensors_in_file_max = 20000;
+
 /// A tensor to write. The caller owns the values.
 struct TensorView {
   std::string name;
@@ -23,7 +27,8 @@ struct TensorView {
 /// Writes `file` under a temporary name in its folder, syncs it, renames it and syncs the folder.
 /// Values are written as `type`: f32, f16 or bf16. Adds checksums (CRC-32) of header and data to
 /// the metadata. Returns why it failed, or an empty string; after a failure `file` is unchanged.
-/// More than 20,000 tensors are refused, because such a file would not be read again.
+/// More than `tensors_in_file_max` tensors are refused, because such a file would not be read
+/// again.
 std::string write_safetensors(const std::filesystem::path& file,
                               const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata,

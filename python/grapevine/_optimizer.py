@@ -1,0 +1,88 @@
+"""Watches the steps of a PyTorch optimiser, and makes each as long as the peer's data deserve."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from types import MethodType
+from typing import Any, Callable, Iterator
+
+
+@contextlib.contextmanager
+def scaled_rates(optimizer: Any, factor: float) -> Iterator[None]:
+    """Multiplies all learning rates by the factor. Afterwards they are the same objects as before."""
+    groups = optimizer.param_groups
+    rates = [group["lr"] for group in groups] if factor != 1 else []
+    try:
+        for group, rate in zip(groups, rates):
+            group["lr"] = rate * factor
+        yield
+    finally:
+        for group, rate in zip(groups, rates):
+            group["lr"] = rate
+
+
+def replace_step(optimizer: Any, step: Callable[..., Any]) -> MethodType:
+    """Makes `optimizer.step` this function, which calls what it was before, and returns the method."""
+    own = optimizer.step
+    # Schedulers mark a method that they have wrapped, and scalers look at its signature.
+    functools.update_wrapper(step, own)
+    step.__wrapped__ = getattr(own, "__func__", own)  # type: ignore[attr-defined]
+    # A method, because a scheduler that is made later binds the function that it finds.
+    method = MethodType(step, optimizer)
+    optimizer.step = method
+    return method
+
+
+class StepWatch:
+    """Replaces `optimizer.step` by a method that counts its calls and multiplies the rates by `factor()`.
+
+    A gradient scaler leaves a step out by not calling the method. Hooks of the optimiser would do the same, but
+    PyTorch 1.13 has none.
+    """
+
+    def __init__(self, optimizer: Any, factor: Callable[[], float]) -> None:
+        self.optimizer = optimizer
+        #: True while the optimiser must make its step, whatever a scaler has found in the gradient.
+        self.is_due = False
+        #: Steps since the last take() or expect().
+        self.made = 0
+        self._factor = factor
+        self._had_own = "step" in vars(optimizer)
+        own = self._own = optimizer.step
+
+        def step(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            self.made += 1
+            if self.is_due:
+                self._forget_overflow(named)
+            with scaled_rates(optimizer, self._factor()):
+                return own(*arguments, **named)
+
+        self._step = replace_step(optimizer, step)
+
+    def expect(self) -> None:
+        """The optimiser's next step is due, because all other peers make theirs with the same gradient."""
+        self.is_due, self.made = True, 0
+
+    def take(self) -> bool:
+        """Ends a step of the peer. Returns True if the optimiser has made one."""
+        made, self.made, self.is_due = self.made, 0, False
+        return made > 0
+
+    def remove(self) -> None:
+        """Gives the optimiser its own method back. If others have wrapped this one, it only calls its own."""
+        self._factor = lambda: 1.0
+        self.is_due = False
+        if vars(self.optimizer).get("step") is not self._step:
+            return
+        if self._had_own:
+            self.optimizer.step = self._own
+        else:
+            del self.optimizer.step
+
+    def _forget_overflow(self, named: dict[str, Any]) -> None:
+        """A fused optimiser, which looks at the scaler's findings itself, takes the gradient as finite."""
+        named.pop("grad_scaler", None)
+        found = getattr(self.optimizer, "found_inf", None)
+        if found is not None:
+            self.optimizer.found_inf = found * 0
