@@ -47,6 +47,7 @@ void add_join(CLI::App& app, const HostHooks& hooks) {
     std::string ticket;
   };
   const auto arguments = std::make_shared<Arguments>();
+  arguments->waits_for_inviter = true;
   auto* command = app.add_subcommand("join", "Join a swarm by a ticket, and train");
   command
       ->add_option("TICKET", arguments->ticket,
@@ -54,6 +55,8 @@ void add_join(CLI::App& app, const HostHooks& hooks) {
       ->required();
   add_peer_options(*command, *arguments);
   command->footer(
+      "While the peer that made the ticket does not answer, join waits for it, until the ticket "
+      "expires.\n"
       "Started again with the same folder, the peer goes on as itself and needs no new ticket.\n\n"
       "Example:\n  grapevine join gv1_...");
   command->callback([arguments, hooks] { exit_with(join(*arguments, arguments->ticket, hooks)); });

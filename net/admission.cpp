@@ -124,10 +124,12 @@ std::optional<Admission> ask_once(const std::string& address, const Ticket& tick
 
 /// Asks until there is an answer: a peer that many guests ask at once turns some of them away.
 Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
-                 const JoinRequest& request, std::chrono::milliseconds patience) {
-  const auto until = GuestClock::now() + patience;
+                 const JoinRequest& request, const GuestPatience& patience) {
+  const auto began = GuestClock::now();
   std::string failure;
-  while (GuestClock::now() < until) {
+  while (true) {
+    const auto until = began + (failure.empty() ? patience.silence : patience.answer);
+    if (GuestClock::now() >= until) break;
     const auto next = std::min(until, GuestClock::now() + ask_again);
     const auto admission = ask_once(address, ticket, own, request, next, failure);
     if (admission) return *admission;
@@ -136,22 +138,26 @@ Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair
   return {.problem = "no peer answers there",
           .remedy =
               "check that the peer that made the ticket runs, and that this machine can reach "
-              "it"};
+              "it",
+          .is_silent = true};
 }
 
 }  // namespace
 
 Admission ask_to_join(const Ticket& ticket, const KeyPair& own, const std::string& name,
-                      std::chrono::milliseconds patience) {
+                      const GuestPatience& patience) {
   JoinRequest request{.key = own.public_key, .name = name};
   request.proof = KeySigner(own, {}).sign(
       request_bytes(request, ticket.swarm, ticket.inviter, guest_keys(ticket).public_key));
   Admission admission;
+  bool are_silent = true;
   for (const std::string& address : ticket.addresses) {
     admission = ask_at(address, ticket, own, request, patience);
     admission.address = address;
+    are_silent = are_silent && admission.is_silent;
     if (admission.problem.empty()) break;
   }
+  admission.is_silent = are_silent;
   return admission;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/doctor/checks.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/peer_socket.hpp"
+#include "peer/host/swarm_start.hpp"
 #include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
 
@@ -96,12 +97,22 @@ void read_credentials(Patient& patient) {
   if (is_there(mine.authorized_file)) mine.authorized = load_authorized_peers(mine.authorized_file);
 }
 
-void read_run(PlannedRun& run, const std::string& data) {
+/// A joined peer reads another peer's config, which may name files only in some places.
+Problems problems_of_joined(const Patient& patient) {
+  const bool is_joined = !patient.folder.empty() && has_swarm(patient.folder) &&
+                         patient.run.path == swarm_folder(patient.folder) / "config.toml";
+  if (!is_joined) return {};
+  return problems_of_places(patient.run.parsed.config, patient.folder, patient.options.data);
+}
+
+void read_run(Patient& patient) {
+  PlannedRun& run = patient.run;
   if (run.path.empty()) return;
-  run.parsed = parse_config_file(run.path, {.data_folder = data, .peers = {}});
+  run.parsed = parse_config_file(run.path, {.data_folder = patient.options.data, .peers = {}});
   if (!run.is_sound()) return;
   const Config& config = run.parsed.config;
-  run.data_problems = problems_with_data(config);
+  run.data_problems = problems_of_joined(patient);
+  if (run.data_problems.empty()) run.data_problems = problems_with_data(config);
   if (!run.data_problems.empty()) {
     run.data_problems = run.parsed.places.placed(std::move(run.data_problems));
     return;
@@ -143,7 +154,7 @@ Patient admit(const DoctorOptions& options, Problems& problems) {
   Patient patient = identify(options, problems);
   if (!problems.empty()) return patient;
   if (!patient.folder.empty()) patient.status = ask_peer(patient.folder).value_or("");
-  read_run(patient.run, options.data);
+  read_run(patient);
   return patient;
 }
 

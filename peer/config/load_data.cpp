@@ -35,9 +35,24 @@ LoadedDataSet load_text(const DataConfig& data, bool test) {
                    TextPart::whole);
 }
 
-}  // namespace
+/// Says what else can be done about files that are too large. Only training data can stay in their
+/// files, and only where a swarm works them off together.
+void suit_remedies(const Config& config, bool test, Problems& problems) {
+  const DataKind kind = config.data.kind;
+  const bool may_be_several = kind == DataKind::text || kind == DataKind::cifar10;
+  const std::string smaller = may_be_several ? "name several smaller files" : "use a smaller file";
+  const bool may_stay = !test && has_swarm_budget(config);
+  for (Problem& problem : problems) {
+    if (problem.reason != too_large_for_memory) continue;
+    problem.remedy =
+        smaller + (may_stay ? ", or leave the training data in files that are not compressed: "
+                              "write partition = \"leased\" and in_memory = false below [data]"
+                   : test   ? "; test data are always in memory"
+                            : "");
+  }
+}
 
-LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
+LoadedDataSet read_data(const Config& config, bool test, const Choose& choose) {
   const DataConfig& data = config.data;
   LoadedDataSet loaded;
   const std::vector<std::string> files = in_folder(data, test ? data.test_files : data.train_files);
@@ -70,6 +85,14 @@ LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
       return load_text(data, test);
   }
   if (loaded.problems.empty()) normalise(*loaded.data, data);
+  return loaded;
+}
+
+}  // namespace
+
+LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
+  LoadedDataSet loaded = read_data(config, test, choose);
+  suit_remedies(config, test, loaded.problems);
   return loaded;
 }
 

@@ -105,14 +105,38 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
   return error || is_below(inner, outer) || is_below(path, folder);
 }
 
+/// Asks the ticket's peer. With `waits`, says once that no peer answers, and asks until one does or
+/// the ticket has expired.
+Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::string& name,
+                      bool waits) {
+  if (!waits) return ask_to_join(ticket, own, name);
+  constexpr GuestPatience patience{.silence = std::chrono::seconds(3)};
+  Admission admission = ask_to_join(ticket, own, name, patience);
+  if (!admission.is_silent) return admission;
+  say(stderr, fmt::format("{}: {}; waits for the peer that made the ticket until {}, when the "
+                          "ticket expires; check that it runs and that this machine can reach it\n",
+                          admission.address, admission.problem, time_text(ticket.expires_s)));
+  while (admission.is_silent) {
+    if (now_s() >= ticket.expires_s) {
+      admission.problem = "no peer has answered there, and the ticket has expired";
+      admission.remedy =
+          "start the peer that made it, and ask for a new one there "
+          "(`grapevine invite FOLDER`)";
+      break;
+    }
+    admission = ask_to_join(ticket, own, name, patience);
+  }
+  return admission;
+}
+
 /// Joins by the ticket, and writes down the result.
-Problems redeem(const Ticket& ticket, const HostOptions& options, SwarmFiles& files) {
+Problems redeem(const Ticket& ticket, const HostOptions& options, bool waits, SwarmFiles& files) {
   // The key is on the disk before the ticket is used, so a repeated request with this key is
   // answered again.
   LoadedKeyPair key = keep_swarm_key(options.folder, "key");
   if (!key.problems.empty()) return std::move(key.problems);
   files = {.swarm = ticket.swarm, .identity = key.pair};
-  const Admission admission = ask_to_join(ticket, files.identity, options.name);
+  const Admission admission = ask_inviter(ticket, files.identity, options.name, waits);
   if (!admission.problem.empty()) {
     return {{admission.address, admission.problem, admission.remedy}};
   }
@@ -186,6 +210,31 @@ Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path
            "join with a new ticket and another --folder, or set the clock"}};
 }
 
+/// Certificates and revocations from a later time than the clock's do not count. So the first peer
+/// of a swarm would certify itself again, and write over those that it has.
+Problems problems_of_clock(const SwarmFiles& files, const std::filesystem::path& folder) {
+  const auto made_s = [](const Certificate& one) {
+    return one.expires_s - std::min(one.expires_s, certificate_lifetime_s);
+  };
+  std::uint64_t newest_s = 0;
+  std::optional<std::uint64_t> own_s;  // When the first of our own certificates was made.
+  for (const Certificate& one : files.certificates) {
+    newest_s = std::max(newest_s, made_s(one));
+    if (one.key == files.identity.public_key) own_s = std::min(own_s.value_or(~0ULL), made_s(one));
+  }
+  for (const Revocation& one : files.revocations) newest_s = std::max(newest_s, one.signed_s);
+  const std::uint64_t until_s = files.swarm_key ? newest_s : own_s.value_or(0);
+  if (until_s <= now_s() + clock_slack_s) return {};
+  const std::string file = (swarm_folder(folder) / "certificates").string();
+  return {{folder.string(),
+           fmt::format("this machine's clock says {}, and a certificate here was made at {}",
+                       time_text(now_s()), time_text(until_s)),
+           files.swarm_key ? "set the clock; if it is right, remove " + file +
+                                 ", and this peer signs new certificates"
+                           : "set the clock; if it is right, join with a new ticket and another "
+                             "--folder"}};
+}
+
 ConfigOverrides overrides_of(const SwarmArguments& arguments) {
   return {.data_folder = arguments.data, .peers = {}, .has_own_data = arguments.has_own_data};
 }
@@ -210,7 +259,10 @@ bool has_checkpoints(const std::filesystem::path& folder) {
 }
 
 std::string time_text(std::uint64_t at_s) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(at_s)));
+  // Calendars of the library end with the year 9999, and a ticket may name any time.
+  constexpr std::uint64_t last_s = 253'402'300'799;
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
+                     fmt::gmtime(static_cast<std::time_t>(std::min(at_s, last_s))));
 }
 
 Problems problems_of_places(const Config& config, const std::filesystem::path& own_folder,
@@ -280,6 +332,7 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
     files = read_swarm(options.folder);
     options.resume = true;
     options.join = first_peers(options.folder);
+    if (files.problems.empty()) files.problems = problems_of_clock(files, options.folder);
     // A peer with the swarm's key certifies itself.
     if (files.problems.empty() && !files.swarm_key) {
       files.problems = problems_of_expiry(files, options.folder);
@@ -329,6 +382,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
                                 "choose another --folder for this one"});
     }
     problems = files.problems;
+    if (problems.empty()) problems = problems_of_clock(files, options.folder);
     if (problems.empty()) problems = problems_of_expiry(files, options.folder);
   } else if (now_s() >= given.ticket.expires_s) {
     problems.push_back({"TICKET",
@@ -338,7 +392,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
                         "ask for a new one (`grapevine invite FOLDER`), or set the clock"});
   } else {
     options.resume = has_checkpoints(options.folder);
-    problems = redeem(given.ticket, options, files);
+    problems = redeem(given.ticket, options, arguments.waits_for_inviter, files);
   }
   if (!problems.empty()) return problems;
 

@@ -19,6 +19,8 @@ struct SwarmArguments {
   TicketTerms terms;          ///< The terms of the ticket that a first peer prints.
   bool has_own_data = false;  ///< True if the peer is a part of a program that brings model and
                               ///< data.
+  bool waits_for_inviter = false;  ///< True if a peer that joins says so and waits while no peer
+                                   ///< answers, until its ticket expires.
 };
 
 /// A time of a ticket, a certificate or a clock, as people read it.

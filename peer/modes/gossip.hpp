@@ -173,7 +173,9 @@ class GossipMode final : public Mode {
 
   bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean which the
                                  ///< others are about to make.
-  Time meets_until_{};  ///< By this time the peers that we can meet at our start have said hello.
+  /// By this time the peers that we can meet at our start have said hello. Until then a download
+  /// waits for a witness, if there can be one.
+  Time meets_until_{};
   bool has_snapshot_ = false;
   Time settle_until_{};
   std::uint64_t step_ = 0;

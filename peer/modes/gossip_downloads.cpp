@@ -80,8 +80,10 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
     const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
     if (!own) return;  // The job under way copies our own model.
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
+    // No witness can come if we and the source are the only peers that may take part.
+    const Time until = members.admits_third(source) ? meets_until_ : now;
     review_.begin(now, reviews_.next_state(self_), values, own->values, review_draws_.next(),
-                  meets_until_);
+                  until);
   }
   review_.meet(witnesses_of(source, members), out);
   review_.tick(now, out);
@@ -201,6 +203,8 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   trigger_.begin_at(model.step);
   if (Ledger* ledger = finale_.work().ledger()) ledger->lose();
   job.add(task::AdoptModel{std::move(model)});
+  // The download has been reviewed, and the job makes another copy of the model.
+  first_model_.reset();
   if (course_.phase() == Phase::joining) {
     finale_.work().train(now);
     course_.enter(now, Phase::training, *this, members, out);

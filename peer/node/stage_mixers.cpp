@@ -1,9 +1,27 @@
 // One mixer for each stage.
 #include "peer/node/stage_mixers.hpp"
 
+#include <algorithm>
+
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
+namespace {
+
+/// The default of gossip.norm_cap.
+constexpr double copy_norm_cap = 10;
+
+}  // namespace
+
+std::vector<float> pair_force(std::span<const float> mean, std::span<const float> snapshot) {
+  std::vector<float> theirs(mean.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) theirs[i] = 2 * mean[i] - snapshot[i];
+  const double longest = copy_norm_cap * std::max(norm_of(snapshot), 1.0);
+  if (!(norm_of(theirs) <= longest)) return {};
+  for (std::size_t i = 0; i < mean.size(); ++i) theirs[i] = mean[i] - snapshot[i];
+  return theirs;
+}
 
 std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage) {
   return hash_combine(run_seed, stage);

@@ -11,6 +11,11 @@
 
 namespace gv {
 
+/// The force of an averaging with one other replica of a stage: `mean`, of both, minus `snapshot`,
+/// which is ours. Empty if the norm of the other copy is not finite or more than ten times ours, by
+/// which gossip refuses a whole model as well: then our stage stays as it is.
+std::vector<float> pair_force(std::span<const float> mean, std::span<const float> snapshot);
+
 /// Seed of a stage's mixing, the same at all its replicas.
 std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage);
 

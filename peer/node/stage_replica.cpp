@@ -122,9 +122,8 @@ void StageReplica::end(const StageEnd& end) {
     return;
   }
   const auto snapshot = std::span<const float>(*end.snapshot).first(size);
-  std::vector<float> force(size);
-  for (std::size_t i = 0; i < size; ++i) force[i] = mean[i] - snapshot[i];
-  learner_->add(end.stage, force, end.force);
+  const std::vector<float> force = pair_force(mean, snapshot);
+  if (!force.empty()) learner_->add(end.stage, force, end.force);
 }
 
 /// A pass of a test. An answer only says that the micro-batch has reached the last stage.

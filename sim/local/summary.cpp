@@ -320,10 +320,14 @@ std::uint64_t samples_of(const Result& result, bool in_stages) {
   const std::uint64_t at_least = result.totals.steps * config.train.batch;
   if (config.train.schedule.kind != ScheduleKind::growing_batch) return at_least;
   // Only the peers know at which steps their batches grew. A peer that resumed does not count what
-  // it trained before.
+  // it trained before as its own, but it counts that for all.
+  std::uint64_t own = 0;
   std::uint64_t counted = 0;
-  for (const FinishedPeer& peer : result.peers) counted += number(peer.result, "work", "own");
-  return std::max(counted, at_least);
+  for (const FinishedPeer& peer : result.peers) {
+    own += number(peer.result, "work", "own");
+    counted = std::max(counted, number(peer.result, "work", "counted"));
+  }
+  return std::max({own, counted, at_least});
 }
 
 /// The figures for programs, including each peer's own result.

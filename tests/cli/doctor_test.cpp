@@ -267,4 +267,24 @@ TEST_CASE("data are looked for where the person says", "[unit]") {
   CHECK(patient.run.data_problems.empty());
 }
 
+TEST_CASE("doctor refuses data outside of a joined peer's folder unless it is told", "[unit]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run", data = folder.path() / "data";
+  std::filesystem::create_directory(data);
+  for (const char* name : {"train.csv", "test.csv"}) std::ofstream(data / name) << "1,0\n2,1\n";
+  REQUIRE(keep_swarm_key(run, "key").problems.empty());
+  REQUIRE(write_certificates(run, generate_key_pair().public_key, {}, {}));
+  std::ofstream(swarm_folder(run) / "config.toml")
+      << "[data]\nkind = \"csv\"\nfolder = \"" << data.string() << "\"\n[run]\npeers = 1\n";
+  Problems problems;
+  const Patient refused = admit({.subjects = {run.string()}}, problems);
+  REQUIRE(refused.run.data_problems.size() == 1);
+  CHECK(refused.run.data_problems.front().remedy.find("--data FOLDER") != std::string::npos);
+  CHECK(refused.run.data_problems.front().place.find("config.toml:3") != std::string::npos);
+  const Patient allowed = admit({.subjects = {run.string()}, .data = data.string()}, problems);
+  CHECK(problems.empty());
+  CHECK(allowed.run.is_sound());
+  CHECK(allowed.run.data_problems.empty());
+}
+
 }  // namespace gv

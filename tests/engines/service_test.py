@@ -1,15 +1,18 @@
 """The unit for systemd, with this test as the service manager: what it starts, hears and ends."""
 
 import os
+import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 from pathlib import Path
 
 from cohort import CONFIG, EngineTest
-from support import BINARY, LIMIT_S
+from support import BINARY, LIMIT_S, FolderTest
 
+EXPOSURE_MAX = 3.0  # systemd calls units below 5 "OK", and those above 9 "UNSAFE".
 UNIT = Path(__file__).resolve().parents[2] / "scripts/debian/grapevine@.service"
 
 
@@ -81,3 +84,33 @@ class ServiceTest(EngineTest):
             shlex.split(self.setting("ExecStart")), capture_output=True, timeout=LIMIT_S
         )
         self.assertEqual(str(peer.returncode), self.setting("RestartPreventExitStatus"))
+
+
+class UnitTest(FolderTest):
+    """What systemd itself says about the unit; it needs no running systemd for that."""
+
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is not installed")
+
+    def analyze(self, unit, *words):
+        """Runs systemd-analyze on a unit that starts the program of this build."""
+        place = self.write("grapevine@.service", unit.replace("/usr/bin/grapevine", BINARY))
+        return subprocess.run(
+            ["systemd-analyze", *words, place], capture_output=True, text=True, timeout=LIMIT_S
+        )
+
+    def test_systemd_finds_no_fault_in_the_unit(self):
+        unit = UNIT.read_text()
+        found = self.analyze(unit, "verify", "--man=no")
+        self.assertEqual((found.returncode, found.stderr), (0, ""))
+        misspelt = self.analyze(unit.replace("PrivateTmp=", "PrivateTemp="), "verify", "--man=no")
+        self.assertIn("PrivateTemp", misspelt.stderr)
+
+    def test_the_unit_lets_a_peer_do_little_else(self):
+        words = ["security", "--offline=true", "--no-pager"]
+        said = self.analyze(UNIT.read_text(), *words)
+        found = re.search(r"Overall exposure level for \S+: (\d+\.\d)", said.stdout)
+        self.assertTrue(found, said.stdout + said.stderr)
+        self.assertLess(float(found[1]), EXPOSURE_MAX)

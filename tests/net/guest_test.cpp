@@ -1,22 +1,36 @@
 // Guests with tickets and visitors with certificates, over real sockets.
 #include <pthread.h>
 
+#include <array>
+#include <asio/buffer.hpp>
 #include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/post.hpp>
+#include <asio/write.hpp>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "net/admission.hpp"
 #include "net/control_links.hpp"
 #include "net/key_signer.hpp"
+#include "net/wire.hpp"
 
 namespace gv {
 namespace {
 
+using asio::ip::tcp;
 using namespace std::chrono_literals;
 
 /// A peer that admits the guests with one ticket, on a thread of its own.
@@ -34,7 +48,8 @@ struct Inviter {
             .invite = [](PeerId, const LaneInvite&) {},
             .contact = [](PeerId) {},
             .restarted = [](PeerId) {},
-            .fact = [](const Fact&) {},
+            .fact =
+                [this](const Fact& fact) { refusals += std::holds_alternative<LinkRefused>(fact); },
             .join = [this](const PublicKey& guest,
                            const JoinRequest& request) { return answer(guest, request); },
             .shown = [this](const Certificates& chain) { shown = chain.certificates.size(); }});
@@ -51,6 +66,11 @@ struct Inviter {
 
   JoinAnswer answer(const PublicKey& guest, const JoinRequest& request) {
     ++asked;
+    {
+      const std::lock_guard lock(mutex);
+      const std::vector<std::byte> frame = encode(request);
+      frames.emplace_back(reinterpret_cast<const char*>(frame.data()), frame.size());
+    }
     const auto bytes = request_bytes(request, swarm.public_key, identity.public_key,
                                      guest_keys(ticket).public_key);
     is_proved = guest == guest_keys(ticket).public_key &&
@@ -66,9 +86,141 @@ struct Inviter {
   std::optional<ControlLinks> links;
   std::thread thread;
   std::atomic<bool> stopped = false, refuses = false, is_proved = false;
-  std::atomic<int> asked = 0;
+  std::atomic<int> asked = 0, refusals = 0;
   std::atomic<std::size_t> shown = 0;
+  std::mutex mutex;
+  std::vector<std::string> frames;  ///< The requests as they were sent, without encryption.
 };
+
+/// Passes connections on to a peer, and keeps the bytes that the dialling sides have sent.
+class TappedWire {
+ public:
+  explicit TappedWire(const std::string& there)
+      : there_(endpoint_of(there)),
+        acceptor_(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
+        address_("127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port())) {
+    accept();
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~TappedWire() {
+    io_.stop();
+    thread_.join();
+  }
+
+  static tcp::endpoint endpoint_of(const std::string& address) {
+    const std::string port = address.substr(address.rfind(':') + 1);
+    return {asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(std::stoi(port))};
+  }
+  const std::string& address() const { return address_; }
+
+  /// For each connection what its dialling side has sent so far.
+  std::vector<std::string> heard() {
+    std::promise<std::vector<std::string>> all;
+    asio::post(io_, [&] {
+      std::vector<std::string> sent;
+      for (const auto& call : calls_) sent.push_back(call->sent);
+      all.set_value(std::move(sent));
+    });
+    return all.get_future().get();
+  }
+
+ private:
+  struct Call {
+    explicit Call(asio::io_context& io) : near(io), far(io) {}
+
+    tcp::socket near, far;
+    std::array<char, 4096> up{}, down{};
+    std::string sent;
+  };
+
+  void accept() {
+    const auto call = std::make_shared<Call>(io_);
+    acceptor_.async_accept(call->near, [this, call](asio::error_code error) {
+      if (error) return;
+      asio::error_code failed;
+      call->far.connect(there_, failed);
+      calls_.push_back(call);
+      pass(call, call->near, call->far, call->up, &call->sent);
+      pass(call, call->far, call->near, call->down, nullptr);
+      accept();
+    });
+  }
+
+  void pass(const std::shared_ptr<Call>& call, tcp::socket& from, tcp::socket& to,
+            std::array<char, 4096>& buffer, std::string* tap) {
+    from.async_read_some(asio::buffer(buffer), [this, call, &from, &to, &buffer, tap](
+                                                   asio::error_code error, std::size_t size) {
+      asio::error_code failed;
+      if (error) {
+        to.close(failed);
+        return;
+      }
+      if (tap != nullptr) tap->append(buffer.data(), size);
+      asio::write(to, asio::buffer(buffer.data(), size), failed);
+      pass(call, from, to, buffer, tap);
+    });
+  }
+
+  asio::io_context io_;
+  tcp::endpoint there_;
+  tcp::acceptor acceptor_;
+  std::string address_;
+  std::vector<std::shared_ptr<Call>> calls_;
+  std::thread thread_;
+};
+
+/// Sends bytes to a peer. True if the peer ends the connection soon.
+bool is_hung_up_on(const std::string& address, const std::string& bytes) {
+  asio::io_context io;
+  tcp::socket socket(io);
+  socket.connect(TappedWire::endpoint_of(address));
+  asio::error_code failed;
+  asio::write(socket, asio::buffer(bytes), failed);
+  std::array<char, 4096> answer{};
+  bool is_over = false;
+  std::function<void()> read = [&] {
+    socket.async_read_some(asio::buffer(answer), [&](asio::error_code error, std::size_t) {
+      is_over = bool(error);
+      if (!is_over) read();
+    });
+  };
+  read();
+  io.run_for(20s);
+  return is_over;
+}
+
+template <class Bytes>
+std::string text_of(const Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+/// True if the bytes contain any eight bytes of the secret in a row.
+bool has_part_of(std::string_view bytes, std::string_view secret) {
+  for (std::size_t at = 0; at + 8 <= secret.size(); ++at) {
+    if (bytes.find(secret.substr(at, 8)) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+/// The secret of a ticket, the keys that follow from it, and the secret as texts.
+std::vector<std::string> secrets_of(const Ticket& ticket) {
+  const KeyPair guest = guest_keys(ticket);
+  const CurveKeyPair curve = curve_keys(guest);
+  std::string hex;
+  for (const std::uint8_t byte : ticket.secret) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  // Behind "gv1_" and two keys: the 20 letters that stand for bits of the secret alone.
+  const std::string letters = to_text(ticket).substr(4 + 86, 20);
+  return {text_of(ticket.secret),
+          text_of(guest.secret_key),
+          text_of(guest.public_key),
+          text_of(curve.secret_key),
+          text_of(curve.public_key),
+          hex,
+          letters};
+}
 
 }  // namespace
 
@@ -94,7 +246,8 @@ TEST_CASE("many machines join at once by one ticket") {
   std::vector<std::thread> guests;
   for (int i = 0; i < 40; ++i) {
     guests.emplace_back([&] {
-      joined += ask_to_join(inviter.ticket, generate_key_pair(), "laptop", 30s).problem.empty();
+      joined +=
+          ask_to_join(inviter.ticket, generate_key_pair(), "laptop", {30s, 30s}).problem.empty();
     });
   }
   for (std::thread& guest : guests) guest.join();
@@ -128,17 +281,73 @@ TEST_CASE("a guest without a ticket of that peer gets no answer and the reason i
   const KeyPair own = generate_key_pair();
   Ticket guessed = inviter.ticket;
   guessed.secret[0] ^= 1;
-  CHECK(ask_to_join(guessed, own, "laptop", 1s).problem ==
+  CHECK(ask_to_join(guessed, own, "laptop", {1s, 1s}).problem ==
         "the peer there does not know this ticket");
   Ticket foreign = inviter.ticket;
   foreign.inviter = generate_key_pair().public_key;
-  const Admission elsewhere = ask_to_join(foreign, own, "laptop", 1s);
+  const Admission elsewhere = ask_to_join(foreign, own, "laptop", {1s, 1s});
   CHECK_FALSE(elsewhere.problem.empty());
+  CHECK_FALSE(elsewhere.is_silent);
   Ticket nowhere = inviter.ticket;
   nowhere.addresses = {"127.0.0.1:9"};
-  CHECK(ask_to_join(nowhere, own, "laptop", 300ms).problem == "no peer answers there");
+  const Admission none = ask_to_join(nowhere, own, "laptop", {10s, 300ms});
+  CHECK(none.problem == "no peer answers there");
+  CHECK(none.is_silent);
+  // A ticket with several addresses is good as long as there is a peer at one of them.
+  guessed.addresses.emplace_back("127.0.0.1:9");
+  CHECK_FALSE(ask_to_join(guessed, own, "laptop", {1s, 300ms}).is_silent);
   CHECK(inviter.asked == 0);
   CHECK(inviter.links->counters().messages_received == 0);
+}
+
+TEST_CASE("who has recorded how a guest joined and sends the same again is hung up on") {
+  Inviter inviter;
+  TappedWire wire(inviter.links->listening());
+  Ticket ticket = inviter.ticket;
+  ticket.addresses = {wire.address()};
+  REQUIRE(ask_to_join(ticket, generate_key_pair(), "laptop").problem == "");
+  const std::vector<std::string> calls = wire.heard();
+  REQUIRE_FALSE(calls.empty());
+  const std::string& call = calls.back();
+  REQUIRE(call.size() > 300);  // A greeting, a handshake and the request.
+  const int asked = inviter.asked;
+  CHECK(is_hung_up_on(inviter.links->listening(), call));
+  CHECK(is_hung_up_on(inviter.links->listening(), call));
+  const auto give_up = std::chrono::steady_clock::now() + 10s;
+  while (inviter.refusals == 0 && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();
+  }
+  CHECK(inviter.refusals > 0);
+  CHECK(inviter.asked == asked);
+}
+
+TEST_CASE("no part of a ticket's secret crosses the wire at a first request or a later one") {
+  Inviter inviter;
+  TappedWire wire(inviter.links->listening());
+  Ticket ticket = inviter.ticket;
+  ticket.addresses = {wire.address()};
+  const KeyPair own = generate_key_pair();
+  REQUIRE(ask_to_join(ticket, own, "laptop").problem == "");
+  REQUIRE(ask_to_join(ticket, own, "laptop").problem == "");
+  inviter.refuses = true;
+  REQUIRE(ask_to_join(ticket, own, "laptop").problem == "this ticket has been used");
+  // A peer that does not know the ticket learns no more.
+  Ticket unknown = ticket;
+  unknown.secret = generate_ticket_secret();
+  REQUIRE_FALSE(ask_to_join(unknown, own, "laptop", {1s, 1s}).problem.empty());
+
+  std::vector<std::string> sent = wire.heard();
+  REQUIRE(sent.size() >= 4);
+  const std::lock_guard lock(inviter.mutex);
+  REQUIRE(inviter.frames.size() >= 3);
+  sent.insert(sent.end(), inviter.frames.begin(), inviter.frames.end());
+  for (const Ticket& each : {ticket, unknown}) {
+    for (const std::string& secret : secrets_of(each)) {
+      CHECK(has_part_of("before " + secret.substr(4) + " behind", secret));
+      for (const std::string& bytes : sent) CHECK_FALSE(has_part_of(bytes, secret));
+    }
+  }
+  CHECK(has_part_of(to_text(ticket), secrets_of(ticket).back()));
 }
 
 TEST_CASE("a visitor may show certificates and gets nothing else") {

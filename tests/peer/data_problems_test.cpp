@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "peer/config/load_data.hpp"
 #include "peer/config/task.hpp"
 #include "tests/peer/config_texts.hpp"
 #include "tests/train/data_folder.hpp"
@@ -212,6 +213,19 @@ TEST_CASE("clusters are refused where sums and counts would not move alike", "[u
   CHECK(refused("cross_entropy", sgd + "1.0").starts_with("a.toml:3: model.loss: clusters answer"));
 }
 
+TEST_CASE("ternary weights are refused where there is no matrix", "[unit]") {
+  const auto found = [](const std::string& layer) {
+    return with_data(
+        "[model]\nkind = \"layers\"\nloss = \"reconstruction\"\nweights = \"ternary\"\n[train]\n"
+        "optimizer = \"sgd\"\nlearning_rate = 0.5\n[gossip]\nweigh = \"none\"\n[[model.layers]]\n" +
+        layer);
+  };
+  CHECK(found("kind = \"clusters\"\nunits = 3\n") ==
+        "a.toml:10: model.layers: no layer has a weight matrix, which could be ternary; write "
+        "weights = \"float\"\n");
+  CHECK(found("kind = \"dense\"\nunits = 32\n").empty());
+}
+
 TEST_CASE("samples are dealt out by centres that fit the peers and the data", "[unit]") {
   const DataFolder folder;
   const std::string file = folder.path("centres.safetensors");
@@ -252,8 +266,8 @@ TEST_CASE("generated data that no memory holds are refused before they are made"
   const std::string data = "[data.generated]\n";
   CHECK(lines(problems_of(data + "samples = 100000000\nfeatures = 65536\n")) ==
         "a.toml:2: data.generated.samples: generated data of 24415 GiB: 65536 numbers in each of "
-        "100004000 samples; a peer keeps at most 64 GiB; use fewer samples, features or classes, "
-        "or smaller images\n");
+        "100004000 samples; a peer keeps at most 64 GiB; use fewer samples, features, classes, "
+        "blobs or targets, or smaller images\n");
   CHECK(only_problem(data + "samples = 100000\nside = 512\n").place ==
         "a.toml:2: data.generated.samples");
   CHECK(only_problem(data + "features = 65536\nclasses = 60000\nblobs_per_class = 10\n").place ==
@@ -265,6 +279,31 @@ TEST_CASE("generated data that no memory holds are refused before they are made"
   const std::string nearly = "features = 1023\ntest_samples = 1\nsamples = ";
   CHECK(problems_of(data + nearly + "16777100\n").empty());
   CHECK(problems_of(data + nearly + "16777216\n").size() == 1);
+}
+
+TEST_CASE("a file that is too large for memory is told with what helps in its place", "[unit]") {
+  const DataFolder folder;
+  const std::string images = folder.write("images", idx({70'000, 300, 300}, ""));
+  const std::string labels = folder.write("labels", idx({1}, "0"));
+  const auto remedy = [&](bool test, const std::string& more) {
+    const ParsedConfig parsed =
+        parse_config_text("[data]\nkind = \"idx\"\nfolder = \"" + folder.path("") +
+                              "\"\ntrain_files = [\"images\", \"labels\"]\n" +
+                              "test_files = [\"images\", \"labels\"]\n" + more,
+                          "a.toml");
+    INFO(lines(parsed.problems));
+    REQUIRE(parsed.problems.empty());
+    const LoadedDataSet loaded = load_data(parsed.config, test);
+    REQUIRE(loaded.problems.size() == 1);
+    CHECK(loaded.problems.front().place == images);
+    CHECK(loaded.problems.front().reason == too_large_for_memory);
+    return loaded.problems.front().remedy;
+  };
+  CHECK(remedy(false, "") ==
+        "use a smaller file, or leave the training data in files that are not compressed: write "
+        "partition = \"leased\" and in_memory = false below [data]");
+  CHECK(remedy(true, "") == "use a smaller file; test data are always in memory");
+  CHECK(remedy(false, "[run]\nmode = \"pipeline\"\n") == "use a smaller file");
 }
 
 TEST_CASE("only settings get a line", "[unit]") {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "consensus/membership/statement.hpp"
@@ -34,11 +35,12 @@ Member trains(PeerId peer, std::uint64_t step) {
 }
 
 struct Newcomer {
-  explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps, const SwarmWorkOptions& work = {})
+  explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps, const SwarmWorkOptions& work = {},
+                    std::vector<PeerId> authorized = {self, hostile, honest, honest_too})
       : mode(self, 7, {.steps = 100000, .work = work, .layout_hash = layout, .elements = elements},
              {}, signer_of(self), Rng(1)),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
-                {self, hostile, honest, honest_too}, {}, signer_of(self), Rng(1)) {
+                std::move(authorized), {}, signer_of(self), Rng(1)) {
     PushPull table;
     for (const auto& [peer, step] : steps) table.members.push_back(trains(peer, step));
     members.receive(now, steps.begin()->first, table, out);
@@ -160,6 +162,28 @@ TEST_CASE("the only other peer is believed, since no third can be asked") {
   newcomer.tick();
   REQUIRE(newcomer.adopted() != nullptr);
   CHECK(newcomer.adopted()->step == 900);
+}
+
+TEST_CASE("a newcomer waits for no witness if it and the source are all that may take part") {
+  Newcomer newcomer({{honest, 900}}, {}, {self, honest});
+  newcomer.serve(honest, model_of(1), 900);
+  REQUIRE(newcomer.adopted() != nullptr);
+  CHECK(newcomer.adopted()->step == 900);
+  CHECK(newcomer.adopted()->values == model_of(1));
+  // The bound on the length of such a model is the same as after a wait.
+  Newcomer careful({{hostile, 900}}, {}, {self, hostile});
+  careful.serve(hostile, model_of(50), 900);
+  CHECK(careful.adopted() == nullptr);
+  CHECK(count_of<ModelRefused>(careful.out.facts, Reason::norm_exceeded) == 1);
+}
+
+TEST_CASE("a newcomer waits for a witness that may take part and that it has not met") {
+  Newcomer newcomer({{honest, 900}}, {}, {self, honest, honest_too});
+  newcomer.serve(honest, model_of(1), 900);
+  CHECK(newcomer.adopted() == nullptr);
+  newcomer.now += std::chrono::seconds(2);
+  newcomer.tick();
+  CHECK(newcomer.adopted() != nullptr);
 }
 
 TEST_CASE("who only was the first to say hello is judged by those that are met next") {

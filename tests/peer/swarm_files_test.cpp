@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "consensus/trust/revocations.hpp"
 #include "net/key_signer.hpp"
 #include "peer/host/swarm_start.hpp"
 #include "peer/host/ticket_book.hpp"
@@ -139,6 +141,77 @@ TEST_CASE("a peer that was away past the end of its certificate is told so with 
   // The first peer may have put the swarm's key elsewhere.
   arguments.host.listen = "127.0.0.1:0";
   CHECK(prepare_to_create(arguments, options).size() == 1);
+}
+
+TEST_CASE("a first peer whose clock is far behind is refused and keeps its certificates") {
+  const TemporaryFolder scratch;
+  const KeyPair own = keep_swarm_key(scratch.path(), "key").pair;
+  const KeyPair swarm = keep_swarm_key(scratch.path(), "swarm_key").pair;
+  const KeyPair other = generate_key_pair();
+  // The clock of the machine that runs this test is behind the year 2096.
+  constexpr std::uint64_t made_s = 4'000'000'000;
+  Certificate later{.swarm = swarm.public_key,
+                    .issuer = swarm.public_key,
+                    .key = own.public_key,
+                    .name = "first",
+                    .may_invite = true,
+                    .expires_s = made_s + certificate_lifetime_s};
+  later.signature = KeySigner(swarm, {}).sign(signed_bytes(later));
+  Revocation revocation{.swarm = swarm.public_key,
+                        .issuer = swarm.public_key,
+                        .key = other.public_key,
+                        .signed_s = made_s};
+  revocation.signature = KeySigner(swarm, {}).sign(signed_bytes(revocation));
+  SwarmArguments arguments;
+  arguments.folder = scratch.path().string();
+  arguments.host.listen = "127.0.0.1:0";
+  for (const bool has_certificate : {true, false}) {
+    std::vector<Certificate> certificates;
+    if (has_certificate) certificates.push_back(later);
+    REQUIRE(write_certificates(scratch.path(), swarm.public_key, certificates, {revocation}));
+    HostOptions options;
+    const Problems problems = prepare_to_create(arguments, options);
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].reason.find("this machine's clock says 20") == 0);
+    CHECK(problems[0].reason.find("was made at 2096-10-02 07:06:40 UTC") != std::string::npos);
+    CHECK(problems[0].remedy.find("set the clock; if it is right, remove ") == 0);
+    CHECK_FALSE(options.swarm);
+    const SwarmFiles files = read_swarm(scratch.path());
+    CHECK(files.certificates == certificates);
+    CHECK(files.revocations.size() == 1);
+  }
+  // Without the file it begins with the same keys.
+  std::filesystem::remove(swarm_folder(scratch.path()) / "certificates");
+  HostOptions options;
+  REQUIRE(prepare_to_create(arguments, options).empty());
+  REQUIRE(options.swarm);
+  CHECK(options.swarm->swarm == swarm.public_key);
+  CHECK(options.identity.public_key == own.public_key);
+}
+
+TEST_CASE("a peer that joined and whose clock is far behind is told both times") {
+  const TemporaryFolder scratch;
+  const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path(), "key").pair;
+  Certificate later{.swarm = swarm.public_key,
+                    .issuer = swarm.public_key,
+                    .key = own.public_key,
+                    .name = "laptop",
+                    .expires_s = 4'000'000'000};
+  later.signature = KeySigner(swarm, {}).sign(signed_bytes(later));
+  REQUIRE(write_certificates(scratch.path(), swarm.public_key, {later}, {}));
+  const Ticket ticket{.addresses = {"192.0.2.1:7000"},
+                      .swarm = swarm.public_key,
+                      .inviter = generate_key_pair().public_key,
+                      .secret = generate_ticket_secret(),
+                      .expires_s = 4'000'000'000};
+  SwarmArguments arguments;
+  arguments.folder = scratch.path().string();
+  HostOptions options;
+  const Problems problems = prepare_to_join(arguments, to_text(ticket), options);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].reason.find("this machine's clock says 20") == 0);
+  CHECK(problems[0].remedy ==
+        "set the clock; if it is right, join with a new ticket and another --folder");
 }
 
 TEST_CASE("an address that is too long for a ticket is refused before the peer starts") {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -12,11 +14,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
+#include <zmq.hpp>
 
+#include "net/allow_list.hpp"
 #include "net/key_signer.hpp"
+#include "net/socket_watch.hpp"
+#include "net/wire.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/swarm_files.hpp"
+#include "sim/local/addresses.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -97,6 +105,17 @@ class TicketRun {
   }
   void signal(const std::string& name, int number) { processes_.at(name)->signal(number); }
 
+  /// True once the peer has made that many steps.
+  bool trains(const std::string& name, std::uint64_t steps) const {
+    return eventually(
+        [&] {
+          const auto document = ask_peer(folder(name), {}, 500);
+          const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
+          return state.is_object() && state.value("step", std::uint64_t{0}) >= steps;
+        },
+        60s);
+  }
+
   /// True once each of these peers knows that exactly these peers are alive.
   bool are_together(const std::vector<std::string>& names) const {
     return eventually(
@@ -124,6 +143,32 @@ class TicketRun {
   TemporaryFolder root_;
   std::map<std::string, std::unique_ptr<ChildProcess>> processes_;
 };
+
+/// The request of a guest with this ticket and this key.
+JoinRequest request_of(const Ticket& ticket, const KeyPair& own, const std::string& name) {
+  JoinRequest request{.key = own.public_key, .name = name};
+  request.proof = KeySigner(own, {}).sign(
+      request_bytes(request, ticket.swarm, ticket.inviter, guest_keys(ticket).public_key));
+  return request;
+}
+
+/// Sends the request over a connection with the keys of the ticket, and returns the answer.
+JoinAnswer answer_to(const Ticket& ticket, const JoinRequest& request) {
+  zmq::context_t context;
+  zmq::socket_t socket(context, zmq::socket_type::dealer);
+  socket.set(zmq::sockopt::linger, 0);
+  dial_as(socket, curve_keys(guest_keys(ticket)), ticket.inviter);
+  socket.connect("tcp://" + ticket.addresses.front());
+  static_cast<void>(socket.send(zmq::buffer(encode(request)), zmq::send_flags::dontwait));
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  zmq::message_t bytes;
+  REQUIRE(await_input({{.socket = socket.handle(), .fd = 0, .events = ZMQ_POLLIN}}, until));
+  REQUIRE(socket.recv(bytes, zmq::recv_flags::dontwait));
+  const Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+  REQUIRE(decoded.frame);
+  REQUIRE(std::holds_alternative<JoinAnswer>(*decoded.frame));
+  return std::get<JoinAnswer>(*decoded.frame);
+}
 
 }  // namespace
 
@@ -180,6 +225,91 @@ TEST_CASE("a ticket that is used or expired or damaged is refused in one line on
   run.join("typist", ticket.substr(0, ticket.size() - 3));
   CHECK(run.exit_code("typist") == 2);
   CHECK(run.says("typist", "cut off or mistyped"));
+}
+
+TEST_CASE("a join request that is sent again is good for no other key and no other ticket",
+          "[process]") {
+  TicketRun run;
+  run.create({"--uses", "2"});
+  const Ticket ticket = read_ticket(run.first_ticket()).ticket;
+  const Ticket other = read_ticket(run.invite("first")).ticket;
+  const KeyPair own = generate_key_pair(), foreign = generate_key_pair();
+  const JoinRequest request = request_of(ticket, own, "second");
+  const JoinAnswer admitted = answer_to(ticket, request);
+  REQUIRE(admitted.refusal == "");
+  REQUIRE(admitted.certificates.front().key == own.public_key);
+
+  // The proof is for this key and this ticket, at this peer.
+  const std::string no_proof = "the request does not prove that the guest holds its key";
+  JoinRequest stolen = request;
+  stolen.key = foreign.public_key;
+  const JoinAnswer refused = answer_to(ticket, stolen);
+  CHECK(refused.refusal == no_proof);
+  CHECK(refused.certificates.empty());
+  CHECK(refused.config.empty());
+  CHECK(refused.addresses.empty());
+  CHECK(run.says("first", "a guest is refused: " + no_proof));
+  CHECK(answer_to(other, request).refusal == no_proof);
+
+  // The same key gets its certificate again, since its answer may have been lost. That does not use
+  // up the ticket.
+  const JoinAnswer again = answer_to(ticket, request);
+  CHECK(again.refusal == "");
+  CHECK(again.certificates.front() == admitted.certificates.front());
+  CHECK(answer_to(ticket, request_of(ticket, foreign, "third")).refusal == "");
+
+  // Now it is used up, for the stolen proof as well as for a sound one. A peer reports refusals at
+  // most once a second.
+  const std::string is_used = "the ticket has been used";
+  const auto next = std::chrono::steady_clock::now() + 1s;
+  REQUIRE(eventually([&] { return std::chrono::steady_clock::now() > next; }, 10s));
+  const KeyPair late = generate_key_pair();
+  stolen.key = late.public_key;
+  CHECK(answer_to(ticket, stolen).refusal == is_used);
+  CHECK(answer_to(ticket, request_of(ticket, late, "late")).refusal == is_used);
+  CHECK(run.says("first", "a guest is refused: " + is_used));
+}
+
+TEST_CASE("a machine that joins before the first peer runs says so and waits for it", "[process]") {
+  asio::io_context io;
+  const ReservedPort port(io, asio::ip::make_address("127.0.0.1"));
+  TicketRun run;
+  run.first_listens = fmt::format("127.0.0.1:{}", port.port());
+  run.create();
+  const std::string ticket = run.first_ticket();
+  run.signal("first", SIGKILL);
+  run.exit_code("first");
+  run.join("second", ticket);
+  const std::string line = run.first_listens +
+                           ": no peer answers there; waits for the peer that made the ticket "
+                           "until 20";
+  REQUIRE(run.says("second", line));
+  run.create();
+  INFO(run.output("first") << run.output("second"));
+  REQUIRE(run.are_together({"first", "second"}));
+  CHECK(run.says("second", "joins as second: mode gossip"));
+  CHECK(run.trains("first", 1));
+  CHECK(run.trains("second", 1));
+  const std::string said = run.output("second");
+  CHECK(said.find("no peer answers there") == said.rfind("no peer answers there"));
+}
+
+TEST_CASE("a machine waits for the first peer no longer than its ticket is good", "[process]") {
+  asio::io_context io;
+  const ReservedPort port(io, asio::ip::make_address("127.0.0.1"));
+  TicketRun run;
+  const auto now_s = std::chrono::duration_cast<std::chrono::seconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const Ticket ticket{.addresses = {fmt::format("127.0.0.1:{}", port.port())},
+                      .swarm = generate_key_pair().public_key,
+                      .inviter = generate_key_pair().public_key,
+                      .secret = generate_ticket_secret(),
+                      .expires_s = static_cast<std::uint64_t>(now_s.count()) + 5};
+  run.join("alone", to_text(ticket));
+  CHECK(run.exit_code("alone") == 2);
+  CHECK(run.says("alone", "no peer answers there; waits for the peer that made the ticket"));
+  CHECK(run.says("alone", "no peer has answered there, and the ticket has expired; start the "));
+  CHECK(std::ranges::count(run.output("alone"), '\n') == 2);
 }
 
 TEST_CASE("a name that is taken and ports and folders that cannot be used are told in one line",

@@ -67,7 +67,7 @@ TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
   refuses(idx({2}, std::string(20, 'x')), "not an IDX file of bytes with 3 dimensions");
   refuses(std::string(64, '\xee'), "not an IDX file");
   refuses(idx({~0u, ~0u, ~0u}, "x"), "dimensions make no sense");
-  refuses(idx({65536, 65536, 2}, "x"), "in_memory = false");  // 8 GiB.
+  refuses(idx({65536, 65536, 2}, "x"), "holds more than 4 GiB");
   refuses(idx({0, 2, 3}, ""), "dimensions make no sense");
   const std::string packed = gzip(two_images);
   refuses(packed.substr(0, packed.size() - 12), "middle of compressed data");

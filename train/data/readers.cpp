@@ -60,9 +60,7 @@ bool report_failure(gzFile in, const std::string& file, Problems& problems) {
 }
 
 Problem too_large(const std::string& file) {
-  return {file, "it holds more than 4 GiB, which are not read into memory",
-          "use a smaller file, or leave training data in files that are not compressed: write "
-          "partition = \"leased\" and in_memory = false below [data]"};
+  return {file, std::string(too_large_for_memory), "use a smaller file"};
 }
 
 /// Reads a whole file, and decompresses it if necessary.

@@ -6,12 +6,18 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/problems.hpp"
 #include "train/data_set.hpp"
 
 namespace gv {
+
+/// The reason of the problem with a file that is too large to be read into memory. What else can be
+/// done about it depends on the use of the file.
+inline constexpr std::string_view too_large_for_memory =
+    "it holds more than 4 GiB, which are not read into memory";
 
 /// Chooses the samples to keep, in order, given a data set with labels but no inputs yet.
 using Choose = std::function<std::vector<std::uint32_t>(const DataSet&)>;
