@@ -9,14 +9,18 @@ a copying point does with its runs.
   block    a transformer block of width 512, by heads and hidden units
   images   configs/large-images.toml, by rows of images of 512 x 512
 
+With --rate the group's members are in network namespaces of their own, behind links of this rate (tc tbf), which
+needs root and iproute2.
+
 Example: bench/groups.py --binary build/release/grapevine --only images --members 4 --repeats 5
 """
 import argparse
+import functools
 import pathlib
 import re
 import statistics
 
-from launched_peers import with_settings
+from launched_peers import behind_links, launched, with_settings
 from pipeline import windows_per_second
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
@@ -81,7 +85,9 @@ def main():
     arguments.add_argument("--repeats", type=int, default=3)
     arguments.add_argument("--warm-up", type=float, default=20)
     arguments.add_argument("--window", type=float, default=14)
+    arguments.add_argument("--rate", help="of the links between members, as tc says it; default: one host")
     given = arguments.parse_args()
+    start_group = functools.partial(behind_links, rate=given.rate) if given.rate else launched
     for name in given.only or cases():
         text = with_settings(
             cases()[name],
@@ -94,7 +100,8 @@ def main():
             paces = {}
             for members in (1, given.members) if repeat % 2 == 0 else (given.members, 1):
                 paces[members] = windows_per_second(
-                    given.binary, text, members, batch, given.warm_up, given.window
+                    given.binary, text, members, batch, given.warm_up, given.window,
+                    start_group if members > 1 else launched
                 )
             one, group = paces[1][0], paces[given.members][0]
             ratios.append(group / one)

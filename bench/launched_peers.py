@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+from slow_links import Hosts
+
 
 def status(binary, peer):
     """A peer's status, or None before the peer answers."""
@@ -29,16 +31,52 @@ def launched(binary, config, peers, patience_s=60):
         )
         try:
             folders = [run / f"peer-{peer}" for peer in range(peers)]
-            give_up = time.monotonic() + patience_s
-            while not all(said and said["phase"] == "training"
-                          for said in [status(binary, peer) for peer in folders]):
-                if time.monotonic() > give_up or swarm.poll() is not None:
-                    raise SystemExit("the peers did not start training")
-                time.sleep(0.2)
+            await_training(binary, folders, patience_s, [swarm])
             yield folders
         finally:
             swarm.send_signal(signal.SIGINT)
             swarm.wait(timeout=120)
+
+
+@contextlib.contextmanager
+def behind_links(binary, config, peers, rate, patience_s=60):
+    """Like launched(), with each peer in a network namespace of its own behind a link of this rate."""
+    with tempfile.TemporaryDirectory() as folder, Hosts(peers, rate) as hosts:
+        root = pathlib.Path(folder)
+        (root / "config.toml").write_text(config)
+        folders = [root / f"peer-{peer}" for peer in range(peers)]
+        allowed = ""
+        for peer in folders:
+            peer.mkdir()
+            words = [binary, "keygen", str(peer / "key"), "--name", peer.name]
+            allowed += subprocess.run(words, check=True, capture_output=True, text=True, timeout=30).stdout
+        (root / "authorized_peers").write_text(allowed)
+        running = []
+        try:
+            for number, peer in enumerate(folders):
+                words = ["ip", "netns", "exec", hosts.name(number), binary, "peer", str(root / "config.toml"),
+                         "--name", peer.name, "--folder", str(peer), "--key", str(peer / "key"),
+                         "--authorized", str(root / "authorized_peers"), "--quiet", "--shard", f"{number}/{peers}",
+                         "--wait-for", str(peers), "--listen", f"{hosts.address(number)}:7000"]
+                if number > 0:
+                    words += ["--join", f"peer-0@{hosts.address(0)}:7000"]
+                running.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
+            await_training(binary, folders, patience_s, running)
+            yield folders
+        finally:
+            for peer in running:
+                peer.send_signal(signal.SIGINT)
+            for peer in running:
+                peer.wait(timeout=120)
+
+
+def await_training(binary, folders, patience_s, processes):
+    """Waits until all these peers train, as long as the processes run."""
+    give_up = time.monotonic() + patience_s
+    while not all(said and said["phase"] == "training" for said in [status(binary, peer) for peer in folders]):
+        if time.monotonic() > give_up or any(process.poll() is not None for process in processes):
+            raise SystemExit("the peers did not start training")
+        time.sleep(0.2)
 
 
 def pace(before, after):

@@ -60,10 +60,10 @@ def config_text(base, stages, schedule, micro_batches, folder):
     return text + "\n[checkpoint]\nevery_steps = 0\n"
 
 
-def windows_per_second(binary, config, peers, batch, warm_up, window):
+def windows_per_second(binary, config, peers, batch, warm_up, window, start=launched):
     """Samples that a run takes, times runs in a second; the part of time each peer waits; and the greatest part of
-    the time in which a peer was kept from its core."""
-    with launched(binary, config, peers) as folders:
+    the time in which a peer was kept from its core. `start` starts the peers."""
+    with start(binary, config, peers) as folders:
         pids = [status(binary, peer)["self"]["pid"] for peer in folders]
         for number, pid in enumerate(pids):
             pin(pid, number % 2)

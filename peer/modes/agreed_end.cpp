@@ -34,7 +34,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   }
 }
 
-void AgreedEnd::enter(const Generation& generation, Agreement& agreement) {
+void AgreedEnd::enter(const Generation& generation, const SwarmWork& work, Agreement& agreement) {
+  if (!work.is_on()) return;
   at_ = generation.ends ? std::optional(generation.version.step) : std::nullopt;
   agreement.set_ends(generation.ends);
 }

@@ -21,8 +21,9 @@ class AgreedEnd {
   /// tick. `panel`: see Judges.
   void follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
               Generations& generations, Effects& out, const std::vector<PeerId>* panel = nullptr);
-  /// Adopts what a ballot has decided.
-  void enter(const Generation& generation, Agreement& agreement);
+  /// Adopts what a ballot has decided. Without a common end, only hostile peers report one, and we
+  /// do not repeat it.
+  void enter(const Generation& generation, const SwarmWork& work, Agreement& agreement);
   /// Call when our version has changed, because it says how much of the swarm's budget is used up.
   /// All peers together take `together` samples in each step.
   void follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,

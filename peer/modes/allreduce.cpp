@@ -213,7 +213,7 @@ void AllReduceMode::choose_site(const Membership& members) {
 
 void AllReduceMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   operation_.enter(generation);
-  end_.enter(generation, generations_.agreement());
+  end_.enter(generation, work_, generations_.agreement());
   follow_budget(now);
   audit_.begin(generation.order);
   audit_due_.reset();

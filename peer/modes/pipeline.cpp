@@ -158,7 +158,7 @@ void PipelineMode::peer_gone(Time now, PeerId peer, Effects& out) {
 void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   run_.enter(generation);
   choose_panel();
-  end_.enter(generation, generations_.agreement());
+  end_.enter(generation, work_, generations_.agreement());
   states_.enter(generation);
   // Some schedules change stages during a run, so copies for reviews are made before the first.
   if (!is_synchronous(options_.kind)) states_.prepare_reviews();

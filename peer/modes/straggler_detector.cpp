@@ -9,9 +9,8 @@
 namespace gv {
 namespace {
 
-/// An operation is checked when it takes longer than usual by this factor, and at least this time.
+/// An operation is checked when it takes longer than usual by this factor, and at least a second.
 constexpr double stall_factor = 4;
-constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
 
 /// A peer that answers none of this many questions counts as silent.
@@ -42,6 +41,7 @@ void StragglerDetector::operation_done(Time now, bool usual) {
   operation_began_ = progress_at_ = now;
   seen_progress_ = 0;
   factor_ = stall_factor;
+  stall_min_ = stall_min;
   checked_at_.reset();
   idle_checks_ = 0;
 }
@@ -79,6 +79,7 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
   factor_ *= 1.5;
   idle_checks_ = somebody_busy_ ? 0 : idle_checks_ + 1;
   if (idle_checks_ < 2) return std::nullopt;
+  stall_min_ = std::min(2 * stall_min_, stall_max);
   return std::set<PeerId>();
 }
 
@@ -88,7 +89,7 @@ void StragglerDetector::heard(PeerId from, bool busy) {
 }
 
 Duration StragglerDetector::stall_after() const {
-  return std::clamp(from_seconds(factor_ * operation_seconds_), stall_min, stall_max);
+  return std::clamp(from_seconds(factor_ * operation_seconds_), stall_min_, stall_max);
 }
 
 Time StragglerDetector::deadline(bool waiting, Duration patience) const {

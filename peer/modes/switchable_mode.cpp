@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <utility>
+#include <variant>
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
@@ -103,6 +104,7 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
                              Effects& out) {
   const GenerationId* ballot = ballot_of(message);
   if (ballot == nullptr || !Agreement::handles(message)) {
+    if (refuses(from, message, members, out)) return;
     const TransferId* transfer = transfer_of(message);
     // A partner may not know yet how our last exchange has ended.
     const bool is_of_exchange = transfer != nullptr && transfer->kind == TransferKind::exchange;
@@ -190,8 +192,7 @@ void SwitchableMode::tick(Time now, Membership& members, Effects& out, std::vect
 void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (meeting_ && is_meeting_void_) {
     if (meeting_->course().jobs_under_way() > 0) return;
-    meeting_.reset();
-    is_meeting_void_ = false;
+    end_meeting();
   }
   if (meeting_) {
     meeting_->tick(now, members, out, jobs);
@@ -344,6 +345,26 @@ bool SwitchableMode::has_met() const {
   return meeting_->phase() == Phase::done && meeting_->course().jobs_under_way() == 0;
 }
 
+void SwitchableMode::end_meeting() {
+  // A generation in which others need our state comes of no other ballot.
+  if (meeting_) ended_ = key_of(meeting_->generations()->agreement().promised());
+  meeting_.reset();
+  is_meeting_void_ = false;
+}
+
+/// Refuses a request for the state of a meeting that has ended here. A peer that is still in it
+/// would wait for our answer instead of for another peer's, or for a ballot without us.
+bool SwitchableMode::refuses(PeerId from, const Message& message, const Membership& members,
+                             Effects& out) const {
+  const bool asks = std::holds_alternative<StateRequest>(message) ||
+                    std::holds_alternative<SketchRequest>(message);
+  if (ended_ == 0 || !asks || !members.view().contains(from)) return false;
+  const TransferId& id = *transfer_of(message);
+  if (id != state_id(from, ended_, id.number)) return false;
+  out.send(from, Refuse{id, Reason::not_ready});
+  return true;
+}
+
 /// Makes the new mode. It begins at the common step with the mean or, if we were not in the mean,
 /// as a newcomer's.
 void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
@@ -383,8 +404,7 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
   made.mode->start(now, step, false);
   show_proofs(now, *made.mode, members, out);
   made_ = std::move(made);
-  meeting_.reset();
-  is_meeting_void_ = false;
+  end_meeting();
   present_ = revision;
   since_ = step;
   target_.reset();

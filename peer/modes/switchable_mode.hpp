@@ -89,6 +89,8 @@ class SwitchableMode final : public Mode {
   void refuse_switch(const SwitchCouncil::Decision& decision, Effects& out);
   void go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool has_met() const;
+  void end_meeting();
+  bool refuses(PeerId from, const Message& message, const Membership& members, Effects& out) const;
   std::uint64_t next_session();
   void begin_meeting(Time now, Membership& members, Effects& out);
   void begin_mode(Time now, Membership& members, Effects& out);
@@ -116,6 +118,8 @@ class SwitchableMode final : public Mode {
                                    ///< replaces it.
   std::uint64_t refused_ = 0;      ///< The number of the newest refused switch.
   std::string refusal_;            ///< Why that switch was refused.
+  std::uint64_t ended_ = 0;        ///< Key of the newest ballot that we answered in the last
+                                   ///< meeting that has ended here; 0: none.
 };
 
 }  // namespace gv

@@ -87,11 +87,14 @@ bool is_in_step(const Simulator& world) {
   return false;
 }
 
-/// Revokes hostile peers, as operators do once they know which peer stops a swarm in step.
-void revoke_hostile(Simulator& world) {
+/// Revokes hostile peers if the swarm is in step, as operators do once they know which peer stops
+/// it. Returns whether it has.
+bool revoke_hostile_in_step(Simulator& world) {
+  if (!is_in_step(world)) return false;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     if (world.is_hostile(number)) world.revoke(number);
   }
+  return true;
 }
 
 std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
@@ -355,8 +358,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     }
     bool is_revoked = false;
     const auto settle = [&] {
-      is_revoked = is_in_step(simulator);
-      if (is_revoked) revoke_hostile(simulator);
+      is_revoked = revoke_hostile_in_step(simulator);
       return safely(simulator.now() + heals_within);
     };
     if (settle() && (is_revoked || !is_in_step(simulator) || settle())) {

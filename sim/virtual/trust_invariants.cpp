@@ -153,6 +153,8 @@ std::optional<Violation> check_invitations(Simulator& world) {
   }
   world.set_walls(certificate_lifetime_s * 9 / 10);
   world.run(world.now() + renewed_within);
+  // Peers end when their budget is used up, and this one may have been the last that can renew.
+  if (world.peer(by).state != PeerState::up) return std::nullopt;
   for (const PeerNumber number : members(world)) {
     const Trust& trust = trust_of(world, number);
     const Certificate* own = trust.accepted(key_of(id_of(number)));
@@ -160,7 +162,7 @@ std::optional<Violation> check_invitations(Simulator& world) {
     if (own != nullptr && own->expires_s > wall_s + certificate_lifetime_s / 2) continue;
     return missing(world, fmt::format("the certificate of peer-{} is not renewed", number));
   }
-  if (world.peer(by).state != PeerState::up || !world.revoke_by(by, guest)) return std::nullopt;
+  if (!world.revoke_by(by, guest)) return std::nullopt;
   world.run(world.now() + everywhere_within);
   if (const auto who = unaware(world, guest, false)) {
     return missing(world, fmt::format("peer-{} lets a revoked guest in", *who));

@@ -6,10 +6,14 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/fingerprint.hpp"
 #include "consensus/generation/planner.hpp"
+#include "peer/modes/agreed_end.hpp"
+#include "peer/modes/replica_planner.hpp"
+#include "tests/signers.hpp"
 #include "tests/sim/pipeline_run.hpp"
 
 namespace gv {
@@ -139,6 +143,24 @@ TEST_CASE("more than a third of the peers that have a version end with it", "[un
   // A peer that has only one of its stages does take part in it.
   answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
   CHECK(is_end_agreed(answers, version));
+}
+
+TEST_CASE("peers of a run without a common end do not repeat that a hostile one reports an end",
+          "[unit]") {
+  const ReplicaPlanner planner({});
+  const auto repeats = [&](const SwarmWorkOptions& options) {
+    Agreement agreement(PeerId{1}, 0, {}, signer_of(PeerId{1}));
+    agreement.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+    AgreedEnd end;
+    end.enter({.version = {.step = 4}, .ends = true}, SwarmWork(PeerId{1}, options), agreement);
+    Effects out;
+    agreement.receive(Time(1s), PeerId{2}, Message(Propose{.ballot = {1, 0, PeerId{2}}}), planner,
+                      out);
+    REQUIRE(out.messages.size() == 1);
+    return std::get<Promise>(out.messages.front().message).answer.ends;
+  };
+  CHECK_FALSE(repeats({}));
+  CHECK(repeats({.budget = 100}));
 }
 
 }  // namespace gv

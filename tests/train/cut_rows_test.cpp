@@ -186,8 +186,7 @@ TEST_CASE("a convolution and the layers after it in strips compute what they do 
   const LayerSpec pool{.kind = LayerKind::max_pool, .kernel = 3, .stride = 2};
   const LayerSpec mean{.kind = LayerKind::avg_pool, .kernel = 2, .stride = 1};
   for (const std::size_t units : {3, 16}) {  // Winograd's algorithm needs 16 channels.
-    const LayerSpec conv{
-        .kind = LayerKind::conv2d, .units = units, .kernel = 3, .padding = 1};
+    const LayerSpec conv{.kind = LayerKind::conv2d, .units = units, .kernel = 3, .padding = 1};
     for (const auto& specs : std::vector<std::vector<LayerSpec>>{
              {conv, relu}, {conv, relu, pool}, {conv, pool, relu, mean}}) {
       const Given all = given_with(specs, {units, 27, 9}, 2);

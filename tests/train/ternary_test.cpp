@@ -70,23 +70,22 @@ struct Named {
 /// Models of all layers with weight matrices, and without kinks.
 std::vector<Named> smooth_models() {
   using K = LayerKind;
-  const LayerSpec branch{.kind = K::residual,
-                         .layers = {{.kind = K::conv2d, .units = 3, .kernel = 3, .padding = 1},
-                                    {.kind = K::tanh}},
-                         .shortcut = {{.kind = K::conv2d, .units = 3, .kernel = 1}}};
-  return {{"images",
-           {.layers = {branch,
-                       {.kind = K::group_norm, .groups = 3},
-                       {.kind = K::dense, .units = 4}}},
-           {2, 5, 4}},
-          {"tied transformer",
-           transformer({.blocks = 1, .width = 8, .heads = 2, .tied = true}, 9),
-           {5, 1, 1}},
-          {"lstm",
-           {.layers = {{.kind = K::embedding, .units = 4, .vocabulary = 7},
-                       {.kind = K::lstm, .units = 6},
-                       {.kind = K::dense, .units = 7, .per_position = true}}},
-           {5, 1, 1}}};
+  const LayerSpec branch{
+      .kind = K::residual,
+      .layers = {{.kind = K::conv2d, .units = 3, .kernel = 3, .padding = 1}, {.kind = K::tanh}},
+      .shortcut = {{.kind = K::conv2d, .units = 3, .kernel = 1}}};
+  return {
+      {"images",
+       {.layers = {branch, {.kind = K::group_norm, .groups = 3}, {.kind = K::dense, .units = 4}}},
+       {2, 5, 4}},
+      {"tied transformer",
+       transformer({.blocks = 1, .width = 8, .heads = 2, .tied = true}, 9),
+       {5, 1, 1}},
+      {"lstm",
+       {.layers = {{.kind = K::embedding, .units = 4, .vocabulary = 7},
+                   {.kind = K::lstm, .units = 6},
+                   {.kind = K::dense, .units = 7, .per_position = true}}},
+       {5, 1, 1}}};
 }
 
 constexpr std::size_t batch = 3;
@@ -122,13 +121,8 @@ double value_of(Network<double>& network, const Doubles& parameters, const Given
 }
 
 DataSet blobs(std::uint64_t stream) {
-  return generate_blobs({.samples = 2000,
-                         .features = 16,
-                         .classes = 5,
-                         .blobs = 5,
-                         .noise = 0.5,
-                         .seed = 4},
-                        stream);
+  return generate_blobs(
+      {.samples = 2000, .features = 16, .classes = 5, .blobs = 5, .noise = 0.5, .seed = 4}, stream);
 }
 
 TrainerSpec trainer_of(ModelSpec model) {
@@ -342,8 +336,7 @@ TEST_CASE("a step changes the floats behind ternary weights by the gradient at t
   Model plain(mlp({24}, 5), data->shape, evaluation_batch(*data));
   const Floats now(learner->parameters().begin(), learner->parameters().end());
   const Score judged = evaluate(judge, now, *data);
-  CHECK(judged.loss ==
-        evaluate(plain, with_ternary_matrices(learner->layout(), now), *data).loss);
+  CHECK(judged.loss == evaluate(plain, with_ternary_matrices(learner->layout(), now), *data).loss);
   CHECK(judged.loss != evaluate(plain, now, *data).loss);
 }
 

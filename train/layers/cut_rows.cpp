@@ -96,9 +96,9 @@ class RowsPart final : public Layer<T> {
   }
 
   std::size_t batch_;
-  LayerPlan first_;  ///< The first layer over whole images. No other one has parameters.
-  RowsRead read_;    ///< What the first layer reads.
-  SampleShape in_{};  ///< The strip with its padding.
+  LayerPlan first_;       ///< The first layer over whole images. No other one has parameters.
+  RowsRead read_;         ///< What the first layer reads.
+  SampleShape in_{};      ///< The strip with its padding.
   std::size_t size_ = 0;  ///< Values in the outputs of a batch.
   std::unique_ptr<Network<T>> network_;  ///< Null without outputs.
   std::vector<T> padded_;
@@ -128,8 +128,8 @@ RowsRead rows_read(const LayerPlan& layer, const Range& outputs) {
 
 bool follows_in_strip(const LayerPlan& layer) {
   const LayerKind kind = layer.spec.kind;
-  return is_of_each_value(kind) || (slides_over_rows(kind) && kind != LayerKind::conv2d &&
-                                    layer.spec.padding == 0);
+  return is_of_each_value(kind) ||
+         (slides_over_rows(kind) && kind != LayerKind::conv2d && layer.spec.padding == 0);
 }
 
 Range rows_read_by(std::span<const LayerPlan> layers, const Range& outputs) {

@@ -73,7 +73,8 @@ class Steps {
         push(shared > 0 ? Kind::unit : Kind::classes, own, own.front().in, own.back().out);
       } else if (goes_by_rows(own.front(), has_strips())) {
         append_rows(own.front());
-      } else if (can_be_entered(own.front()) && is_shared_inside(own.front().layers, has_strips())) {
+      } else if (can_be_entered(own.front()) &&
+                 is_shared_inside(own.front().layers, has_strips())) {
         enter(own.front());
       } else {
         move_to(false, own.front().in);
@@ -157,9 +158,9 @@ class Steps {
 };
 
 bool is_trained(const GroupStep& step) {
-  return !is_read(step.kind) &&
-         std::ranges::any_of(step.layers,
-                             [](const LayerPlan& layer) { return layer.has_parameters(); });
+  return !is_read(step.kind) && std::ranges::any_of(step.layers, [](const LayerPlan& layer) {
+    return layer.has_parameters();
+  });
 }
 
 /// What members sum after this step, or backward before it; nullopt if nothing.

@@ -53,8 +53,8 @@ MagnitudeSums magnitudes_above(std::span<const float> weights, float threshold) 
 }
 
 /// Writes the scale with the sign of each weight above the threshold, and 0 for the others.
-GV_WIDE void write_ternary(const float* weights, float* out, std::size_t n,
-                           std::uint32_t threshold, std::uint32_t scale) {
+GV_WIDE void write_ternary(const float* weights, float* out, std::size_t n, std::uint32_t threshold,
+                           std::uint32_t scale) {
   constexpr std::uint32_t sign = 0x80000000U;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t with_sign = (std::bit_cast<std::uint32_t>(weights[i]) & sign) | scale;
