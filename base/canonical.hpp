@@ -104,12 +104,14 @@ class CanonicalBytes {
   void add_with_varints(const Field& field) {
     if constexpr (std::is_same_v<Field, std::uint64_t>) {
       append_varint(field);
-    } else if constexpr (requires { field.capacity(); }) {
-      append_varint(field.size());
-      for (const auto& element : field) add_one(element);
     } else {
       add_one(field);
     }
+  }
+  template <class Element>
+  void add_with_varints(const std::vector<Element>& list) {
+    append_varint(list.size());
+    for (const Element& element : list) add_one(element);
   }
 
   std::vector<std::byte> bytes_;

@@ -15,12 +15,11 @@ concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !requires(
   value.begin();
 };
 
-/// A plain struct that declares `static constexpr bool has_varints = true`. Its 64-bit numbers and
-/// the lengths of its lists are written in as few bytes as their values need (LEB128).
+/// A plain struct that declares `static constexpr bool has_varints = true`. Its own 64-bit fields and
+/// the lengths of its lists are written in as few bytes as their values need (LEB128); numbers inside
+/// an optional or a list are not.
 template <class T>
-concept HasVarints = PlainStruct<T> && requires {
-  std::remove_const_t<T>::has_varints;
-};
+concept HasVarints = PlainStruct<T> && std::remove_const_t<T>::has_varints;
 
 /// The number of fields of a plain struct. It has at least n if n initialisers compile.
 template <PlainStruct S>

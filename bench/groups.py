@@ -2,8 +2,8 @@
 # The gain of a group of peers on two cores over one peer on one core, for layers shared in each way.
 """Trains a model by one peer on one core, and by a group that shares its layers on two cores, in turn, and
 compares their steady pace, as pipeline.py does for stages. The window should begin after the second copying
-point (pipeline.copy_every), up to which members take memory for copies of their neighbours' slices, and last as long as
-a copying point does with its runs.
+point (pipeline.copy_every), because until then members allocate memory for copies of their neighbours' slices. It
+should last from one copying point to the next.
 
   dense    two dense layers of 4096 x 4096, by hidden units
   block    a transformer block of width 512, by heads and hidden units

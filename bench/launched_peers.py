@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from slow_links import Hosts
+from slow_links import Hosts, peers_on
 
 
 def status(binary, peer):
@@ -43,31 +43,16 @@ def behind_links(binary, config, peers, rate, patience_s=60):
     """Like launched(), with each peer in a network namespace of its own behind a link of this rate."""
     with tempfile.TemporaryDirectory() as folder, Hosts(peers, rate) as hosts:
         root = pathlib.Path(folder)
-        (root / "config.toml").write_text(config)
-        folders = [root / f"peer-{peer}" for peer in range(peers)]
-        allowed = ""
-        for peer in folders:
-            peer.mkdir()
-            words = [binary, "keygen", str(peer / "key"), "--name", peer.name]
-            allowed += subprocess.run(words, check=True, capture_output=True, text=True, timeout=30).stdout
-        (root / "authorized_peers").write_text(allowed)
-        running = []
-        try:
-            for number, peer in enumerate(folders):
-                words = ["ip", "netns", "exec", hosts.name(number), binary, "peer", str(root / "config.toml"),
-                         "--name", peer.name, "--folder", str(peer), "--key", str(peer / "key"),
-                         "--authorized", str(root / "authorized_peers"), "--quiet", "--shard", f"{number}/{peers}",
-                         "--wait-for", str(peers), "--listen", f"{hosts.address(number)}:7000"]
-                if number > 0:
-                    words += ["--join", f"peer-0@{hosts.address(0)}:7000"]
-                running.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
-            await_training(binary, folders, patience_s, running)
-            yield folders
-        finally:
-            for peer in running:
-                peer.send_signal(signal.SIGINT)
-            for peer in running:
-                peer.wait(timeout=120)
+        with peers_on(hosts, binary, root, config) as running:
+            try:
+                folders = [root / f"peer-{peer}" for peer in range(peers)]
+                await_training(binary, folders, patience_s, running)
+                yield folders
+            finally:
+                for peer in running:
+                    peer.send_signal(signal.SIGINT)
+                for peer in running:
+                    peer.wait(timeout=120)
 
 
 def await_training(binary, folders, patience_s, processes):

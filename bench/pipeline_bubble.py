@@ -21,9 +21,8 @@ import re
 import statistics
 import subprocess
 import tempfile
-import time
 
-from slow_links import Hosts, command
+from slow_links import Hosts, await_ends, peers_on
 
 BYTES = 4 * 4 * 128 * 128  # Bytes that pass between two stages.
 WARM_UP = 3  # Runs that do not count.
@@ -73,39 +72,16 @@ copy_every = 0
 """
 
 
-def launched(binary, root, peers):
+def launched(binary, root, peers, text):
+    (root / "config.toml").write_text(text)
     words = [binary, "launch", "-n", str(peers), root / "config.toml", "--folder", root / "run"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=300)
     return root / "run/peer-0/runs"
 
 
-def behind_links(binary, root, peers, rate):
-    with Hosts(peers, rate) as hosts:
-        allowed = ""
-        for host in range(peers):
-            (root / f"peer-{host}").mkdir()
-            allowed += command(binary, "keygen", str(root / f"peer-{host}/key"), "--name", f"peer-{host}")
-        (root / "authorized_peers").write_text(allowed)
-        running = []
-        try:
-            for host in range(peers):
-                folder = root / f"peer-{host}"
-                words = ["ip", "netns", "exec", hosts.name(host), binary, "peer", str(root / "config.toml"),
-                         "--name", f"peer-{host}", "--folder", str(folder), "--key", str(folder / "key"),
-                         "--authorized", str(root / "authorized_peers"), "--quiet", "--shard", f"{host}/{peers}",
-                         "--wait-for", str(peers), "--listen", f"{hosts.address(host)}:7000"]
-                if host > 0:
-                    words += ["--join", f"peer-0@{hosts.address(0)}:7000"]
-                running.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
-            give_up = time.monotonic() + 300
-            for peer in running:
-                if peer.wait(timeout=max(1, give_up - time.monotonic())) != 0:
-                    raise SystemExit("a peer failed")
-        finally:
-            for peer in running:
-                if peer.poll() is None:
-                    peer.kill()
-                    peer.wait()
+def behind_links(binary, root, peers, rate, text):
+    with Hosts(peers, rate) as hosts, peers_on(hosts, binary, root, text) as running:
+        await_ends(running, 300)
     return root / "peer-0/runs"
 
 
@@ -116,11 +92,10 @@ def step_seconds(given, schedule, micro_batches, ahead, passes):
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         text = config_text(given, schedule, micro_batches, ahead, given.runs + WARM_UP + 1)
-        (root / "config.toml").write_text(text)
         if given.rate:
-            lines = behind_links(binary, root, given.stages, given.rate).read_text()
+            lines = behind_links(binary, root, given.stages, given.rate, text).read_text()
         else:
-            lines = launched(binary, root, given.stages).read_text()
+            lines = launched(binary, root, given.stages, text).read_text()
     times = [float(line.split()[1]) for line in lines.splitlines()][WARM_UP:]
     return [after - before for before, after in zip(times, times[1:])]
 

@@ -11,6 +11,7 @@ configs/fashion-allreduce.toml.
 Example: sudo bench/slow_links.py --rates 100mbit --repeats 3
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -98,38 +99,51 @@ def events(folder):
     return [json.loads(line) for part in parts for line in part.read_text().splitlines()]
 
 
+@contextlib.contextmanager
+def peers_on(hosts, binary, root, text):
+    """Processes of peers with this config, one on each host, with their folders below `root`. They are killed when
+    the block ends."""
+    (root / "config.toml").write_text(text)
+    allowed = ""
+    for host in range(hosts.count):
+        (root / f"peer-{host}").mkdir()
+        allowed += command(binary, "keygen", str(root / f"peer-{host}/key"), "--name", f"peer-{host}")
+    (root / "authorized_peers").write_text(allowed)
+    peers = []
+    try:
+        for host in range(hosts.count):
+            folder = root / f"peer-{host}"
+            words = ["ip", "netns", "exec", hosts.name(host), binary, "peer", str(root / "config.toml"),
+                     "--name", f"peer-{host}", "--folder", str(folder), "--key", str(folder / "key"),
+                     "--authorized", str(root / "authorized_peers"), "--quiet",
+                     "--shard", f"{host}/{hosts.count}", "--wait-for", str(hosts.count),
+                     "--listen", f"{hosts.address(host)}:7000"]
+            if host > 0:
+                words += ["--join", f"peer-0@{hosts.address(0)}:7000"]
+            peers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
+        yield peers
+    finally:
+        for peer in peers:
+            if peer.poll() is None:
+                peer.kill()
+                peer.wait()
+
+
+def await_ends(peers, limit):
+    """Waits until all these peers have ended well, for at most so many seconds."""
+    give_up = time.monotonic() + limit
+    for peer in peers:
+        if peer.wait(timeout=max(1, give_up - time.monotonic())) != 0:
+            raise SystemExit("a peer failed")
+
+
 def train(binary, hosts, text, steps, limit):
     """One run to its end: seconds of training, test accuracy in percent, bytes of sums a peer and step,
     seconds lost in changes of generation."""
     with tempfile.TemporaryDirectory() as root:
         root = pathlib.Path(root)
-        (root / "config.toml").write_text(text)
-        allowed = ""
-        for host in range(hosts.count):
-            (root / f"peer-{host}").mkdir()
-            allowed += command(binary, "keygen", str(root / f"peer-{host}/key"), "--name", f"peer-{host}")
-        (root / "authorized_peers").write_text(allowed)
-        peers = []
-        try:
-            for host in range(hosts.count):
-                folder = root / f"peer-{host}"
-                words = ["ip", "netns", "exec", hosts.name(host), binary, "peer", str(root / "config.toml"),
-                         "--name", f"peer-{host}", "--folder", str(folder), "--key", str(folder / "key"),
-                         "--authorized", str(root / "authorized_peers"), "--quiet",
-                         "--shard", f"{host}/{hosts.count}", "--wait-for", str(hosts.count),
-                         "--listen", f"{hosts.address(host)}:7000"]
-                if host > 0:
-                    words += ["--join", f"peer-0@{hosts.address(0)}:7000"]
-                peers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
-            give_up = time.monotonic() + limit
-            for peer in peers:
-                if peer.wait(timeout=max(1, give_up - time.monotonic())) != 0:
-                    raise SystemExit("a peer failed")
-        finally:
-            for peer in peers:
-                if peer.poll() is None:
-                    peer.kill()
-                    peer.wait()
+        with peers_on(hosts, binary, root, text) as peers:
+            await_ends(peers, limit)
         seconds, sent, lost = [], [], []
         for host in range(hosts.count):
             folder = root / f"peer-{host}"

@@ -455,7 +455,7 @@ RunFiles checked(RunFiles parsed, const std::string& path) {
 /// Reads config and scenario from one file. Either may set the number of peers.
 RunFiles parse(const std::string& path) { return checked(read_run_files(path), path); }
 
-/// Makes a world of what has been read, and adds what a world that is checked must not have.
+/// Makes the world of these files, and adds why it cannot be checked, if so.
 CheckedWorld world_of(RunFiles parsed, const std::string& path, std::uint64_t seed) {
   if (parsed.scenario.work == WorkKind::training) {
     parsed.problems.push_back({path + ": scenario.work",

@@ -144,11 +144,16 @@ Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair
 
 }  // namespace
 
-Admission ask_to_join(const Ticket& ticket, const KeyPair& own, const std::string& name,
-                      const GuestPatience& patience) {
+JoinRequest join_request(const Ticket& ticket, const KeyPair& own, const std::string& name) {
   JoinRequest request{.key = own.public_key, .name = name};
   request.proof = KeySigner(own, {}).sign(
       request_bytes(request, ticket.swarm, ticket.inviter, guest_keys(ticket).public_key));
+  return request;
+}
+
+Admission ask_to_join(const Ticket& ticket, const KeyPair& own, const std::string& name,
+                      const GuestPatience& patience) {
+  const JoinRequest request = join_request(ticket, own, name);
   Admission admission;
   bool are_silent = true;
   for (const std::string& address : ticket.addresses) {

@@ -25,6 +25,9 @@ struct GuestPatience {
   std::chrono::milliseconds silence = std::chrono::seconds(10);  ///< For any sign of a peer there.
 };
 
+/// The request of a guest with this ticket, which proves that it holds `own`.
+JoinRequest join_request(const Ticket& ticket, const KeyPair& own, const std::string& name);
+
 /// Dials the ticket's addresses, one after another, and proves there that we have the ticket and
 /// hold `own`. The CURVE handshake proves the secret, which is never sent. Blocks for at most
 /// `patience` for each address.

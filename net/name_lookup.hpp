@@ -14,8 +14,8 @@
 namespace gv {
 
 /// ZeroMQ looks names up on its only I/O thread, where all links wait for a name server that does
-/// not answer. So it gets numeric addresses from here. A slow name delays other names, those
-/// of lanes included, and nothing else. All calls on the thread of `io`.
+/// not answer. So it gets numeric addresses from here. A slow name delays only other names, which
+/// include those of lanes. All calls on the thread of `io`.
 class NameLookup {
  public:
   static constexpr std::size_t waiting_max = 64;  ///< Names that wait; others have to ask again.

@@ -65,17 +65,20 @@ void serialize_with_varints(A& ar, Field& field) {
     } else {
       ar.write_varint(field);
     }
-  } else if constexpr (requires { field.capacity(); }) {
-    if constexpr (reads) {
-      field.resize(ar.read_varint_size(archive_elements_max));
-    } else {
-      archive_detail::require_at_most(field.size(), archive_elements_max, "elements");
-      ar.write_varint(field.size());
-    }
-    for (auto& element : field) ar(element);
   } else {
     ar(field);
   }
+}
+
+template <BoundedArchive A, class Element>
+void serialize_with_varints(A& ar, std::vector<Element>& list) {
+  if constexpr (std::is_same_v<A, BoundedInputArchive>) {
+    list.resize(ar.read_varint_size(archive_elements_max));
+  } else {
+    archive_detail::require_at_most(list.size(), archive_elements_max, "elements");
+    ar.write_varint(list.size());
+  }
+  for (Element& element : list) ar(element);
 }
 
 /// Every other struct is its fields in order. Throws if the struct breaks one of its own bounds.

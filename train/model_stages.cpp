@@ -75,8 +75,7 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, MembersHav
                         });
     if (learns && std::exchange(is_first, false)) work.begins_shared = is_unit;
     if (step.kind == Kind::scatter || step.kind == Kind::gather) takes_strips = false;
-    const bool is_exchanged = step.kind == Kind::scatter || step.kind == Kind::edges;
-    if (is_exchanged && !step.layers.empty()) edges = edges_of(whole, step.layers);
+    if (brings_rows(step.kind) && !step.layers.empty()) edges = edges_of(whole, step.layers);
     if (!is_unit) continue;
     SharedUnit unit{.inputs = elements(step.in),
                     .outputs = elements(step.out),

@@ -74,8 +74,8 @@ class PairExchange {
   /// Sets the snapshot that this peer offers and answers with, and the coefficient that it accepts.
   /// `since` are forces that the snapshot does not contain yet. These and later forces are added
   /// before the snapshot is used again, so no difference counts twice. With a null snapshot every
-  /// offer is refused as not ready, and memory for exchanges is freed: a final mean or a download,
-  /// each as large as the model, needs memory instead.
+  /// offer is refused as not ready, and the memory for exchanges is freed, because a final mean or a
+  /// download needs as much.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
   /// The present snapshot: the one that was set, possibly with later forces added. May be null.

@@ -487,4 +487,8 @@ double Ledger::estimate(Time now) const {
   return std::min(sum, static_cast<double>(options_.chunks));
 }
 
+bool Ledger::helps() const {
+  return std::ranges::any_of(ahead_, &Lease::helps) || (current_ && current_->helps);
+}
+
 }  // namespace gv

@@ -1,7 +1,6 @@
 // The ledger of leased data: which chunks are done or taken, by whom, and which to train on next.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -96,10 +95,8 @@ class Ledger {
   bool is_complete() const { return whole_ >= options_.chunks; }
   /// True if we have found nothing to do.
   bool is_idle() const { return idle_since_.has_value(); }
-  /// True if we have taken chunks over from others, or are training one of these.
-  bool helps() const {
-    return std::ranges::any_of(ahead_, &Lease::helps) || (current_ && current_->helps);
-  }
+  /// True if we have taken chunks over from another peer, or are training one of these.
+  bool helps() const;
   /// True if we have done chunks that no other peer has yet.
   bool has_unkept() const { return !trained_.empty(); }
   /// When next() may find work that it has not found now.

@@ -85,10 +85,6 @@ struct Membership::State {
 
   static constexpr std::size_t field_count = 21;
 
-  static bool is_live(MemberState state) {
-    return state == MemberState::alive || state == MemberState::suspect;
-  }
-
   PeerId id() const { return self.member.id; }
   Duration scaled(Duration duration) const { return duration * (1 + health); }
   Time suspicion_deadline(const Entry& entry) const;

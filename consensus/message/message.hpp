@@ -59,6 +59,10 @@ enum class MemberState : std::uint8_t { alive, suspect, dead, left };
 
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 std::string_view to_string(MemberState state);
+/// True for a peer that has not left and is not believed dead.
+constexpr bool is_live(MemberState state) {
+  return state == MemberState::alive || state == MemberState::suspect;
+}
 
 /// `finishing`: training is over, and the peers are about to average their models.
 enum class Phase : std::uint8_t { joining, training, finishing, done };

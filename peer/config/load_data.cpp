@@ -35,20 +35,20 @@ LoadedDataSet load_text(const DataConfig& data, bool test) {
                    TextPart::whole);
 }
 
-/// Says what else can be done about files that are too large. Only training data can stay in their
-/// files, and only where a swarm works them off together.
-void suit_remedies(const Config& config, bool test, Problems& problems) {
+/// Replaces the remedy for files that are too large by those that apply to this config.
+void add_remedies_for_large_files(const Config& config, bool test, Problems& problems) {
   const DataKind kind = config.data.kind;
   const bool may_be_several = kind == DataKind::text || kind == DataKind::cifar10;
-  const std::string smaller = may_be_several ? "name several smaller files" : "use a smaller file";
-  const bool may_stay = !test && has_swarm_budget(config);
+  std::string remedy = may_be_several ? "name several smaller files" : "use a smaller file";
+  if (test) {
+    remedy += "; test data are always in memory";
+  } else if (has_swarm_budget(config)) {
+    remedy +=
+        ", or leave the training data in files that are not compressed: "
+        "write partition = \"leased\" and in_memory = false below [data]";
+  }
   for (Problem& problem : problems) {
-    if (problem.reason != too_large_for_memory) continue;
-    problem.remedy =
-        smaller + (may_stay ? ", or leave the training data in files that are not compressed: "
-                              "write partition = \"leased\" and in_memory = false below [data]"
-                   : test   ? "; test data are always in memory"
-                            : "");
+    if (problem.reason == too_large_for_memory) problem.remedy = remedy;
   }
 }
 
@@ -92,7 +92,7 @@ LoadedDataSet read_data(const Config& config, bool test, const Choose& choose) {
 
 LoadedDataSet load_data(const Config& config, bool test, const Choose& choose) {
   LoadedDataSet loaded = read_data(config, test, choose);
-  suit_remedies(config, test, loaded.problems);
+  add_remedies_for_large_files(config, test, loaded.problems);
   return loaded;
 }
 

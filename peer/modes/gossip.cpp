@@ -421,8 +421,8 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   look_after_leases(now, members, out);
 }
 
-/// Tells the others which chunks we have taken. A peer without work exchanges what only it has
-/// learnt, and asks what is left.
+/// Tells the others which chunks we have taken, and asks what they have left if we have no work or
+/// help another. A peer without work exchanges what only it has learnt.
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;

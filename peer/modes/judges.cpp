@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/rng.hpp"
-#include "peer/modes/vouched.hpp"
 
 namespace gv {
 namespace {
@@ -21,7 +20,7 @@ constexpr Duration reads_every = std::chrono::milliseconds(50);
 
 bool has_vote(const Member& member) {
   // A suspected peer keeps its vote. Otherwise a hostile peer could take the vote from all others.
-  return is_live(member) && member.progress.work && member.progress.phase != Phase::joining;
+  return is_live(member.state) && member.progress.work && member.progress.phase != Phase::joining;
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ class StageStates {
   /// Null if the state is not kept.
   StageValues find(std::uint32_t stage, const ModelVersion& version) const;
   std::vector<StageHolding> holdings() const;
-  /// Memory for a state of this stage, with any values. It is used again once nobody holds it,
-  /// since new memory takes longer than copying a state.
+  /// Memory for a state of this stage, with any values. Within a generation it is used again once
+  /// all have let go of it, since new memory takes longer than copying a state.
   StageValues blank(std::uint32_t stage);
 
   // ---- At the beginning of a generation ----

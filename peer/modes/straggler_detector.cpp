@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// An operation is checked when it takes longer than usual by this factor, and at least a second.
+/// An operation is checked when it takes longer than usual by this factor, and at least stall_min_.
 constexpr double stall_factor = 4;
 constexpr Duration stall_max = std::chrono::seconds(30);
 
@@ -41,7 +41,7 @@ void StragglerDetector::operation_done(Time now, bool usual) {
   operation_began_ = progress_at_ = now;
   seen_progress_ = 0;
   factor_ = stall_factor;
-  stall_min_ = stall_min;
+  stall_min_ = first_stall_min;
   checked_at_.reset();
   idle_checks_ = 0;
 }

@@ -43,7 +43,7 @@ class StragglerDetector {
   double operation_seconds() const { return operation_seconds_; }
 
  private:
-  static constexpr Duration stall_min = std::chrono::seconds(1);
+  static constexpr Duration first_stall_min = std::chrono::seconds(1);
 
   Duration stall_after() const;
 
@@ -53,9 +53,9 @@ class StragglerDetector {
   double operation_seconds_ = 0;
   Time operation_began_{};
   double factor_ = 1;  ///< Grows while checks find that all peers are well.
-  /// The shortest standstill that is looked into. Doubles whenever data are given up, until an
-  /// operation is done. Peers whose first operation takes long would otherwise never finish one.
-  Duration stall_min_ = stall_min;
+  /// The shortest standstill that is checked. Doubles each time data count as lost, until an
+  /// operation is done; otherwise peers whose first operation takes long would never finish one.
+  Duration stall_min_ = first_stall_min;
   std::optional<Time> checked_at_;
   Time check_again_at_ = never;
   std::set<PeerId> silent_;  ///< Peers that have not answered the check under way.

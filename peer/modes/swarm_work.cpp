@@ -182,7 +182,7 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
   }
   Other& other = *place;
   // A suspected peer still counts. Otherwise a hostile peer could exclude all others by suspicion.
-  other.lives = is_live(member);
+  other.lives = is_live(member.state);
   other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
   other.data = work.data;
   other.total = work.counted;
@@ -302,7 +302,7 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
   std::vector<Duration> times{now - *trains_since_};
   const std::map<PeerId, Clock> before = std::exchange(clocks_, {});
   members.for_each_other([&](const Member& member) {
-    if (!member.progress.work || !is_live(member)) return;
+    if (!member.progress.work || !is_live(member.state)) return;
     const std::uint64_t ran_ms = std::min(member.progress.work->ran_ms, wall_ms);
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;

@@ -104,7 +104,7 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
                              Effects& out) {
   const GenerationId* ballot = ballot_of(message);
   if (ballot == nullptr || !Agreement::handles(message)) {
-    if (refuses(from, message, members, out)) return;
+    if (refuse_request(from, message, members, out)) return;
     const TransferId* transfer = transfer_of(message);
     // A partner may not know yet how our last exchange has ended.
     const bool is_of_exchange = transfer != nullptr && transfer->kind == TransferKind::exchange;
@@ -346,21 +346,21 @@ bool SwitchableMode::has_met() const {
 }
 
 void SwitchableMode::end_meeting() {
-  // A generation in which others need our state comes of no other ballot.
-  if (meeting_) ended_ = key_of(meeting_->generations()->agreement().promised());
+  // Others can ask for our state only in the generation of the newest ballot that we promised.
+  if (meeting_) ended_ballot_ = key_of(meeting_->generations()->agreement().promised());
   meeting_.reset();
   is_meeting_void_ = false;
 }
 
 /// Refuses a request for the state of a meeting that has ended here. A peer that is still in it
 /// would wait for our answer instead of for another peer's, or for a ballot without us.
-bool SwitchableMode::refuses(PeerId from, const Message& message, const Membership& members,
+bool SwitchableMode::refuse_request(PeerId from, const Message& message, const Membership& members,
                              Effects& out) const {
   const bool asks = std::holds_alternative<StateRequest>(message) ||
                     std::holds_alternative<SketchRequest>(message);
-  if (ended_ == 0 || !asks || !members.view().contains(from)) return false;
+  if (ended_ballot_ == 0 || !asks || !members.view().contains(from)) return false;
   const TransferId& id = *transfer_of(message);
-  if (id != state_id(from, ended_, id.number)) return false;
+  if (id != state_id(from, ended_ballot_, id.number)) return false;
   out.send(from, Refuse{id, Reason::not_ready});
   return true;
 }

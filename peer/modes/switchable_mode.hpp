@@ -90,7 +90,7 @@ class SwitchableMode final : public Mode {
   void go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool has_met() const;
   void end_meeting();
-  bool refuses(PeerId from, const Message& message, const Membership& members, Effects& out) const;
+  bool refuse_request(PeerId from, const Message& message, const Membership& members, Effects& out) const;
   std::uint64_t next_session();
   void begin_meeting(Time now, Membership& members, Effects& out);
   void begin_mode(Time now, Membership& members, Effects& out);
@@ -118,8 +118,8 @@ class SwitchableMode final : public Mode {
                                    ///< replaces it.
   std::uint64_t refused_ = 0;      ///< The number of the newest refused switch.
   std::string refusal_;            ///< Why that switch was refused.
-  std::uint64_t ended_ = 0;        ///< Key of the newest ballot that we answered in the last
-                                   ///< meeting that has ended here; 0: none.
+  /// Key of the newest ballot that we promised in the last meeting that ended here; 0: none.
+  std::uint64_t ended_ballot_ = 0;
 };
 
 }  // namespace gv

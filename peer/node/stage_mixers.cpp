@@ -9,18 +9,19 @@
 namespace gv {
 namespace {
 
-/// The default of gossip.norm_cap.
+/// As gossip.norm_cap is by default, which a pipeline does not read.
 constexpr double copy_norm_cap = 10;
 
 }  // namespace
 
 std::vector<float> pair_force(std::span<const float> mean, std::span<const float> snapshot) {
-  std::vector<float> theirs(mean.size());
-  for (std::size_t i = 0; i < mean.size(); ++i) theirs[i] = 2 * mean[i] - snapshot[i];
+  std::vector<float> values(mean.size());
+  // First the other copy, to measure it.
+  for (std::size_t i = 0; i < mean.size(); ++i) values[i] = 2 * mean[i] - snapshot[i];
   const double longest = copy_norm_cap * std::max(norm_of(snapshot), 1.0);
-  if (!(norm_of(theirs) <= longest)) return {};
-  for (std::size_t i = 0; i < mean.size(); ++i) theirs[i] = mean[i] - snapshot[i];
-  return theirs;
+  if (!(norm_of(values) <= longest)) return {};
+  for (std::size_t i = 0; i < mean.size(); ++i) values[i] = mean[i] - snapshot[i];
+  return values;
 }
 
 std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage) {

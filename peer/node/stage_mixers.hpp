@@ -11,9 +11,9 @@
 
 namespace gv {
 
-/// The force of an averaging with one other replica of a stage: `mean`, of both, minus `snapshot`,
-/// which is ours. Empty if the norm of the other copy is not finite or more than ten times ours, by
-/// which gossip refuses a whole model as well: then our stage stays as it is.
+/// The force of averaging a stage with one other replica: `mean`, of both copies, minus `snapshot`,
+/// which is ours. Empty if the other copy's norm is not finite, or more than ten times ours (or
+/// than 10, if ours is below 1). Gossip refuses whole models by the same rule.
 std::vector<float> pair_force(std::span<const float> mean, std::span<const float> snapshot);
 
 /// Seed of a stage's mixing, the same at all its replicas.

@@ -75,6 +75,7 @@ class GivenState:
         if size <= self._room and zlib.crc32(given) == checksum:
             self._arrived = given
         else:
+            self._arrived = None  # The next copy is of what get() returns, not of the damaged bytes.
             _log.warning("state=(get, set): damaged bytes came with a model and were not passed to set()")
 
 

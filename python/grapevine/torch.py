@@ -339,7 +339,8 @@ def attached(
 
     If the model is replaced while gradients are summed, that step of the optimiser is left out. The
     loop should end once `vine.is_over`. Each step's learning rate is multiplied by `vine.factor`. A step
-    that a gradient scaler leaves out is none of the peer's: it makes its next one a batch later.
+    that a gradient scaler leaves out does not count as a step of the peer, which makes its next
+    one a batch later.
 
     With `overlap`, gradients are summed while backward computes others, from the second step on,
     unless the step before has changed them after backward, as clipping does. A loop that does so

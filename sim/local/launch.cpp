@@ -69,7 +69,7 @@ constexpr auto status_limit = std::chrono::milliseconds(900);
 
 bool is_clean(const Ending& ending) { return ending.signal == 0 && ending.exit_code == 0; }
 
-/// The last line that a peer has printed.
+/// The last line that a peer has printed, or "(it is empty)".
 std::string last_line_of(const std::filesystem::path& log) {
   constexpr std::streamoff bytes_max = 4096;
   std::ifstream file(log, std::ios::binary | std::ios::ate);

@@ -18,8 +18,8 @@
 namespace gv {
 namespace {
 
-/// Peers know of each other's work after the longest age of a report, and may know as much less
-/// of the work of before they met. A round of probes comes on top.
+/// Peers learn of each other's work about ten seconds late at most, and may miss ten seconds' work
+/// from before they met. A round of probes comes on top.
 constexpr Duration overshoots_for = std::chrono::seconds(20);
 /// A ballot about the end counts clocks that will reach it within this time.
 constexpr Duration clocks_apart = std::chrono::seconds(1);
@@ -201,7 +201,7 @@ void FinaleInvariants::check_overshoot(const Simulator& world, PeerNumber peer,
   }
   const auto* steps = first_of<task::TakeSteps>(job.tasks);
   const NodeOptions& node = world.options().node;
-  // Steps of a resting centre are no work, but are among those that were seen.
+  // Steps of a resting centre are counted in trained_ but are not part of the budget.
   const bool has_rests = node.gossip.centre_rests || node.mixing.rule.centre_rests;
   if (steps == nullptr || has_rests) return;
   const Duration probes = static_cast<Duration::rep>(world.size()) * node.membership.probe_period;
@@ -340,7 +340,7 @@ void FinaleInvariants::check_ledger(const Simulator& world, PeerNumber peer, con
     for (std::uint64_t step = begin; step < end; ++step) {
       if (step < steps_trained_.size() && steps_trained_[step]) continue;
       fail(world, "nothing untrained is whole",
-           fmt::format("peer-{} holds chunk {} for done, of which nobody trained step {}", peer,
+           fmt::format("peer-{} counts chunk {} as done, of which nobody trained step {}", peer,
                        whole_, step));
       return;
     }

@@ -51,7 +51,6 @@ class LedgerInvariants : public Checker {
   std::map<PeerNumber, ChunkSet> trained_by_;  ///< Chunks that each peer has trained in all lives.
   std::map<PeerNumber, ChunkSet> told_by_;     ///< Chunks that each peer has reported as done.
   ChunkSet trained_;                           ///< Chunks that a peer has trained.
-  std::uint64_t chunks_trained_ = 0;           ///< Number of these.
   std::uint64_t again_ = 0;                    ///< Trainings of chunks that were trained already.
 };
 

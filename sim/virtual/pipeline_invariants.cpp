@@ -345,7 +345,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
                      before.step));
   }
   // "one end": if all have agreed to end with the version that a generation begins with. Without a
-  // common end, a hostile peer that leaves can still report one, and nobody heeds it.
+  // common end, a hostile peer that leaves can still report one, and the others ignore it.
   const bool has_common_end = world.options().node.course.work.budget > 0;
   if (has_common_end && generation.ends && is_honest(world, generation)) {
     fail(world, "one end",

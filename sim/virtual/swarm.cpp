@@ -419,7 +419,9 @@ DrawnWorld shrink(const DrawnWorld& world, const WorldTest& is_legal, const Worl
                   int tries) {
   DrawnWorld best = world;
   const auto still_fails = [&](const DrawnWorld& candidate) {
-    return tries > 0 && is_legal(candidate) && tries-- > 0 && fails(candidate);
+    if (tries == 0 || !is_legal(candidate)) return false;
+    --tries;
+    return fails(candidate);
   };
   const auto attempt = [&](auto change) {
     DrawnWorld candidate = best;

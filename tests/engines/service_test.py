@@ -86,7 +86,7 @@ class ServiceTest(EngineTest):
         self.assertEqual(str(peer.returncode), self.setting("RestartPreventExitStatus"))
 
 
-class UnitTest(FolderTest):
+class SystemdUnitTest(FolderTest):
     """What systemd itself says about the unit; it needs no running systemd for that."""
 
     def setUp(self):

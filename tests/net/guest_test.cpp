@@ -211,7 +211,7 @@ std::vector<std::string> secrets_of(const Ticket& ticket) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  // Behind "gv1_" and two keys: the 20 letters that stand for bits of the secret alone.
+  // The last 20 letters, behind "gv1_" and two keys, hold bits of the secret alone.
   const std::string letters = to_text(ticket).substr(4 + 86, 20);
   return {text_of(ticket.secret),
           text_of(guest.secret_key),
@@ -300,7 +300,7 @@ TEST_CASE("a guest without a ticket of that peer gets no answer and the reason i
   CHECK(inviter.links->counters().messages_received == 0);
 }
 
-TEST_CASE("who has recorded how a guest joined and sends the same again is hung up on") {
+TEST_CASE("a recorded join that is sent again is hung up on") {
   Inviter inviter;
   TappedWire wire(inviter.links->listening());
   Ticket ticket = inviter.ticket;

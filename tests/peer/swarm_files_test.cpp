@@ -27,6 +27,28 @@ Config config_with(const std::string& folder, const std::string& file) {
   return config;
 }
 
+/// The swarm's own signature on a peer that may invite others until then.
+Certificate certificate_of(const KeyPair& swarm, const KeyPair& own, const std::string& name,
+                           std::uint64_t expires_s) {
+  Certificate certificate{.swarm = swarm.public_key,
+                          .issuer = swarm.public_key,
+                          .key = own.public_key,
+                          .name = name,
+                          .may_invite = true,
+                          .expires_s = expires_s};
+  certificate.signature = KeySigner(swarm, {}).sign(signed_bytes(certificate));
+  return certificate;
+}
+
+/// A ticket of that swarm that is good until the year 2096, from a peer that does not answer.
+Ticket ticket_of(const KeyPair& swarm) {
+  return {.addresses = {"192.0.2.1:7000"},
+          .swarm = swarm.public_key,
+          .inviter = generate_key_pair().public_key,
+          .secret = generate_ticket_secret(),
+          .expires_s = 4'000'000'000};
+}
+
 }  // namespace
 
 TEST_CASE("certificates are read from the disk as they were written and not if the file is cut") {
@@ -118,19 +140,9 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
 TEST_CASE("a peer that was away past the end of its certificate is told so with the remedy") {
   const TemporaryFolder scratch;
   const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path(), "key").pair;
-  Certificate over{.swarm = swarm.public_key,
-                   .issuer = swarm.public_key,
-                   .key = own.public_key,
-                   .name = "laptop",
-                   .may_invite = true,
-                   .expires_s = 1'000'000'000};
-  over.signature = KeySigner(swarm, {}).sign(signed_bytes(over));
+  const Certificate over = certificate_of(swarm, own, "laptop", 1'000'000'000);
   REQUIRE(write_certificates(scratch.path(), swarm.public_key, {over}, {}));
-  const Ticket ticket{.addresses = {"192.0.2.1:7000"},
-                      .swarm = swarm.public_key,
-                      .inviter = generate_key_pair().public_key,
-                      .secret = generate_ticket_secret(),
-                      .expires_s = 4'000'000'000};
+  const Ticket ticket = ticket_of(swarm);
   SwarmArguments arguments;
   arguments.folder = scratch.path().string();
   HostOptions options;
@@ -150,13 +162,7 @@ TEST_CASE("a first peer whose clock is far behind is refused and keeps its certi
   const KeyPair other = generate_key_pair();
   // The clock of the machine that runs this test is behind the year 2096.
   constexpr std::uint64_t made_s = 4'000'000'000;
-  Certificate later{.swarm = swarm.public_key,
-                    .issuer = swarm.public_key,
-                    .key = own.public_key,
-                    .name = "first",
-                    .may_invite = true,
-                    .expires_s = made_s + certificate_lifetime_s};
-  later.signature = KeySigner(swarm, {}).sign(signed_bytes(later));
+  const Certificate later = certificate_of(swarm, own, "first", made_s + certificate_lifetime_s);
   Revocation revocation{.swarm = swarm.public_key,
                         .issuer = swarm.public_key,
                         .key = other.public_key,
@@ -192,18 +198,9 @@ TEST_CASE("a first peer whose clock is far behind is refused and keeps its certi
 TEST_CASE("a peer that joined and whose clock is far behind is told both times") {
   const TemporaryFolder scratch;
   const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path(), "key").pair;
-  Certificate later{.swarm = swarm.public_key,
-                    .issuer = swarm.public_key,
-                    .key = own.public_key,
-                    .name = "laptop",
-                    .expires_s = 4'000'000'000};
-  later.signature = KeySigner(swarm, {}).sign(signed_bytes(later));
+  const Certificate later = certificate_of(swarm, own, "laptop", 4'000'000'000);
   REQUIRE(write_certificates(scratch.path(), swarm.public_key, {later}, {}));
-  const Ticket ticket{.addresses = {"192.0.2.1:7000"},
-                      .swarm = swarm.public_key,
-                      .inviter = generate_key_pair().public_key,
-                      .secret = generate_ticket_secret(),
-                      .expires_s = 4'000'000'000};
+  const Ticket ticket = ticket_of(swarm);
   SwarmArguments arguments;
   arguments.folder = scratch.path().string();
   HostOptions options;

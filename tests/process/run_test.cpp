@@ -400,7 +400,8 @@ TEST_CASE("a peer dials the addresses on its list without --join", "[process]") 
   CHECK(eventually(
       [&] { return swarm.state_of(0, 1) == "alive" && swarm.state_of(1, 0) == "alive"; }, 30s));
   // It has not begun with a model of its own before it met the first one.
-  for (const auto& event : swarm.events(1, "training_began")) CHECK(event["peers"] == 2);
+  REQUIRE(eventually([&] { return !swarm.events(1, "training_began").empty(); }, 30s));
+  CHECK(swarm.events(1, "training_began").front()["peers"] == 2);
   CHECK(swarm.output(1).find("--join") == std::string::npos);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -116,7 +117,9 @@ class LeasePoint : public Watcher {
     if (peer != 1) return;
     for (const Job& job : effects.jobs) {
       const auto* steps = first_of<task::TakeSteps>(job.tasks);
-      if (steps != nullptr && steps->from && *steps->from / batch % 8 == 0) reach(world, "begins");
+      if (steps == nullptr || !steps->from) continue;
+      const std::uint64_t chunk_steps = world.options().node.course.work.chunk_steps;
+      if (*steps->from / batch % chunk_steps == 0) reach(world, "begins");
     }
     for (const Outgoing& out : effects.messages) {
       if (std::holds_alternative<Commit>(out.message)) reach(world, "commits");
@@ -134,11 +137,11 @@ class LeasePoint : public Watcher {
     done_ = ledger.own_part().done;
   }
 
-  Duration when{};  ///< 0: the point was not reached.
+  std::optional<Duration> when;  ///< Nothing if the point was not reached.
 
  private:
   void reach(const Simulator& world, const std::string& point) {
-    if (point == name_ && when == Duration{} && world.now() > Time(3s)) {
+    if (point == name_ && !when && world.now() > Time(3s)) {
       when = world.now().time_since_epoch();
     }
   }
@@ -163,7 +166,7 @@ TEST_CASE("whatever happens at a named point of a lease, every sample is trained
   LeasePoint found(point);
   search.world.watch(found);
   search.run();
-  REQUIRE(found.when != Duration{});
+  REQUIRE(found.when);
   std::vector<FaultRule> faults = {
       fault(FaultKind::kill, {}, just(1)), fault(FaultKind::kill, {}, just(1), 2s),
       fault(FaultKind::restart, {}, just(1)), fault(FaultKind::stop, {}, just(1), 8s),
@@ -171,7 +174,7 @@ TEST_CASE("whatever happens at a named point of a lease, every sample is trained
   if (joins) faults = {fault(FaultKind::join, {}, just(3))};
   for (FaultRule& rule : faults) {
     for (const Duration later : {Duration(-1ns), Duration(1us)}) {
-      rule.at = found.when + later;
+      rule.at = *found.when + later;
       INFO(to_string(rule.kind) << " where it " << point << ", at " << seconds(rule.at) << " s");
       Ending end(with(options, rule));
       LedgerTally tally;

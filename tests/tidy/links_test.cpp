@@ -2,13 +2,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cctype>
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,24 +98,15 @@ std::vector<Finding> broken_links(const fs::path& page,
 }  // namespace
 
 TEST_CASE("links between pages lead to files and headings that exist") {
-  std::vector<fs::path> pages;
-  for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.path().extension() == ".md") pages.push_back(entry.path());
-  }
-  for (const char* folder : {"base", "bench", "cli", "configs", "consensus", "docs", "examples",
-                             "net", "peer", "scripts", "sim", "tests", "train"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      if (entry.path().extension() == ".md") pages.push_back(entry.path());
-    }
-  }
+  const std::vector<fs::path> all = pages();
   std::map<fs::path, std::set<std::string>> anchors;
   std::vector<Finding> broken;
-  for (const fs::path& page : pages) {
+  for (const fs::path& page : all) {
     for (Finding& finding : broken_links(page, anchors)) broken.push_back(std::move(finding));
   }
   INFO(listed(broken));
   CHECK(broken.empty());
-  CHECK(pages.size() > 40);
+  CHECK(all.size() > 40);
   CHECK(anchor_of("Which rank am I?") == "which-rank-am-i");
 }
 

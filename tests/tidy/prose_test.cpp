@@ -1,14 +1,11 @@
 // The English of comments and pages.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <regex>
-#include <set>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/tidy/sources.hpp"
@@ -39,22 +36,6 @@ std::vector<Finding> stilted(const std::string& place, const std::string& prose)
     const std::size_t begin = at < 30 ? 0 : at - 30;
     found.push_back({place, "... " + prose.substr(begin, 70) + " ..."});
   }
-  return found;
-}
-
-/// All pages that people read.
-std::vector<fs::path> pages() {
-  std::vector<fs::path> found;
-  for (const char* folder : {"base", "consensus", "train", "net", "peer", "sim", "cli", "tests",
-                             "configs", "bench", "docs", "scripts"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      if (entry.path().extension() == ".md") found.push_back(entry.path());
-    }
-  }
-  for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.path().extension() == ".md") found.push_back(entry.path());
-  }
-  std::ranges::sort(found);
   return found;
 }
 

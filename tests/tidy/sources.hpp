@@ -48,6 +48,21 @@ inline const std::vector<SourceFile>& sources() {
   return files;
 }
 
+/// All pages that people read.
+inline std::vector<fs::path> pages() {
+  std::vector<fs::path> found;
+  const auto add = [&](const fs::path& path) {
+    if (path.extension() == ".md") found.push_back(path);
+  };
+  for (const auto& entry : fs::directory_iterator(root)) add(entry.path());
+  for (const char* folder : {"base", "bench", "cli", "configs", "consensus", "docs", "examples",
+                             "net", "peer", "python", "scripts", "sim", "tests", "train"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) add(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 /// The line without a comment at its end.
 inline std::string code_of(const std::string& line) { return line.substr(0, line.find("//")); }
 

@@ -207,6 +207,18 @@ bool are_near(const Doubles& a, const Doubles& b) {
 const std::vector<std::vector<double>> groups_of_speeds = {
     {1}, {1, 1}, {3, 1}, {8, 8, 4, 2}, {1, 2, 3, 1, 2}, {1, 1, 1, 1, 1, 1, 1, 1}};
 
+/// Groups of all sizes compute what one peer does.
+void check_groups(const Work& work) {
+  const Passes serial = alone(work);
+  for (const std::vector<double>& speeds : groups_of_speeds) {
+    INFO(speeds.size() << " members");
+    const Passes passes = Group(work, speeds).run();
+    CHECK(are_near(serial.y, passes.y));
+    CHECK(are_near(serial.dx, passes.dx));
+    CHECK(are_near(serial.gradient, passes.gradient));
+  }
+}
+
 LayerSpec conv(std::size_t units, std::size_t kernel, std::size_t stride, std::size_t padding,
                LayerSplit split = LayerSplit::rows) {
   return {.kind = LayerKind::conv2d,
@@ -301,15 +313,8 @@ TEST_CASE("a group computes on dyadic data the bits of one peer") {
 
 TEST_CASE("a group computes a block of a transformer as one peer does") {
   const Work work = Work::drawn(block(), {6, 1, 32});
-  const Passes serial = alone(work);
   CHECK(sums_of(work.plan, false, true) == std::vector<GroupSum>{{6 * 32}, {6 * 32}});
-  for (const std::vector<double>& speeds : groups_of_speeds) {
-    INFO(speeds.size() << " members");
-    const Passes passes = Group(work, speeds).run();
-    CHECK(are_near(serial.y, passes.y));
-    CHECK(are_near(serial.dx, passes.dx));
-    CHECK(are_near(serial.gradient, passes.gradient));
-  }
+  check_groups(work);
 }
 
 TEST_CASE("a group computes layers inside stacks and leaves branches whole") {
@@ -323,13 +328,7 @@ TEST_CASE("a group computes layers inside stacks and leaves branches whole") {
     spec.layers = layers;
     const Work work = Work::drawn(spec, {1, 5, 6});
     CHECK_FALSE(sums_of(work.plan, false, true).empty());
-    const Passes serial = alone(work);
-    for (const std::vector<double>& speeds : groups_of_speeds) {
-      const Passes passes = Group(work, speeds).run();
-      CHECK(are_near(serial.y, passes.y));
-      CHECK(are_near(serial.dx, passes.dx));
-      CHECK(are_near(serial.gradient, passes.gradient));
-    }
+    check_groups(work);
   }
 }
 
@@ -337,14 +336,7 @@ TEST_CASE("a group computes images in strips as one peer does") {
   for (const bool wants_d_inputs : {true, false}) {
     Work work = Work::drawn(images(), {2, 29, 21});
     work.wants_d_inputs = wants_d_inputs;
-    const Passes serial = alone(work);
-    for (const std::vector<double>& speeds : groups_of_speeds) {
-      INFO(speeds.size() << " members");
-      const Passes passes = Group(work, speeds).run();
-      CHECK(are_near(serial.y, passes.y));
-      CHECK(are_near(serial.dx, passes.dx));
-      CHECK(are_near(serial.gradient, passes.gradient));
-    }
+    check_groups(work);
   }
 }
 
@@ -443,14 +435,7 @@ TEST_CASE("activations and pools after a convolution by rows cost no exchange") 
   REQUIRE(forward.size() == 3);
   CHECK(forward[0].size(half) == 4 * 4 * 4);
   CHECK(sums_of(work.plan, true, false).size() == 2);
-  const Passes serial = alone(work);
-  for (const std::vector<double>& speeds : groups_of_speeds) {
-    INFO(speeds.size() << " members");
-    const Passes passes = Group(work, speeds).run();
-    CHECK(are_near(serial.y, passes.y));
-    CHECK(are_near(serial.dx, passes.dx));
-    CHECK(are_near(serial.gradient, passes.gradient));
-  }
+  check_groups(work);
   // A pool with padding has an exchange of its own, and so does the pool after it.
   spec.layers[2].padding = 1;
   CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);

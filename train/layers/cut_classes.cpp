@@ -31,7 +31,7 @@ void ClassesPart<T>::forward(const T* weights, const T* biases, const T* in,
   }
 }
 
-/// Reads another member's parts. A sum below 1 is false, since the largest logit alone adds exp(0).
+/// Reads another member's parts. No honest sum is below 1, since the largest logit adds exp(0).
 template <class T>
 std::vector<LossPart<T>> ClassesPart<T>::parts_in(const T* place, const Range& classes,
                                                   std::size_t rows) const {

@@ -19,9 +19,11 @@ bool is_dense(const LayerPlan& layer) {
 
 bool is_worth_a_sum(const LayerPlan& layer) { return layer.end - layer.begin >= cut_weights_min; }
 
+std::size_t inputs_of(const LayerPlan& dense) { return elements(dense.in) / dense.rows; }
+
 /// The numbers in the table of an embedding, or of the layer that is tied to it.
 std::size_t table_of(const LayerPlan& layer) {
-  return layer.spec.tied ? layer.spec.units * elements(layer.in) / layer.rows
+  return layer.spec.tied ? layer.spec.units * inputs_of(layer)
                          : layer.spec.vocabulary * layer.spec.units;
 }
 
@@ -33,8 +35,6 @@ bool goes_by_model(const LayerPlan& layer) {
   }
   return layer.spec.kind != LayerKind::conv2d && is_worth_a_sum(layer);
 }
-
-std::size_t inputs_of(const LayerPlan& dense) { return elements(dense.in) / dense.rows; }
 
 /// A dense layer is cut along its longer side, which can be divided more evenly.
 DenseCut cut_of(const LayerPlan& dense) {

@@ -28,7 +28,7 @@ std::size_t padding_of(const LayerPlan& layer) {
   return slides_over_rows(layer.spec.kind) ? layer.spec.padding : 0;
 }
 
-/// A strip with its padding zeros is the input of layers without padding.
+/// The strip, with its padding written out, is the input of layers without padding.
 template <class T>
 class RowsPart final : public Layer<T> {
  public:

@@ -45,10 +45,9 @@ GroupNetwork<T>::GroupNetwork(const SlicedStage& stage, const HeldParameters& he
 template <class T>
 void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& held,
                                 GroupStep& step) {
-  const bool is_read = step.kind == Kind::scatter || step.kind == Kind::edges;
   Range rows{0, step.out[1]};
   if (step.is_strip) rows = stage.grains_of(step.out[1], place_.slices);
-  if (is_read && !step.layers.empty()) {
+  if (brings_rows(step.kind) && !step.layers.empty()) {
     rows = rows_to_read(stage, step.layers, place_.slices);
   }
   make_exchange(stage, held, step, rows);

@@ -49,11 +49,9 @@ bool reads_beyond(const LayerPlan& layer) {
   return slides_over_rows(layer.spec.kind) && (layer.spec.kernel > 1 || layer.spec.stride > 1);
 }
 
-/// True for the steps after which members have the rows that the next layers read.
-bool is_read(Kind kind) { return kind == Kind::scatter || kind == Kind::edges; }
-
-/// True if a convolution is computed in one step with this layer, too. Members divide the step by
-/// the rows that it leaves, which must not be so few that some members have none.
+/// True if the step of the convolution before this layer can compute the layer as well. Members
+/// share the step by the rows that it leaves, so these must not be so few that some members have
+/// none.
 bool follows_convolution(const LayerPlan& layer) {
   return follows_in_strip(layer) &&
          (is_of_each_value(layer.spec.kind) || layer.out[1] >= slices_of_stage);
@@ -122,14 +120,14 @@ class Steps {
     }
   }
 
-  /// The step of the convolution before has this layer, too. Members then read more rows of its
-  /// inputs, and both neighbours of a cut compute the rows between the layers that both need: that
-  /// takes less time than another exchange.
+  /// Adds the layer to the step of the convolution before it. Members then read more rows, and both
+  /// neighbours of a cut compute the rows that both need between the layers, which takes less time
+  /// than another exchange.
   void follow_convolution(const LayerPlan& layer) {
     if (steps_.empty()) return push(Kind::rows, {&layer, 1}, layer.in, layer.out);
     steps_.back().layers.push_back(layer);
     steps_.back().out = layer.out;
-    if (steps_.size() > 1 && is_read(steps_[steps_.size() - 2].kind)) {
+    if (steps_.size() > 1 && brings_rows(steps_[steps_.size() - 2].kind)) {
       steps_[steps_.size() - 2].layers.push_back(layer);
     }
   }
@@ -148,7 +146,7 @@ class Steps {
     end_convolution();
   }
 
-  /// A layer that follows is not in the step of the convolution before.
+  /// Layers after this point are not added to the step of an earlier convolution.
   void end_convolution() {
     if (has_strips()) between_ = MembersHave::strips;
   }
@@ -158,7 +156,7 @@ class Steps {
 };
 
 bool is_trained(const GroupStep& step) {
-  return !is_read(step.kind) && std::ranges::any_of(step.layers, [](const LayerPlan& layer) {
+  return !brings_rows(step.kind) && std::ranges::any_of(step.layers, [](const LayerPlan& layer) {
     return layer.has_parameters();
   });
 }
@@ -205,6 +203,8 @@ bool is_summed(GroupStep::Kind kind, bool backward) {
   return kind == Kind::unit || kind == Kind::edges || kind == Kind::norm || kind == Kind::classes ||
          kind == (backward ? Kind::scatter : Kind::gather);
 }
+
+bool brings_rows(GroupStep::Kind kind) { return kind == Kind::scatter || kind == Kind::edges; }
 
 std::size_t first_trained(const std::vector<GroupStep>& steps) {
   return static_cast<std::size_t>(std::ranges::find_if(steps, is_trained) - steps.begin());

@@ -44,12 +44,15 @@ std::vector<GroupStep> group_steps(const ModelPlan& plan);
 
 /// What members have between two layers: whole samples, or strips. If the strips come from a
 /// convolution whose rows they have exchanged, activations and pools after it need no exchange of
-/// their own (follows_in_strip). They belong to its step if they leave a row for each slice.
+/// their own (follows_in_strip). They belong to its step; pools
+/// only if they leave a row for each slice.
 enum class MembersHave { samples, strips, strips_of_convolution };
 /// The steps of some of a model's layers, from what members have to what they leave.
 std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHave& between);
 /// True if members sum after such a step, or backward before it.
 bool is_summed(GroupStep::Kind kind, bool backward);
+/// True for the steps that give members the rows which the next layers read.
+bool brings_rows(GroupStep::Kind kind);
 /// The number of steps before the first one with parameters.
 std::size_t first_trained(const std::vector<GroupStep>& steps);
 

@@ -64,7 +64,7 @@ struct ModelPlan {
   Layout layout;
   SampleShape in{};
   std::size_t outputs = 0;
-  WeightValues weights = WeightValues::floats;  ///< Groups know only floats.
+  WeightValues weights = WeightValues::floats;  ///< Groups are refused others.
   /// Offsets of the weights whose output a residual layer adds to its input.
   std::vector<std::size_t> residual_weights;
 };
