@@ -7,7 +7,6 @@
 
 #include "base/check.hpp"
 #include "base/ids.hpp"
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 
 namespace gv {
@@ -55,8 +54,9 @@ class Conduct {
     return records_.size();
   }
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 2;
   friend bool operator==(const Conduct&, const Conduct&) = default;
-  void add_to(StateHash& hash) const { hash.add(records_); }
 
  private:
   struct Record {

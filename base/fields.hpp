@@ -15,9 +15,9 @@ concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !requires(
   value.begin();
 };
 
-/// A plain struct that declares `static constexpr bool has_varints = true`. Its own 64-bit fields and
-/// the lengths of its lists are written in as few bytes as their values need (LEB128); numbers inside
-/// an optional or a list are not.
+/// A plain struct that declares `static constexpr bool has_varints = true`. Its own 64-bit fields
+/// and the lengths of its lists are written in as few bytes as their values need (LEB128); numbers
+/// inside an optional or a list are not.
 template <class T>
 concept HasVarints = PlainStruct<T> && std::remove_const_t<T>::has_varints;
 

@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::size_t pending_max = 64;     ///< Frames kept for a link that is being opened.
 constexpr std::size_t setting_shown = 128;  ///< Bytes of another peer's setting in a message.
-constexpr auto housekeeping_period = std::chrono::milliseconds(100);
+constexpr auto links_kept_every = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
 /// A used link that is silent this long is checked.
-constexpr auto silence_max = std::chrono::seconds(1);
+constexpr auto link_silence_max = std::chrono::seconds(1);
 constexpr auto check_patience = std::chrono::seconds(2);  ///< Time for the answer to that check.
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// Time in which certificates that we show must have arrived.
@@ -488,7 +488,7 @@ void ControlLinks::Impl::housekeeping() {
     } else if (dealer.asked && now - *dealer.asked > check_patience) {
       dial_again(peer, link.peer.key, dealer);
     } else if (dealer.up && !dealer.asked && dealer.used > dealer.heard &&
-               now - dealer.heard > silence_max) {
+               now - dealer.heard > link_silence_max) {
       // The other side may send over a connection of its own, so silence proves nothing yet.
       // A hello, which tells all common settings, would take a hundred times the bytes.
       put(*dealer.watch, encode(LinkCheck{}));
@@ -506,7 +506,7 @@ void ControlLinks::Impl::housekeeping() {
     told_unreachable = true;
     callbacks.fact(NotReachable{.address = advertised});
   }
-  timer->expires_after(housekeeping_period);
+  timer->expires_after(links_kept_every);
   timer->async_wait([this, weak = std::weak_ptr(timer)](asio::error_code error) {
     if (!error && !weak.expired()) housekeeping();
   });

@@ -15,6 +15,7 @@
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
 #include "base/rng.hpp"
+#include "base/state_hash.hpp"
 #include "base/wide.hpp"
 #include "consensus/codec/sparse_vector.hpp"
 
@@ -515,5 +516,7 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
     unsound_from_ = options_.order[step.what.peer];
   }
 }
+
+bool operator==(const AllReduce& a, const AllReduce& b) { return equal_states(a, b); }
 
 }  // namespace gv

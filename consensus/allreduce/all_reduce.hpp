@@ -13,7 +13,6 @@
 
 #include "base/floats.hpp"
 #include "base/own_copy.hpp"
-#include "base/state_hash.hpp"
 #include "consensus/allreduce/reduce_plan.hpp"
 #include "consensus/codec/sparse_vector.hpp"
 #include "consensus/message/effects.hpp"
@@ -104,7 +103,7 @@ class AllReduce {
   /// A copy of this object works in its own memory and shares the caller's input.
   friend class Fields;
   static constexpr std::size_t field_count = 14;
-  friend bool operator==(const AllReduce& a, const AllReduce& b) { return equal_states(a, b); }
+  friend bool operator==(const AllReduce& a, const AllReduce& b);
 
  private:
   struct Step {

@@ -3,7 +3,6 @@
 #include "consensus/codec/kept_values.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -26,13 +25,11 @@ bool is_written_dense(std::size_t elements, std::size_t k) {
          encoded_stream_size(true, elements, elements, exact);
 }
 
-/// Orders floats by magnitude. NaN is above all numbers, so that it is sent and then refused.
-std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
-
-/// Indices of the k largest magnitudes, ascending. On ties the smaller index wins.
+/// Indices of the k largest magnitudes, ascending. On ties the smaller index wins. NaN is above all
+/// numbers, so that it is sent and then refused.
 std::vector<std::size_t> places_of_largest(std::span<const float> values, std::size_t k) {
   std::vector<std::uint32_t> magnitudes(values.size());
-  std::ranges::transform(values, magnitudes.begin(), magnitude);
+  std::ranges::transform(values, magnitudes.begin(), magnitude_bits);
   const auto kth = magnitudes.begin() + static_cast<std::ptrdiff_t>(k) - 1;
   std::ranges::nth_element(magnitudes, kth, std::greater<>());
   const std::uint32_t least = *kth;
@@ -42,7 +39,7 @@ std::vector<std::size_t> places_of_largest(std::span<const float> values, std::s
   std::vector<std::size_t> places;
   places.reserve(k);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint32_t own = magnitude(values[i]);
+    const std::uint32_t own = magnitude_bits(values[i]);
     if (own > least || (own == least && of_the_least-- > 0)) places.push_back(i);
   }
   return places;

@@ -2,7 +2,6 @@
 #include "consensus/codec/sparse_vector.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 
 namespace gv {
@@ -35,9 +35,6 @@ std::uint8_t number_of(const Codec& codec) {
   check(row != summable_codecs.end(), "sparse vectors have summable codecs");
   return static_cast<std::uint8_t>(row - summable_codecs.begin());
 }
-
-/// Orders floats by magnitude. NaN is above all numbers, so that it is sent and noticed.
-std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
 /// How many magnitudes are at least `least`.
 GV_WIDE std::size_t count_from(const std::vector<std::uint32_t>& magnitudes, std::uint32_t least) {
@@ -216,7 +213,8 @@ SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> r
     const std::span<const float> values =
         residual.subspan(begin, std::min(block, residual.size() - begin));
     magnitudes.resize(values.size());
-    std::ranges::transform(values, magnitudes.begin(), magnitude);
+    // NaN is above all numbers, so that it is sent and noticed.
+    std::ranges::transform(values, magnitudes.begin(), magnitude_bits);
     // Zeros are never taken, so the threshold is at least magnitude 1.
     const std::uint32_t least = std::max(kth_largest(magnitudes, k), std::uint32_t{1});
     std::size_t of_the_least = k - std::min(k, count_from(magnitudes, least + 1));

@@ -14,8 +14,8 @@ GV_WIDE void average(float* __restrict x, const float* __restrict d, std::size_t
   for (std::size_t i = 0; i < n; ++i) x[i] -= d[i];
 }
 
-GV_WIDE void nesterov(float* __restrict x, const float* __restrict d, float* __restrict v,
-                      std::size_t n, float rate, float mu) {
+GV_WIDE void step_by_nesterov(float* __restrict x, const float* __restrict d, float* __restrict v,
+                              std::size_t n, float rate, float mu) {
   for (std::size_t i = 0; i < n; ++i) {
     v[i] = mu * v[i] + d[i];
     x[i] -= rate * (d[i] + mu * v[i]);
@@ -37,9 +37,9 @@ void OuterStep::step(std::span<float> x, std::span<const float> mean_change) {
   if (momentum_.empty()) {
     average(x.data(), mean_change.data(), x.size());
   } else {
-    nesterov(x.data(), mean_change.data(), momentum_.data(), x.size(),
-             static_cast<float>(options_.outer_learning_rate),
-             static_cast<float>(options_.outer_momentum));
+    step_by_nesterov(x.data(), mean_change.data(), momentum_.data(), x.size(),
+                     static_cast<float>(options_.outer_learning_rate),
+                     static_cast<float>(options_.outer_momentum));
   }
 }
 

@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t together = 4;
+constexpr std::size_t rows_together = 4;
 /// Number of columns that are processed at once, so that all rows of a batch stay in the cache.
 constexpr std::size_t columns_at_once = 256;
 
@@ -24,9 +24,9 @@ GV_WIDE void add_four_to_four(const float* factors, const float* __restrict x, s
   const float* x1 = x + x_stride;
   const float* x2 = x + 2 * x_stride;
   const float* x3 = x + 3 * x_stride;
-  for (std::size_t k = 0; k < together; ++k) {
-    const float a = factors[together * k], b = factors[together * k + 1];
-    const float c = factors[together * k + 2], d = factors[together * k + 3];
+  for (std::size_t k = 0; k < rows_together; ++k) {
+    const float a = factors[rows_together * k], b = factors[rows_together * k + 1];
+    const float c = factors[rows_together * k + 2], d = factors[rows_together * k + 3];
     float* __restrict row = y + k * y_stride;
     for (std::size_t i = 0; i < n; ++i) {
       row[i] = row[i] + a * x0[i] + b * x1[i] + c * x2[i] + d * x3[i];
@@ -53,16 +53,16 @@ void add_product(const Factors& factors, float weight, Range columns, std::span<
     return weight * factors.dy[row * outputs + output];
   };
   for (std::size_t output = 0; output < outputs;) {
-    const std::size_t wide = output + together <= outputs ? together : 1;
+    const std::size_t wide = output + rows_together <= outputs ? rows_together : 1;
     for (std::size_t row = 0; row < factors.rows;) {
-      const std::size_t deep = row + together <= factors.rows ? together : 1;
+      const std::size_t deep = row + rows_together <= factors.rows ? rows_together : 1;
       const float* x = factors.x.data() + row * inputs + columns.begin;
       float* y = dw.data() + output * inputs + columns.begin;
-      if (wide == together && deep == together) {
-        std::array<float, together * together> all{};
-        for (std::size_t k = 0; k < together; ++k) {
-          for (std::size_t r = 0; r < together; ++r) {
-            all[together * k + r] = factor(output + k, row + r);
+      if (wide == rows_together && deep == rows_together) {
+        std::array<float, rows_together * rows_together> all{};
+        for (std::size_t k = 0; k < rows_together; ++k) {
+          for (std::size_t r = 0; r < rows_together; ++r) {
+            all[rows_together * k + r] = factor(output + k, row + r);
           }
         }
         add_four_to_four(all.data(), x, inputs, y, inputs, columns.size());

@@ -11,6 +11,7 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/generation/soundness.hpp"
 
 namespace gv {
@@ -583,5 +584,7 @@ void Agreement::receive(Time now, PeerId from, const Refusals& message, Effects&
   exclusion_.hear(now, from, message.peers);
   choose_candidates();
 }
+
+bool operator==(const Agreement& a, const Agreement& b) { return equal_states(a, b); }
 
 }  // namespace gv

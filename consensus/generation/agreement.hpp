@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/generation/ballot_budget.hpp"
 #include "consensus/generation/equivocation.hpp"
@@ -133,7 +132,7 @@ class Agreement {
 
   friend class Fields;
   static constexpr std::size_t field_count = 31;
-  friend bool operator==(const Agreement& a, const Agreement& b) { return equal_states(a, b); }
+  friend bool operator==(const Agreement& a, const Agreement& b);
 
   /// How long an answer may take: four times the measured time, within the options' bounds.
   Duration patience() const;

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <vector>
 
 #include "base/ids.hpp"
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 
 namespace gv {
@@ -51,8 +51,9 @@ class BallotBudget {
     std::erase_if(full_at_, [&](const auto& entry) { return entry.second <= now; });
   }
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 1;
   friend bool operator==(const BallotBudget&, const BallotBudget&) = default;
-  void add_to(StateHash& hash) const { hash.add(full_at_); }
 
  private:
   std::map<PeerId, Time> full_at_;  ///< When the budget of each peer is full again.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/canonical.hpp"
+#include "base/state_hash.hpp"
 
 namespace gv {
 namespace {
@@ -120,6 +121,10 @@ void EquivocationWatch::show_proofs(Time now, const std::vector<PeerId>& present
     if (peer == self_) continue;
     for (const auto& [convicted, proof] : proofs_) out.send(peer, proof);
   }
+}
+
+bool operator==(const EquivocationWatch& a, const EquivocationWatch& b) {
+  return equal_states(a, b);
 }
 
 }  // namespace gv

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 
@@ -64,9 +63,7 @@ class EquivocationWatch {
 
   friend class Fields;
   static constexpr std::size_t field_count = 5;
-  friend bool operator==(const EquivocationWatch& a, const EquivocationWatch& b) {
-    return equal_states(a, b);
-  }
+  friend bool operator==(const EquivocationWatch& a, const EquivocationWatch& b);
 
  private:
   PeerId self_;

@@ -9,7 +9,6 @@
 
 #include "base/conduct.hpp"
 #include "base/ids.hpp"
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/message.hpp"
 
@@ -71,10 +70,9 @@ class Exclusion {
   std::vector<PeerId> taking_part(const std::vector<PeerId>& present,
                                   const std::vector<PeerId>& peers) const;
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 7;
   friend bool operator==(const Exclusion&, const Exclusion&) = default;
-  void add_to(StateHash& hash) const {
-    hash.add(until_, conduct_, in_step_, shared_, tolerates_until_);
-  }
 
  private:
   bool is_lonely() const;

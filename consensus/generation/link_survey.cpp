@@ -7,6 +7,8 @@
 #include <limits>
 #include <span>
 
+#include "base/state_hash.hpp"
+
 namespace gv {
 namespace {
 
@@ -139,5 +141,7 @@ std::vector<LinkReport> LinkSurvey::reports() const {
   }
   return reports;
 }
+
+bool operator==(const LinkSurvey& a, const LinkSurvey& b) { return equal_states(a, b); }
 
 }  // namespace gv

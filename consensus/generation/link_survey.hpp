@@ -10,7 +10,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 
@@ -66,7 +65,7 @@ class LinkSurvey {
 
   friend class Fields;
   static constexpr std::size_t field_count = 7;
-  friend bool operator==(const LinkSurvey& a, const LinkSurvey& b) { return equal_states(a, b); }
+  friend bool operator==(const LinkSurvey& a, const LinkSurvey& b);
 
  private:
   /// The newest measurements of one kind, in seconds. Unused entries hold infinity.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/state_hash.hpp"
+
 namespace gv {
 namespace {
 
@@ -39,5 +41,7 @@ std::optional<std::vector<PeerId>> ModelAudit::tell(PeerId from, std::uint64_t o
   while (told_.size() > operations_kept) told_.erase(told_.begin());
   return whole ? std::optional(odd) : std::nullopt;
 }
+
+bool operator==(const ModelAudit& a, const ModelAudit& b) { return equal_states(a, b); }
 
 }  // namespace gv

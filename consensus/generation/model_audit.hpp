@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
@@ -39,7 +38,7 @@ class ModelAudit {
 
   friend class Fields;
   static constexpr std::size_t field_count = 2;
-  friend bool operator==(const ModelAudit& a, const ModelAudit& b) { return equal_states(a, b); }
+  friend bool operator==(const ModelAudit& a, const ModelAudit& b);
 
  private:
   using Told = std::map<PeerId, std::uint64_t>;

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/check.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/gossip/pair_exchange_state.hpp"
 
 namespace gv {

@@ -6,12 +6,13 @@
 #include <span>
 
 #include "base/boxed.hpp"
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/codec/codec.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
+
+class StateHash;
 
 /// One peer's side of every pair exchange. A peer is in at most one at a time, as initiator or as
 /// responder, so no waiting cycle can form. Both sides compute
@@ -74,8 +75,8 @@ class PairExchange {
   /// Sets the snapshot that this peer offers and answers with, and the coefficient that it accepts.
   /// `since` are forces that the snapshot does not contain yet. These and later forces are added
   /// before the snapshot is used again, so no difference counts twice. With a null snapshot every
-  /// offer is refused as not ready, and the memory for exchanges is freed, because a final mean or a
-  /// download needs as much.
+  /// offer is refused as not ready, and the memory for exchanges is freed, because a final mean or
+  /// a download needs as much.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
   /// The present snapshot: the one that was set, possibly with later forces added. May be null.

@@ -15,6 +15,7 @@
 #include "base/comparison.hpp"
 #include "base/own_copy.hpp"
 #include "base/reuse.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/gossip/pair_exchange.hpp"
 #include "consensus/gossip/pair_memories.hpp"
 #include "consensus/gossip/partner_times.hpp"

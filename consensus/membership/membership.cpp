@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/state_hash.hpp"
 #include "consensus/membership/membership_state.hpp"
 
 namespace gv {

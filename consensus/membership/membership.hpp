@@ -8,7 +8,6 @@
 
 #include "base/boxed.hpp"
 #include "base/rng.hpp"
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "base/view.hpp"
 #include "consensus/message/effects.hpp"
@@ -16,6 +15,7 @@
 namespace gv {
 
 class Signer;
+class StateHash;
 
 /// One peer's table of members. Only peers on the allow-list ever enter it.
 class Membership {

@@ -69,6 +69,8 @@ enum class Phase : std::uint8_t { joining, training, finishing, done };
 
 constexpr Phase last_value(Phase) { return Phase::done; }
 std::string_view to_string(Phase phase);
+/// True for a peer that trains no more.
+constexpr bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
 
 /// The hyper-parameters of one peer in a population, and their validation loss.
 struct Trial {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/state_hash.hpp"
 
 namespace gv {
 
@@ -56,5 +57,7 @@ bool Reassembly::end_at(std::uint64_t total) {
   total_ = total;
   return true;
 }
+
+bool operator==(const Reassembly& a, const Reassembly& b) { return equal_states(a, b); }
 
 }  // namespace gv

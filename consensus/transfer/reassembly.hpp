@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
@@ -56,7 +55,7 @@ class Reassembly {
 
   friend class Fields;
   static constexpr std::size_t field_count = 4;
-  friend bool operator==(const Reassembly& a, const Reassembly& b) { return equal_states(a, b); }
+  friend bool operator==(const Reassembly& a, const Reassembly& b);
 
  private:
   BlockFit judge(std::uint64_t offset, std::size_t bytes) const;

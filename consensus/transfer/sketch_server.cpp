@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/state_hash.hpp"
 #include "consensus/transfer/sketch.hpp"
 
 namespace gv {
@@ -41,5 +42,7 @@ void SketchServer::answer(std::uint32_t stage, std::span<const float> values, st
                                     .values = sketch_of(values, asked.request.seed)});
   }
 }
+
+bool operator==(const SketchServer& a, const SketchServer& b) { return equal_states(a, b); }
 
 }  // namespace gv

@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
@@ -30,9 +29,7 @@ class SketchServer {
 
   friend class Fields;
   static constexpr std::size_t field_count = 2;
-  friend bool operator==(const SketchServer& a, const SketchServer& b) {
-    return equal_states(a, b);
-  }
+  friend bool operator==(const SketchServer& a, const SketchServer& b);
 
  private:
   struct Asked {

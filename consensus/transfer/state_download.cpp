@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
 #include "base/rng.hpp"
+#include "base/state_hash.hpp"
 
 namespace gv {
 
@@ -214,5 +215,7 @@ void StateDownload::tick(Time now, Effects& out) {
     resume(now, Reason::timed_out, out);
   }
 }
+
+bool operator==(const StateDownload& a, const StateDownload& b) { return equal_states(a, b); }
 
 }  // namespace gv

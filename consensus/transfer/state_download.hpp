@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/transfer/reassembly.hpp"
@@ -97,9 +96,7 @@ class StateDownload {
 
   friend class Fields;
   static constexpr std::size_t field_count = 9;
-  friend bool operator==(const StateDownload& a, const StateDownload& b) {
-    return equal_states(a, b);
-  }
+  friend bool operator==(const StateDownload& a, const StateDownload& b);
 
  private:
   /// The download under way.

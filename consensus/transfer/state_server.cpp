@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "base/state_hash.hpp"
 #include "consensus/transfer/reassembly.hpp"
 
 namespace gv {
@@ -155,5 +156,7 @@ bool StateServer::waits(PeerId peer) const {
   return std::ranges::any_of(
       served_, [&](const auto& entry) { return entry.first.first == peer && !entry.second.state; });
 }
+
+bool operator==(const StateServer& a, const StateServer& b) { return equal_states(a, b); }
 
 }  // namespace gv

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 
@@ -62,7 +61,7 @@ class StateServer {
 
   friend class Fields;
   static constexpr std::size_t field_count = 2;
-  friend bool operator==(const StateServer& a, const StateServer& b) { return equal_states(a, b); }
+  friend bool operator==(const StateServer& a, const StateServer& b);
 
  private:
   /// A download of another peer.

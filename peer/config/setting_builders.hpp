@@ -75,7 +75,7 @@ std::string shown(const std::vector<Item>& list) {
 // ---- Values from TOML ----
 
 /// Bounds of a number. Both are included, unless `above` excludes the lower one.
-struct Range {
+struct Bounds {
   double min = 0;
   double max = std::numeric_limits<double>::infinity();
   bool above = false;
@@ -103,7 +103,7 @@ constexpr double least_positive = 1e-37;
 
 /// A value of a setting as text. -1 is stored as the largest unsigned number.
 template <class Value>
-std::string shown_within(const Range& range, const Value& value) {
+std::string shown_within(const Bounds& range, const Value& value) {
   if constexpr (std::unsigned_integral<Value>) {
     if (range.min < 0 && value == static_cast<Value>(-1)) return "-1";
   }
@@ -138,15 +138,15 @@ inline BadValue unknown_name(const std::string& path, const std::string& text,
           "the nearest is \"" + nearest_name(text, names).value_or("") + "\", of " + listed};
 }
 
-inline std::optional<BadValue> out_of_range(const std::string& given, const Range& range) {
+inline std::optional<BadValue> out_of_range(const std::string& given, const Bounds& range) {
   return BadValue{"out of range: " + given, "write a number " + range.text()};
 }
 
 // ---- How a field of each type is described and read ----
 
-inline std::string type_of(const bool&, const Range&) { return "true or false"; }
+inline std::string type_of(const bool&, const Bounds&) { return "true or false"; }
 
-inline std::optional<BadValue> read(const TomlValue& value, const Range&, bool& field) {
+inline std::optional<BadValue> read(const TomlValue& value, const Bounds&, bool& field) {
   const auto* boolean = std::get_if<bool>(&value.data);
   if (boolean == nullptr) return wrong_type(value, "true or false");
   field = *boolean;
@@ -154,12 +154,12 @@ inline std::optional<BadValue> read(const TomlValue& value, const Range&, bool& 
 }
 
 template <std::integral Integer>
-std::string type_of(const Integer&, const Range& range) {
-  return "whole number, " + (range.max < whole_max ? range : Range{range.min}).text();
+std::string type_of(const Integer&, const Bounds& range) {
+  return "whole number, " + (range.max < whole_max ? range : Bounds{range.min}).text();
 }
 
 template <std::integral Integer>
-std::optional<BadValue> read(const TomlValue& value, Range range, Integer& field) {
+std::optional<BadValue> read(const TomlValue& value, Bounds range, Integer& field) {
   range.max = std::min(range.max, whole_max);
   const auto* whole = std::get_if<std::int64_t>(&value.data);
   if (whole == nullptr) return wrong_type(value, "a whole number, " + range.text());
@@ -168,9 +168,9 @@ std::optional<BadValue> read(const TomlValue& value, Range range, Integer& field
   return std::nullopt;
 }
 
-inline std::string type_of(const double&, const Range& range) { return "number, " + range.text(); }
+inline std::string type_of(const double&, const Bounds& range) { return "number, " + range.text(); }
 
-inline std::optional<BadValue> read(const TomlValue& value, const Range& range, double& field) {
+inline std::optional<BadValue> read(const TomlValue& value, const Bounds& range, double& field) {
   double number = 0;
   if (const auto* real = std::get_if<double>(&value.data)) {
     number = *real;
@@ -184,20 +184,20 @@ inline std::optional<BadValue> read(const TomlValue& value, const Range& range, 
   return std::nullopt;
 }
 
-inline std::string type_of(const Duration&, const Range& range) {
+inline std::string type_of(const Duration&, const Bounds& range) {
   return "seconds, " + range.text();
 }
 
-inline std::optional<BadValue> read(const TomlValue& value, const Range& range, Duration& field) {
+inline std::optional<BadValue> read(const TomlValue& value, const Bounds& range, Duration& field) {
   double number = 0;
   auto bad = read(value, range, number);
   if (!bad) field = from_seconds(number);
   return bad;
 }
 
-inline std::string type_of(const std::string&, const Range&) { return "text"; }
+inline std::string type_of(const std::string&, const Bounds&) { return "text"; }
 
-inline std::optional<BadValue> read(const TomlValue& value, const Range&, std::string& field) {
+inline std::optional<BadValue> read(const TomlValue& value, const Bounds&, std::string& field) {
   const auto* text = std::get_if<std::string>(&value.data);
   if (text == nullptr) return wrong_type(value, "a text in quotes");
   if (text->empty()) return BadValue{"empty", "write a name or remove the line"};
@@ -205,16 +205,17 @@ inline std::optional<BadValue> read(const TomlValue& value, const Range&, std::s
   return std::nullopt;
 }
 
-inline std::string type_of(const std::vector<std::string>&, const Range&) {
+inline std::string type_of(const std::vector<std::string>&, const Bounds&) {
   return "list of texts";
 }
 
-inline std::string type_of(const std::vector<std::size_t>&, const Range& range) {
+inline std::string type_of(const std::vector<std::size_t>&, const Bounds& range) {
   return "list of whole numbers, each " + range.text();
 }
 
 template <class Item>
-std::optional<BadValue> read(const TomlValue& value, const Range& range, std::vector<Item>& field) {
+std::optional<BadValue> read(const TomlValue& value, const Bounds& range,
+                             std::vector<Item>& field) {
   const auto* list = std::get_if<TomlList>(&value.data);
   if (list == nullptr) {
     return wrong_type(
@@ -295,7 +296,7 @@ struct Section {
   }
 
   template <class Field>
-  void add(std::string_view key, Field field, Range range, std::string_view meaning) const {
+  void add(std::string_view key, Field field, Bounds range, std::string_view meaning) const {
     using Value = std::remove_cvref_t<decltype(field(std::declval<Object&>()))>;
     append(
         key, meaning, type_of(Value(), range),
@@ -307,7 +308,7 @@ struct Section {
 
   template <class Field>
   void add(std::string_view key, Field field, std::string_view meaning) const {
-    add(key, field, Range{}, meaning);
+    add(key, field, Bounds{}, meaning);
   }
 
   /// Adds a key whose value is one of several names. `type`, if given, replaces their list in the

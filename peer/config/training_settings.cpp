@@ -128,7 +128,7 @@ void append_train(Settings& all) {
                named_choices(names_of<OptimizerKind>({"sgd", "momentum", "nesterov", "adagrad",
                                                       "rmsprop", "adam", "adamw", "lars", "lamb"})),
                "how gradients become steps; its state stays with the peer");
-  constexpr Range below_one{0, 0.999999};
+  constexpr Bounds below_one{0, 0.999999};
   train.with("optimizer", {"momentum", "nesterov", "lars"})
       .add("momentum", GV_FIELD(train.optimizer.momentum), below_one,
            "share of the last step's velocity that is kept");

@@ -13,13 +13,13 @@
 namespace gv {
 namespace {
 
-constexpr ::mode_t private_mode = 0600;
+constexpr ::mode_t lock_mode = 0600;
 
 }  // namespace
 
 FolderLock::FolderLock(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "lock";
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, private_mode);
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, lock_mode);
   if (file_ < 0) {
     throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(errno));
   }

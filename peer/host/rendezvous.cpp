@@ -23,9 +23,9 @@ namespace gv {
 namespace {
 
 constexpr std::string_view domain = "grapevine rendezvous 1";
-constexpr std::size_t line_bytes_max = 512;  ///< Our own lines have at most about 430.
-constexpr std::size_t read_at_once = 32;     ///< Files of other peers that are read in one look.
-constexpr mode_t private_mode = 0700;
+constexpr std::size_t entry_bytes_max = 512;  ///< Our own lines have at most about 430.
+constexpr std::size_t read_at_once = 32;      ///< Files of other peers that are read in one look.
+constexpr mode_t folder_mode = 0700;
 constexpr mode_t others_may_write = 022;
 
 /// Takes the next word off the text; empty if there is none.
@@ -59,7 +59,7 @@ Problems open_rendezvous(const std::filesystem::path& folder) {
   const std::string place = folder.string();
   const std::string remedy =
       "name a folder of your own with --rendezvous, on a file system that all machines share";
-  if (::mkdir(place.c_str(), private_mode) != 0 && errno != EEXIST) {
+  if (::mkdir(place.c_str(), folder_mode) != 0 && errno != EEXIST) {
     return {{place, "the folder cannot be created: " + error_text(errno), remedy}};
   }
   struct stat status {};
@@ -111,7 +111,7 @@ std::optional<Announcement> Rendezvous::read(std::size_t rank) const {
   if (!in.is_open() || ::fstat(in.fd(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::nullopt;
   }
-  std::string text(line_bytes_max, '\0');
+  std::string text(entry_bytes_max, '\0');
   if (!in.read(text)) return std::nullopt;
   return announcement_in(text, options_.peers[rank], signer_);
 }

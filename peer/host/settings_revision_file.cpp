@@ -11,14 +11,14 @@
 namespace gv {
 namespace {
 
-constexpr const char* file_name = "settings_revision";
+constexpr const char* revision_name = "settings_revision";
 
 }  // namespace
 
 std::optional<SettingsRevision> read_revision(const std::filesystem::path& folder) {
   std::error_code error;
-  if (!std::filesystem::exists(folder / file_name, error)) return SettingsRevision{};
-  std::ifstream in(folder / file_name);
+  if (!std::filesystem::exists(folder / revision_name, error)) return SettingsRevision{};
+  std::ifstream in(folder / revision_name);
   SettingsRevision revision;
   if (!(in >> revision.number) || in.get() != '\n' || revision.number == 0) return std::nullopt;
   revision.settings.assign(std::istreambuf_iterator<char>(in), {});
@@ -28,12 +28,12 @@ std::optional<SettingsRevision> read_revision(const std::filesystem::path& folde
 
 bool write_revision(const std::filesystem::path& folder, const SettingsRevision& revision) {
   if (revision.number > 0) {
-    return replace_file(folder / file_name,
+    return replace_file(folder / revision_name,
                         std::to_string(revision.number) + '\n' + revision.settings, Readers::usual,
                         Lasts::on_disk);
   }
   std::error_code error;
-  std::filesystem::remove(folder / file_name, error);
+  std::filesystem::remove(folder / revision_name, error);
   return !error;
 }
 

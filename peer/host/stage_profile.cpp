@@ -139,13 +139,13 @@ void run_pieces(std::vector<Piece>& pieces, const TrainerSpec& trainer, const Ba
 using Passes = std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::vector<float>>;
 
 /// One worker: its stages, and the sums of their gradients.
-struct Worker {
+struct StageWorker {
   std::unique_ptr<StageLearner> trainer;
   std::map<std::uint32_t, std::vector<float>> sums;
   std::map<std::uint32_t, std::size_t> gradients;  ///< Gradients in each sum since the last update.
   std::size_t drawn = 0;
 
-  Worker(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data)
+  StageWorker(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data)
       : trainer(built_in_stage_learner(spec, data)) {}
 
   void take_up(std::uint32_t stage) {
@@ -208,7 +208,7 @@ struct Worker {
 
 /// Returns the memory of one more micro-batch in flight in a warm stage. The result is at least the
 /// size of its outputs, because some allocators do not report their memory.
-double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
+double network_bytes(StageWorker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
   StageLearner& trainer = *worker.trainer;
   const bool is_last = stage + 1 == trainer.stages();
@@ -234,7 +234,7 @@ struct StageTimes {
 
 /// Runs a step of the whole chain, one stage after the other, and notes the times if it `counts`.
 /// Splits backward passes if `in_parts`. Fills `inputs` with the input of each stage.
-void run_chain(Worker& worker, std::vector<StageTimes>& times,
+void run_chain(StageWorker& worker, std::vector<StageTimes>& times,
                std::vector<std::vector<float>>& inputs, bool counts, bool in_parts,
                bool keeps_versions) {
   const auto stages = static_cast<std::uint32_t>(times.size());
@@ -293,7 +293,7 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
   plain.recomputes = false;
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, data->shape);
   const auto stages = static_cast<std::uint32_t>(spec.ends.size());
-  Worker worker(plain, data);
+  StageWorker worker(plain, data);
   for (std::uint32_t s = 0; s < stages; ++s) worker.take_up(s);
 
   std::vector<StageTimes> times(stages);
@@ -346,7 +346,7 @@ std::vector<std::size_t> ends_of(const StagePartition& partition,
 MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data,
                             const PipelineSchedule& schedule, const PipelineCosts& costs,
                             const PipelineTiming& predicted, double seconds) {
-  std::vector<Worker> workers;
+  std::vector<StageWorker> workers;
   std::vector<std::vector<double>> taken;
   // (begin, worker, place in its list), ordered by time, so that inputs exist before the
   // instructions that need them.
@@ -367,7 +367,7 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
       const double speed = costs.speeds.empty() ? 1 : costs.speeds[w];
       taken[w][i] = workers[w].carry_out(schedule.workers[w][i], passes) / speed;
     }
-    for (Worker& worker : workers) worker.end_step();
+    for (StageWorker& worker : workers) worker.end_step();
     if (counts) steps.push_back(replay(schedule, costs, taken));
   });
   std::ranges::sort(steps, {}, &PipelineTiming::makespan);

@@ -227,11 +227,12 @@ Problems problems_of_clock(const SwarmFiles& files, const std::filesystem::path&
   if (until_s <= now_s() + clock_slack_s) return {};
   const std::string file = (swarm_folder(folder) / "certificates").string();
   return {{folder.string(),
-           fmt::format("this machine's clock says {}, and a certificate or revocation here was made at {}",
-                       time_text(now_s()), time_text(until_s)),
+           fmt::format(
+               "this machine's clock says {}, and a certificate or revocation here was made at {}",
+               time_text(now_s()), time_text(until_s)),
            files.swarm_key ? "set the clock; if it is right, remove " + file +
                                  ", and this peer signs new certificates; revocations in it are "
-                                   "forgotten"
+                                 "forgotten"
                            : "set the clock; if it is right, join with a new ticket and another "
                              "--folder"}};
 }

@@ -31,8 +31,8 @@ bool Course::is_over(const Membership& members, bool idle) const {
 bool Course::others_done(const Membership& members) const {
   bool are_done = true;
   members.for_each_other([&](const Member& member) {
-    const bool may_come = is_live(member.state) ||
-                          (options_.waits_for_dead && member.state == MemberState::dead);
+    const bool may_come =
+        is_live(member.state) || (options_.waits_for_dead && member.state == MemberState::dead);
     are_done &= !may_come || member.progress.phase == Phase::done;
   });
   return are_done;

@@ -24,14 +24,14 @@ constexpr Duration ends_apart = std::chrono::seconds(1);
 /// A version has at most this many steps, and no peer makes nearly as many.
 constexpr std::uint64_t last_step_max = 1'000'000'000'000;
 
-bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
 bool is_done(Phase phase) { return phase == Phase::done; }
 
 /// True if `is_so` holds for the phases of over a third of the live peers, not counting ourselves.
 bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
-  members.for_each_other(
-      [&](const Member& member) { count += is_live(member.state) && is_so(member.progress.phase); });
+  members.for_each_other([&](const Member& member) {
+    count += is_live(member.state) && is_so(member.progress.phase);
+  });
   return 3 * count > members.view().size();
 }
 

@@ -15,10 +15,10 @@ namespace gv {
 namespace {
 
 /// How long a leaving peer waits for an exchange in flight to settle.
-constexpr Duration settle_max = std::chrono::seconds(1);
+constexpr Duration exchange_settle_max = std::chrono::seconds(1);
 
 /// For this time after our start, the peers that we know say hello.
-constexpr Duration meeting = std::chrono::seconds(2);
+constexpr Duration hellos_last = std::chrono::seconds(2);
 
 /// A peer without work that has chunks to give offers an exchange this often.
 constexpr Duration chunks_offered_every = std::chrono::milliseconds(100);
@@ -119,7 +119,7 @@ ModeReport GossipMode::report(const Membership& members) const {
 void GossipMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   step_ = step;
-  meets_until_ = now + meeting;
+  meets_until_ = now + hellos_last;
   finale_.work().begin(now);
   trigger_.begin_at(step);
 }
@@ -573,7 +573,7 @@ void GossipMode::wind_down(Time, Effects&) {
 void GossipMode::leave(Time now, Effects& out) {
   if (finale_.mean() != nullptr) finale_.mean()->leave(now, out);
   course_.leave();
-  settle_until_ = now + settle_max;
+  settle_until_ = now + exchange_settle_max;
   exchange_.set_snapshot(nullptr, 0);
 }
 

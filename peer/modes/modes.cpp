@@ -4,6 +4,11 @@
 #include <array>
 #include <utility>
 
+#include "peer/modes/allreduce.hpp"
+#include "peer/modes/gossip.hpp"
+#include "peer/modes/mixing.hpp"
+#include "peer/modes/pipeline.hpp"
+
 namespace gv {
 namespace {
 

@@ -7,11 +7,12 @@
 #include <string_view>
 
 #include "base/rng.hpp"
-#include "peer/modes/allreduce.hpp"
-#include "peer/modes/gossip.hpp"
-#include "peer/modes/mixing.hpp"
+#include "peer/modes/allreduce_options.hpp"
+#include "peer/modes/gossip_options.hpp"
+#include "peer/modes/mixing_options.hpp"
+#include "peer/modes/mode.hpp"
 #include "peer/modes/mode_kind.hpp"
-#include "peer/modes/pipeline.hpp"
+#include "peer/modes/pipeline_options.hpp"
 
 namespace gv {
 

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/state_hash.hpp"
+
 namespace gv {
 namespace {
 
@@ -176,5 +178,7 @@ void RoundInbox::close_before(std::uint64_t round) {
   std::erase_if(whole_, [&](const auto& message) { return message.first.second < round; });
   std::erase_if(coming_[key_], [&](const auto& message) { return message.first.second < round; });
 }
+
+bool operator==(const RoundInbox& a, const RoundInbox& b) { return equal_states(a, b); }
 
 }  // namespace gv

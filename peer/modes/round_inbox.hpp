@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "consensus/transfer/reassembly.hpp"
@@ -68,7 +67,7 @@ class RoundInbox {
 
   friend class Fields;
   static constexpr std::size_t field_count = 10;
-  friend bool operator==(const RoundInbox& a, const RoundInbox& b) { return equal_states(a, b); }
+  friend bool operator==(const RoundInbox& a, const RoundInbox& b);
 
  private:
   /// The received part of a message. While its length is unknown, the longest possible is assumed.

@@ -10,6 +10,8 @@
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "peer/modes/allreduce.hpp"
+#include "peer/modes/finale.hpp"
 
 namespace gv {
 namespace {
@@ -19,8 +21,6 @@ constexpr Duration meeting_patience = std::chrono::milliseconds(2500);
 
 /// How many of the last bits of a version's lineage hold the number of models in a mean.
 constexpr int lineage_bits = 48;
-
-bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
 
 SwitchPlanner planner_of(const NodeOptions& options) {
   const auto& read = options.read_switch;
@@ -355,7 +355,7 @@ void SwitchableMode::end_meeting() {
 /// Refuses a request for the state of a meeting that has ended here. A peer that is still in it
 /// would wait for our answer instead of for another peer's, or for a ballot without us.
 bool SwitchableMode::refuse_request(PeerId from, const Message& message, const Membership& members,
-                             Effects& out) const {
+                                    Effects& out) const {
   const bool asks = std::holds_alternative<StateRequest>(message) ||
                     std::holds_alternative<SketchRequest>(message);
   if (ended_ballot_ == 0 || !asks || !members.view().contains(from)) return false;

@@ -90,7 +90,8 @@ class SwitchableMode final : public Mode {
   void go_on(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool has_met() const;
   void end_meeting();
-  bool refuse_request(PeerId from, const Message& message, const Membership& members, Effects& out) const;
+  bool refuse_request(PeerId from, const Message& message, const Membership& members,
+                      Effects& out) const;
   std::uint64_t next_session();
   void begin_meeting(Time now, Membership& members, Effects& out);
   void begin_mode(Time now, Membership& members, Effects& out);

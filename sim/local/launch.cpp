@@ -44,7 +44,6 @@
 namespace gv {
 namespace {
 
-using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using State = LaunchedPeer::State;
 
@@ -97,7 +96,7 @@ class Launch {
   void begin_scenario();
   void tick();
   void ask_all();
-  void tell_interruption(const Json& status);
+  void tell_interruption(const nlohmann::json& status);
   bool goes_on();
   void draw();
   void on_interrupt();
@@ -197,7 +196,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
       Clock::now() + (options_.command.empty() ? start_deadline : program_start_deadline);
   while (Clock::now() < give_up && peer.state() == State::running) {
     if (const auto document = ask_peer(peer.folder())) {
-      const Json json = parse_peer_json<Json>(*document);
+      const nlohmann::json json = parse_peer_json<nlohmann::json>(*document);
       if (json.is_object() && json.contains("self")) {
         first_address_ = peer.name() + "@" + json["self"].value("advertised", "");
         return;
@@ -230,7 +229,7 @@ void Launch::ask_all() {
     ask_peer(io_, peer.folder(), {}, status_limit,
              [this, &peer, incarnation](const std::optional<std::string>& document) {
                if (!document || peer.incarnations() != incarnation) return;
-               Json json = parse_peer_json<Json>(*document);
+               nlohmann::json json = parse_peer_json<nlohmann::json>(*document);
                if (!json.is_object()) return;
                peer.last = std::move(json);
                tell_interruption(peer.last);
@@ -239,9 +238,10 @@ void Launch::ask_all() {
 }
 
 /// Prints one line for each lost peer, from the first survivor that reports it.
-void Launch::tell_interruption(const Json& status) {
-  const auto part = std::ranges::find_if(
-      status, [](const Json& each) { return each.is_object() && each.contains("interruption"); });
+void Launch::tell_interruption(const nlohmann::json& status) {
+  const auto part = std::ranges::find_if(status, [](const nlohmann::json& each) {
+    return each.is_object() && each.contains("interruption");
+  });
   if (part == status.end()) return;
   const std::string line = part->value("interruption", "");
   const std::uint64_t operation = part->value("resumed_at", 0ULL);

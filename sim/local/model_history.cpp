@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t moments_max = 100;
 
 /// The step in a file's name, which is step-NNNNNNNNNN.safetensors.
-std::optional<std::uint64_t> step_of(const std::filesystem::path& file) {
+std::optional<std::uint64_t> step_in_name(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   const std::size_t begin = name.find('-') + 1;
   std::uint64_t step = 0;
@@ -39,7 +39,7 @@ ModelPaths read_model_history(std::span<const std::filesystem::path> folders, co
     for (const auto& entry :
          std::filesystem::directory_iterator(folders[peer] / "checkpoints", error)) {
       if (!is_parameter_file(entry.path())) continue;
-      if (const auto step = step_of(entry.path())) own[*step] = entry.path();
+      if (const auto step = step_in_name(entry.path())) own[*step] = entry.path();
     }
     // If several have the same time, the newest stays.
     for (const auto& [step, file] : own) moments[step / every_steps][peer] = file;

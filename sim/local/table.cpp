@@ -16,21 +16,19 @@
 namespace gv {
 namespace {
 
-using Json = nlohmann::json;
-
 /// Without a terminal, every fifth call prints a line.
 constexpr int plain_lines_every = 5;
 
-std::string steps_of(const Json& status) {
+std::string steps_of(const nlohmann::json& status) {
   return step_of(status.value("step", 0ULL), status.value("steps", 0ULL));
 }
 
 /// How much of the swarm's budget is used up, as seen by the peer that knows of the most samples.
 /// Empty if each peer has its own budget.
 std::string work_of(const std::vector<PeerRow>& rows) {
-  Json newest;
+  nlohmann::json newest;
   for (const PeerRow& row : rows) {
-    const Json work = row.status.value("work", Json::object());
+    const nlohmann::json work = row.status.value("work", nlohmann::json::object());
     if (work.empty()) continue;
     if (newest.empty() || work.value("counted", 0ULL) > newest.value("counted", 0ULL)) {
       newest = work;
@@ -72,8 +70,8 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   std::uint64_t bytes = 0;
   for (const PeerRow& row : rows) {
     if (row.trains) samples_per_second += row.status.value("samples_per_second", 0.0);
-    exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
-    bytes += row.status.value("bytes", Json::object()).value("lanes_sent", 0ULL);
+    exchanges += row.status.value("exchanges", nlohmann::json::object()).value("committed", 0ULL);
+    bytes += row.status.value("bytes", nlohmann::json::object()).value("lanes_sent", 0ULL);
   }
   // Both ends of an exchange count it.
   const std::string head =

@@ -8,6 +8,7 @@
 
 #include "base/fingerprint.hpp"
 #include "base/magnitude.hpp"
+#include "peer/modes/allreduce.hpp"
 #include "peer/modes/switchable_mode.hpp"
 
 namespace gv {

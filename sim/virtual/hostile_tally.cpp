@@ -1,6 +1,8 @@
 // Counts the messages of jobs that mix.
 #include "sim/virtual/hostile_tally.hpp"
 
+#include "peer/modes/mixing.hpp"
+
 namespace gv {
 
 /// Ranks refer to the receiver's generation.

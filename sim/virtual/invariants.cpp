@@ -12,6 +12,9 @@
 #include "base/comparison.hpp"
 #include "base/magnitude.hpp"
 #include "base/overloaded.hpp"
+#include "peer/modes/gossip.hpp"
+#include "peer/modes/mixing.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/trace.hpp"
 

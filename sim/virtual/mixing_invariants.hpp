@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "consensus/mixing/round_plan.hpp"
+#include "peer/modes/mixing.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "base/fingerprint.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/modes/stage_states.hpp"
 
 namespace gv {

@@ -7,6 +7,10 @@
 #include <chrono>
 #include <vector>
 
+#include "peer/modes/allreduce.hpp"
+#include "peer/modes/gossip.hpp"
+#include "peer/modes/mixing.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/finale_invariants.hpp"

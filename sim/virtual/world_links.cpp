@@ -1,5 +1,6 @@
 // Messages and blocks between virtual peers, and how lanes open and break.
 
+#include "peer/modes/mixing.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {

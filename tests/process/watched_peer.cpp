@@ -18,6 +18,7 @@
 
 #include "base/fingerprint.hpp"
 #include "cli/cli.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/node/node.hpp"
 #include "tests/lockstep_points.hpp"
 #include "tests/pipeline_points.hpp"

@@ -1,5 +1,7 @@
 // When a pipeline's time is over, all its peers end at one step, whatever happens to some of them
 // just then.
+#include "peer/modes/agreed_end.hpp"
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -11,7 +13,7 @@
 
 #include "base/fingerprint.hpp"
 #include "consensus/generation/planner.hpp"
-#include "peer/modes/agreed_end.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "tests/signers.hpp"
 #include "tests/sim/pipeline_run.hpp"

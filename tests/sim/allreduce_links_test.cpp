@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "peer/modes/allreduce.hpp"
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"

@@ -1,4 +1,6 @@
 // The all-reduce's rows in the catalogue of faults, on virtual peers with every invariant checked.
+#include "peer/modes/allreduce.hpp"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "consensus/membership/statement.hpp"
+#include "peer/modes/gossip.hpp"
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fingerprint.hpp"
+#include "peer/modes/allreduce.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/invariants.hpp"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/modes/allreduce.hpp"
 #include "peer/modes/collective.hpp"
 #include "peer/node/gradient_places.hpp"
 #include "peer/node/whole_replica.hpp"

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/modes/allreduce.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/simulator.hpp"

@@ -9,6 +9,7 @@
 
 #include "consensus/compression/compressors.hpp"
 #include "consensus/compression/dgc.hpp"
+#include "peer/modes/allreduce.hpp"
 #include "peer/modes/collective.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/simulator.hpp"

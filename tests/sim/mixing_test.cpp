@@ -1,5 +1,7 @@
 // Rounds of mixing agree with serial rounds, survive deaths, arrivals and stops, and work for every
 // named algorithm.
+#include "peer/modes/mixing.hpp"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "peer/modes/pipeline.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"

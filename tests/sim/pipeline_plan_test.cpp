@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "peer/modes/pipeline.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"

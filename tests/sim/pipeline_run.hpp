@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "peer/config/node_options.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/node/facts.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "sim/virtual/finale_invariants.hpp"

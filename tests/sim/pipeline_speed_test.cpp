@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consensus/pipeline/replay.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/fingerprint.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "tests/sim/pipeline_run.hpp"

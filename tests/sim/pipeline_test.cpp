@@ -1,4 +1,6 @@
 // Pipelines of virtual peers are exact without faults, and exact again after any fault.
+#include "peer/modes/pipeline.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>

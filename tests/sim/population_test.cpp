@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/modes/gossip.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/population_tally.hpp"

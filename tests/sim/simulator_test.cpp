@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "peer/modes/gossip.hpp"
 #include "peer/node/facts.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/stand_ins.hpp"

@@ -8,6 +8,7 @@
 
 #include "peer/config/algorithms.hpp"
 #include "peer/config/switched_mixing.hpp"
+#include "peer/modes/mixing.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "consensus/topology/pairing.hpp"
+#include "peer/modes/gossip.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/exchange_log.hpp"

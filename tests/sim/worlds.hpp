@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/modes/gossip.hpp"
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"

@@ -10,6 +10,8 @@
 
 namespace gv {
 
+inline constexpr std::size_t csv_problems_max = 20;  ///< The most problems listed for one file.
+
 /// Reads the lines of one file in order and checks that they fit together.
 class CsvRows {
  public:

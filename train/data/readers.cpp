@@ -21,7 +21,6 @@ namespace {
 /// Larger files are refused instead of read into memory.
 constexpr std::size_t bytes_max = std::size_t{4} << 30;
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
-constexpr std::size_t problems_max = 20;  ///< The most problems listed for one file.
 
 /// A file read through zlib, compressed or not.
 class GzFile {
@@ -216,7 +215,7 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   // heading.
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   CsvRows rows(targets);
-  while (!text.empty() && loaded.problems.size() < problems_max) {
+  while (!text.empty() && loaded.problems.size() < csv_problems_max) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     if (auto problem = rows.add(text.substr(0, end), *data)) {
       problem->place = file + ":" + std::to_string(rows.number());

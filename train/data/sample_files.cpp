@@ -18,8 +18,6 @@ namespace {
 
 using File = std::shared_ptr<const InputFile>;
 
-constexpr std::size_t problems_max = 20;  ///< The most problems listed for one file.
-
 LoadedDataSet refused(Problem problem) {
   return {.data = nullptr, .problems = {std::move(problem)}};
 }
@@ -282,7 +280,7 @@ CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block
   InputLines lines(file, 0, file.size());
   CsvRows rows(targets);
   DataSet row;
-  while (problems.size() < problems_max) {
+  while (problems.size() < csv_problems_max) {
     const auto line = lines.next();
     if (!line) break;
     // Cleared here, so that a sample that is refused below leaves no values either.

@@ -17,7 +17,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t lanes = 16;
+constexpr std::size_t sum_lanes = 16;
 
 /// e^x for x <= 0, as 2^n times a polynomial (Cephes). Below -87 a float would underflow, so the
 /// result is that of -87, 2e-38.
@@ -126,14 +126,14 @@ GV_BODY void lstm_backward_body(const T* __restrict z, const T* __restrict befor
 /// The sum of term(i) over all i.
 template <class T, class Term>
 GV_BODY T sum_of(std::size_t n, Term term) {
-  std::array<T, lanes> sums{};
+  std::array<T, sum_lanes> sums{};
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    for (std::size_t k = 0; k < lanes; ++k) sums[k] += term(i + k);
+  for (; i + sum_lanes <= n; i += sum_lanes) {
+    for (std::size_t k = 0; k < sum_lanes; ++k) sums[k] += term(i + k);
   }
   T total = 0;
   for (; i < n; ++i) total += term(i);
-  for (std::size_t k = 0; k < lanes; ++k) total += sums[k];
+  for (std::size_t k = 0; k < sum_lanes; ++k) total += sums[k];
   return total;
 }
 
@@ -148,15 +148,15 @@ GV_BODY void sum_channels_body(const T* x, std::size_t batch, std::size_t channe
 
 template <class T>
 GV_BODY T largest_of(const T* x, std::size_t n) {
-  std::array<T, lanes> most;
+  std::array<T, sum_lanes> most;
   most.fill(x[0]);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    for (std::size_t k = 0; k < lanes; ++k) most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+  for (; i + sum_lanes <= n; i += sum_lanes) {
+    for (std::size_t k = 0; k < sum_lanes; ++k) most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
   }
   T largest = x[0];
   for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
-  for (std::size_t k = 0; k < lanes; ++k) largest = most[k] > largest ? most[k] : largest;
+  for (std::size_t k = 0; k < sum_lanes; ++k) largest = most[k] > largest ? most[k] : largest;
   return largest;
 }
 

@@ -85,13 +85,13 @@ class GroupNorm final : public Layer<T> {
 };
 
 template <class T>
-std::unique_ptr<Layer<T>> make(const LayerPlan& plan) {
+std::unique_ptr<Layer<T>> make_norm(const LayerPlan& plan) {
   if (plan.spec.kind == LayerKind::layer_norm) return std::make_unique<LayerNorm<T>>(plan);
   return std::make_unique<GroupNorm<T>>(plan);
 }
 
 }  // namespace
 
-LayerFamily normalisation_layers() { return {make<float>, make<double>}; }
+LayerFamily normalisation_layers() { return {make_norm<float>, make_norm<double>}; }
 
 }  // namespace gv
