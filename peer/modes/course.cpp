@@ -25,7 +25,7 @@ void Course::leave() {
 
 bool Course::is_over(const Membership& members, bool idle) const {
   return failed_ || (phase_ == Phase::done && jobs_under_way_ == 0 && idle &&
-                     (linger_over_ || others_done(members)));
+                     (linger_over_ || (!is_apart_ && others_done(members))));
 }
 
 bool Course::others_done(const Membership& members) const {

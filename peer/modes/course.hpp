@@ -123,6 +123,9 @@ class Course {
   bool takes_parting() { return winds_down_ && !std::exchange(has_parted_, true); }
   /// True once that job is done and no other job is under way.
   bool has_parted() const { return has_parted_ && jobs_under_way_ == 0; }
+  /// While `apart`, another peer may be done with another model, so we linger even if all others
+  /// are done.
+  void set_apart(bool apart) { is_apart_ = apart; }
   /// Call when this peer cannot go on.
   void fail() { failed_ = true; }
 
@@ -199,6 +202,7 @@ class Course {
   bool winds_down_ = false;
   bool has_parted_ = false;
   bool linger_over_ = false;
+  bool is_apart_ = false;
   Time waiting_since_{};
   Time done_since_{};
   std::size_t jobs_under_way_ = 0;

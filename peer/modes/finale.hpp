@@ -19,8 +19,9 @@ inline constexpr std::uint64_t first_ballot_of_mean = std::uint64_t{1} << 61;
 /// waits until all live peers have stopped, or for ten seconds. Then a collective of mode
 /// `allreduce` computes the mean of their models, so all peers end with the same bits, even if some
 /// die meanwhile. A peer that was late or joins later downloads the mean; while a known peer is
-/// missing, the others wait for it as long as they linger. A mode owns one, and passes all
-/// messages, blocks and jobs to mean() while that is not null.
+/// missing, the others wait for it as long as they linger. Groups that have ended apart and meet
+/// meanwhile all take the mean of more models. A mode owns one, and passes all messages, blocks and
+/// jobs to mean() while that is not null.
 ///
 /// The mean's version is beyond all steps. The replica stays at the most steps that over a third of
 /// the peers report, or at its own if these are more, and its checkpoint notes how the run ended. A

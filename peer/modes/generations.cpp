@@ -12,22 +12,41 @@
 
 namespace gv {
 
+namespace {
+
+bool is_alike(PeerId self, std::uint64_t layout_hash, const Membership& members, PeerId peer) {
+  if (peer == self) return true;
+  const Member* member = members.find(peer);
+  return member != nullptr && member->layout_hash == layout_hash &&
+         member->state != MemberState::dead;
+}
+
+/// True if alike_peers() are these. Every tick asks this, so it makes no list.
+bool are_alike(PeerId self, std::uint64_t layout_hash, const Membership& members,
+               const std::vector<PeerId>& these) {
+  auto next = these.begin();
+  for (const PeerId peer : members.view().peers()) {
+    if (!is_alike(self, layout_hash, members, peer)) continue;
+    if (next == these.end() || *next != peer) return false;
+    ++next;
+  }
+  return next == these.end();
+}
+
+}  // namespace
+
 std::vector<PeerId> alike_peers(PeerId self, std::uint64_t layout_hash, const Membership& members) {
   std::vector<PeerId> present;
   for (const PeerId peer : members.view().peers()) {
-    const Member* member = members.find(peer);
-    const bool alike = peer == self || (member != nullptr && member->layout_hash == layout_hash &&
-                                        member->state != MemberState::dead);
-    if (alike) present.push_back(peer);
+    if (is_alike(self, layout_hash, members, peer)) present.push_back(peer);
   }
   return present;
 }
 
 bool Generations::set_candidates(Time now, std::uint64_t layout_hash, const Membership& members) {
-  const std::vector<PeerId> present = alike_peers(self_, layout_hash, members);
-  if (present == present_) return false;
-  present_ = present;
-  agreement_.set_candidates(now, present);
+  if (are_alike(self_, layout_hash, members, present_)) return false;
+  present_ = alike_peers(self_, layout_hash, members);
+  agreement_.set_candidates(now, present_);
   return true;
 }
 
@@ -39,15 +58,46 @@ void Generations::join(Time now, const Course& course, Effects& out) {
 
 bool Generations::is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out) {
   if (current() == nullptr) return false;
-  if (phase == Phase::done) {
+  const bool is_done = phase == Phase::done;
+  if (is_done && !unites_) {
     rebalance_.rest();
     return false;
   }
   rebalance_due_ =
       rebalance_due_ || rebalance_.newcomers_wait(now, agreement_, candidates(), out) ||
-      (is_planned && rebalance_.ballot_is_due(*current(), candidates(), operations_)) ||
-      current()->revision < agreement_.revision();
+      (!is_done && is_planned && rebalance_.ballot_is_due(*current(), candidates(), operations_)) ||
+      (!is_done && current()->revision < agreement_.revision());
   return rebalance_due_;
+}
+
+/// The peers of our generation that need nothing more from us, sorted. Those that download the last
+/// model from us and others leave once they have it.
+std::vector<PeerId> Generations::settled_peers(const Course& course) const {
+  const std::vector<PeerId>& order = current()->order;
+  const std::vector<PeerId>& sources = current()->sources;
+  const auto rank = std::ranges::find(order, self_) - order.begin();
+  const bool gives =
+      current()->version.step >= course.steps() && sources[static_cast<std::size_t>(rank)] == self_;
+  std::vector<PeerId> settled;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!gives || sources[i] == order[i]) settled.push_back(order[i]);
+  }
+  std::ranges::sort(settled);
+  return settled;
+}
+
+/// True if a peer that is there, or may come back, has another model, as far as we know.
+bool Generations::is_apart(const Course& course, const Membership& members) const {
+  if (current() == nullptr) return joined_ && agreement_.last_generation() == nullptr;
+  const std::vector<PeerId> settled = settled_peers(course);
+  bool is_apart = false;
+  members.for_each_other([&](const Member& member) {
+    const bool may_come = is_live(member.state) || member.state == MemberState::dead;
+    if (is_apart || !may_come || std::ranges::binary_search(settled, member.id)) return;
+    is_apart = member.layout_hash == course.options().layout_hash &&
+               !agreement_.is_excluded(member.id) && !agreement_.is_left_out(member.id);
+  });
+  return is_apart;
 }
 
 std::optional<std::vector<PeerId>> Generations::find_lost(Time now, bool waiting,
@@ -91,7 +141,15 @@ void Generations::move_on(Time now, bool ready, const Mode& mode, Course& course
   }
   if (course.phase() == Phase::training && step() >= course.steps()) {
     course.become_done(now, mode, members, out);
+    if (unites_ && current() != nullptr) {
+      // Others need a moment for what we have just finished.
+      rebalance_due_ = false;
+      rebalance_.rest();
+      rebalance_.enter_generation(now, order_.size());
+    }
   }
+  const bool has_ended = unites_ && course.phase() == Phase::done;
+  course.set_apart(has_ended && (!ready || is_apart(course, members)));
 }
 
 Time Generations::deadline(const Course& course, bool waiting, Time own) const {

@@ -65,6 +65,9 @@ class Generations {
   /// `is_planned`: generations are planned from measured speeds, so a later one may be better.
   bool is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out);
   bool is_rebalance_due() const { return rebalance_due_; }
+  /// From now on peers that are done let others in, so that all end with one model: peers that were
+  /// late, and other groups that are done. Otherwise a generation that is done stays as it is.
+  void unite_at_end() { unites_ = true; }
   /// The running generation, if any, should be replaced in any case.
   void renew() { rebalance_due_ = true; }
   /// Peers for which an operation waits in vain; nullopt if all is well, empty if only data were
@@ -147,6 +150,9 @@ class Generations {
   void add_to(std::vector<ReportMetric>& metrics) const;
 
  private:
+  std::vector<PeerId> settled_peers(const Course& course) const;
+  bool is_apart(const Course& course, const Membership& members) const;
+
   /// Our state before that of `source` replaced it.
   struct Replaced {
     PeerId source{};
@@ -168,6 +174,7 @@ class Generations {
   std::map<PeerId, Time> longer_;  ///< When we last refused a peer's model for its norm.
   bool joined_ = false;            ///< True if we have called our first ballot or answered one.
   bool rebalance_due_ = false;
+  bool unites_ = false;
 };
 
 /// One line with the lost peers, the seconds, and the number of remaining peers.

@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// How long a leaving peer waits for an exchange in flight to settle.
+/// How long a peer that leaves or ends waits for an exchange in flight to settle.
 constexpr Duration exchange_settle_max = std::chrono::seconds(1);
 
 /// For this time after our start, the peers that we know say hello.
@@ -449,18 +449,17 @@ bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::v
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
                       !course_.is_leaving() && finale_.is_due(now, false, members, out);
   if (finale_.ends(is_due, step_, course_, members, out)) {
+    settle_until_ = now + exchange_settle_max;
     exchange_.set_snapshot(nullptr, 0);
     has_snapshot_ = false;
     give_up_download();
   }
-  return finale_.follow(now, is_still(), *this, course_, members, out, jobs);
+  const bool has_settled = is_still() || (is_free() && now >= settle_until_);
+  return finale_.follow(now, has_settled, *this, course_, members, out, jobs);
 }
 
 /// True if no job and no exchange is under way, and no result waits for the next job.
-bool GossipMode::is_still() const {
-  return course_.jobs_under_way() == 0 && !exchange_.in_flight() && forces_.empty() &&
-         !is_fetching();
-}
+bool GossipMode::is_still() const { return is_free() && !exchange_.in_flight(); }
 
 /// Makes the job take steps, by the swarm's schedule if there is one.
 void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
@@ -588,8 +587,7 @@ Time GossipMode::deadline() const {
     earliest = std::min(earliest, course_.barrier_deadline());
   }
   // While a job runs, the end of that job is all we wait for.
-  if (course_.is_leaving() && !course_.is_last_job_asked() && course_.jobs_under_way() == 0)
-    earliest = std::min(earliest, settle_until_);
+  if (settles()) earliest = std::min(earliest, settle_until_);
   if (course_.is_leaving()) return std::min(earliest, course_.linger_deadline());
   const Ledger* ledger = finale_.work().ledger();
   const bool is_idle = ledger != nullptr && course_.jobs_under_way() == 0 && !finale_.is_ending();

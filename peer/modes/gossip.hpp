@@ -106,6 +106,15 @@ class GossipMode final : public Mode {
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
   bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool is_still() const;
+  bool is_free() const {
+    return course_.jobs_under_way() == 0 && forces_.empty() && !is_fetching();
+  }
+  /// True while the time counts that an exchange in flight has to settle.
+  bool settles() const {
+    if (course_.jobs_under_way() > 0) return false;
+    if (course_.is_leaving()) return !course_.is_last_job_asked();
+    return finale_.is_ending() && course_.phase() != Phase::finishing && exchange_.in_flight();
+  }
   void add_steps(Time now, std::uint64_t steps, Job& job);
   std::uint64_t leased_steps(Time now, std::uint64_t steps);
   bool rests(const Membership& members) const;

@@ -46,14 +46,18 @@ void RebalancePolicy::operation_done(Time now) {
 
 void RebalancePolicy::rest() { newcomers_since_ = knock_at_ = never; }
 
-bool RebalancePolicy::is_ours(const Generation& generation) const {
-  return *std::ranges::min_element(generation.order) == self_;
+/// At the end of a run a generation outlives its peers.
+bool RebalancePolicy::is_ours(const Generation& generation,
+                              const std::vector<PeerId>& candidates) const {
+  const auto first =
+      std::ranges::find_if(candidates, [&](PeerId peer) { return generation.contains(peer); });
+  return first != candidates.end() && *first == self_;
 }
 
 bool RebalancePolicy::newcomers_wait(Time now, const Agreement& agreement,
                                      const std::vector<PeerId>& candidates, Effects& out) {
   const Generation& generation = *agreement.generation();
-  if (!is_ours(generation)) {
+  if (!is_ours(generation, candidates)) {
     rest();
     return false;
   }
@@ -92,7 +96,7 @@ bool RebalancePolicy::ballot_is_due(const Generation& generation,
     slow_operations_ = 0;
   }
   // No ballot begins while it would wait for a lost peer.
-  if (!is_ours(generation) || peers < 2 || candidates.size() != peers) return false;
+  if (peers < 2 || candidates.size() != peers || !is_ours(generation, candidates)) return false;
   if (slow) return true;
   if (operations - counted_from_ < ballot_after_) return false;
   ballot_after_ *= 4;

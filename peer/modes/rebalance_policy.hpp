@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// Decides when a generation is renewed. Only the first peer by id decides. Pure.
+/// Decides when a generation is renewed. Only its first peer by id that is there decides. Pure.
 class RebalancePolicy {
  public:
   explicit RebalancePolicy(PeerId self) : self_(self) {}
@@ -44,7 +44,7 @@ class RebalancePolicy {
   static constexpr Duration recount_min = std::chrono::seconds(10);
 
  private:
-  bool is_ours(const Generation& generation) const;
+  bool is_ours(const Generation& generation, const std::vector<PeerId>& candidates) const;
 
   PeerId self_;
   Time newcomers_since_ = never;

@@ -100,12 +100,26 @@ bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& ne
                                version.step + options_.own_models_within > newest.step);
 }
 
+/// The newest version; among final ones that of most peers.
+ModelVersion ReplicaPlanner::version_of(const Answers& answers) const {
+  const auto rank = [&](const ModelVersion& version) {
+    const auto has_it = [&](const auto& answer) { return answer.second.version == version; };
+    return version.step < final_step_ ? 0 : std::ranges::count_if(answers, has_it);
+  };
+  const auto best = std::ranges::max_element(
+      answers,
+      [&](const ModelVersion& a, const ModelVersion& b) {
+        const auto of_a = rank(a), of_b = rank(b);
+        return of_a != of_b ? of_a < of_b : is_before(a, b);
+      },
+      [](const auto& answer) { return answer.second.version; });
+  return best->second.version;
+}
+
 std::optional<Generation> ReplicaPlanner::plan(const Answers& answers,
                                                const Generation* last) const {
   Generation start;
-  const auto newest = std::ranges::max_element(
-      answers, is_before, [](const auto& answer) { return answer.second.version; });
-  start.version = newest->second.version;
+  start.version = version_of(answers);
   const ReduceChoice chosen = choice(answers, last);
   start.order = chosen.order;
   start.algorithm = static_cast<std::uint8_t>(chosen.algorithm);
@@ -167,7 +181,12 @@ std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
 bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
-  return has_it == is_near(own.version, start.version);
+  if (has_it != is_near(own.version, start.version)) return false;
+  if (own.version.step < final_step_ || own.version == start.version) return true;
+  std::size_t holders = 0;
+  for (std::size_t i = 0; i < start.order.size(); ++i)
+    holders += start.sources[i] == start.order[i];
+  return 2 * holders >= start.order.size();
 }
 
 }  // namespace gv

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,11 @@ class ReplicaPlanner final : public GenerationPlanner {
 
   /// Recent seconds of an operation; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
+  /// Versions from this step on are final: the run is over for the peers that have them. Of several
+  /// final versions a plan takes the one that most peers have. A peer with a final version takes
+  /// another one only if at least half of the generation have that, so that no hostile peer
+  /// replaces the model of others by one that only it has.
+  void set_final_step(std::uint64_t step) { final_step_ = step; }
   /// Assumptions about the site of all peers.
   void set_site(const ReduceSite& site) { site_ = site; }
 
@@ -54,10 +60,12 @@ class ReplicaPlanner final : public GenerationPlanner {
   ReduceChoice choice(const Answers& answers, const Generation* last) const;
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order, const Answers& answers,
                                     const Generation* last) const;
+  ModelVersion version_of(const Answers& answers) const;
   bool is_near(const ModelVersion& version, const ModelVersion& newest) const;
 
   Options options_;
   double operation_seconds_ = 0;
+  std::uint64_t final_step_ = std::numeric_limits<std::uint64_t>::max();
   ReduceSite site_;
 };
 

@@ -190,6 +190,22 @@ TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]")
   CHECK(decided_after(true, {PeerId{3}}) == 300ms);
 }
 
+TEST_CASE("a peer whose ballot is void sends no answer to itself", "[unit]") {
+  const ReplicaPlanner planner({});
+  Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));
+  Effects out;
+  first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+  first.disturb(Time(0s), {}, out);
+  first.tick(Time(0s), planner, out);
+  const GenerationId later{first.promised().number + 1, 0, PeerId{2}};
+  first.receive(Time(1ms), PeerId{2}, Message(Preempted{later}), planner, out);
+  // It waits for the later ballot. News of its peers change nothing about that.
+  first.set_candidates(Time(2ms), {PeerId{1}, PeerId{2}, PeerId{3}});
+  Effects waits;
+  for (Time now(2ms); now < Time(1s); now = first.deadline()) first.tick(now, planner, waits);
+  CHECK(waits.messages.empty());
+}
+
 TEST_CASE("who is lost after it answered is in no generation", "[unit]") {
   const ReplicaPlanner planner({});
   Agreement first(PeerId{1}, 0, {}, signer_of(PeerId{1}));

@@ -365,6 +365,41 @@ TEST_CASE("peers that are cut off from each other at the end have two models, an
   CHECK(end.done.size() == 4);
 }
 
+TEST_CASE("halves that are cut off at the end and meet again end with one model", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  // Each half is done some seconds before the cut is over, and then waits for the other.
+  const FaultRule cut = fault(FaultKind::partition, 3s, {.ranges = {{0, 1}}}, 18s);
+  Ending end(with(world_of(4, 400, way), cut));
+  INFO("way " << static_cast<int>(way));
+  end.run();
+  CHECK(end.done.size() == 4);
+  for (const auto& [peer, at] : end.done) CHECK(at < Time(21s));
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+}
+
+TEST_CASE("a peer that the others believe dead when they end has their model soon", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds_without_waiting);
+  Simulator::Options options = world_of(4, 200, way);
+  options.node.course.linger = 3s;
+  options.node.membership.probe_period = 200ms;
+  options.node.membership.probe_timeout = 100ms;
+  options.node.membership.suspicion_min = 500ms;
+  options.node.membership.suspicion_max_factor = 2;
+  // The others wait for the dead peer as long as they linger, and no longer.
+  options = with(options, fault(FaultKind::kill, 2s, just(3)));
+  for (const PeerNumber sleeper : {0, 1, 2}) {
+    for (int i = 0; i < 8; ++i) {
+      const Duration at = 3s + i * 250ms;
+      Ending end(with(options, fault(FaultKind::stop, at, just(sleeper), 2s)));
+      INFO("way " << static_cast<int>(way) << ", peer " << sleeper << " asleep from " << seconds(at)
+                  << " s");
+      end.run();
+      CHECK(end.done.size() == 3);
+      CHECK(end.models({0, 1, 2}) == 1);
+    }
+  }
+}
+
 TEST_CASE("a peer restarted after the end goes on from the common model and leaves", "[sim]") {
   Simulator::Options options = world_of(3, 200);
   options.scenario.speeds.push_back({just(2), 0.5});
