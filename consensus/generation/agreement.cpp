@@ -323,6 +323,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   std::optional<Generation> start = planner.plan(taking_part, last_ ? &*last_ : nullptr);
   if (start) {
     start->id = promised_;
+    start->ends = start->ends && planner.end_view() != EndView::far;
     for (const auto& [peer, answer] : taking_part) {
       if (is_near(answer.revision)) start->revision = std::max(start->revision, answer.revision);
     }
@@ -380,6 +381,7 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
 }
 
 void Agreement::confirm(Effects& out) const {
+  if (promised_.proposer == self_) return;  // Our own ballot is void, and we wait for a later one.
   out.send(promised_.proposer, Promise{promised_, own_});
 }
 
@@ -528,6 +530,9 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
     stand_still(now);
     answered_ = true;
     return;
+  }
+  if (const std::string why = planner.problem_of_end(start); !why.empty()) {
+    return offend(now, from, why, out);
   }
   if (is_refused(start, planner)) return give_up_on_proposer(now);
   if (!interrupted_) budget_.give_back(from);

@@ -1,4 +1,4 @@
-// Counts the peers that see the end of a run.
+// Counts the peers that see the end of a run, and compares decisions about it with what we see.
 #include "consensus/generation/planner.hpp"
 
 #include <algorithm>
@@ -7,16 +7,24 @@
 namespace gv {
 
 bool is_end_agreed(const Answers& answers, const ModelVersion& version) {
-  std::size_t holders = 0;
+  std::size_t voters = 0;
   std::size_t enders = 0;
   for (const auto& [peer, answer] : answers) {
-    const bool has_it = !is_before(answer.version, version) ||
-                        std::ranges::find(answer.holdings, version, &StageHolding::version) !=
-                            answer.holdings.end();
-    holders += has_it;
-    enders += has_it && answer.ends;
+    const bool has_steps = answer.version.step > 0 ||
+                           std::ranges::any_of(answer.holdings, [](const StageHolding& held) {
+                             return held.version.step > 0;
+                           });
+    if (!has_steps && version.step > 0) continue;
+    ++voters;
+    enders += answer.ends;
   }
-  return 3 * enders > holders;
+  return 3 * enders > voters;
+}
+
+std::string GenerationPlanner::problem_of_end(const Generation& generation) const {
+  if (generation.ends && end_view_ == EndView::far) return "it ends the run too early";
+  if (!generation.ends && end_view_ == EndView::over) return "it goes on after the end of the run";
+  return "";
 }
 
 }  // namespace gv

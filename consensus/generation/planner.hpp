@@ -15,9 +15,18 @@ namespace gv {
 using Answers = std::map<PeerId, Answer>;
 
 /// True if the answers say that training ends with `version`: more than a third of the peers that
-/// have it, or a stage of it, report the end. Newcomers know little of the time, and a single
-/// hostile peer must not end the run.
+/// have made steps report the end; if `version` has no steps, of all peers. Newcomers know little
+/// of the time. It does not matter which peers have `version`: a hostile one could claim a version
+/// that only it has, and would then decide alone.
 bool is_end_agreed(const Answers& answers, const ModelVersion& version);
+
+/// What a peer sees of the common end of a run, by its own clock and by the verdicts that it has
+/// heard.
+enum class EndView : std::uint8_t {
+  open,  ///< The end is near, or the peer cannot tell: it accepts either decision.
+  far,   ///< No sound peer can report the end yet.
+  over,  ///< Every sound peer must have reported the end.
+};
 
 /// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The
 /// agreement itself knows neither algorithms nor stages. Pure: equal answers and an equal `last`
@@ -49,9 +58,19 @@ class GenerationPlanner {
     return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
   }
 
+  /// Sets what we see of the end, against which decisions of others are checked.
+  void set_end_view(EndView view) { end_view_ = view; }
+  EndView end_view() const { return end_view_; }
+  /// Returns how this decision contradicts what we see of the end, in the form of problem(); empty
+  /// if it does not.
+  std::string problem_of_end(const Generation& generation) const;
+
   /// True if `self`, which is in `start.order` and gave the answer `own`, has the state that the
   /// sound generation `start` expects from it.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
+
+ private:
+  EndView end_view_ = EndView::open;
 };
 
 }  // namespace gv

@@ -12,16 +12,24 @@ constexpr Duration ends_ahead = std::chrono::seconds(1);
 constexpr Duration verdicts_take = std::chrono::milliseconds(250);
 /// Another ballot about the end is asked for only after this time.
 constexpr Duration end_asked_every = std::chrono::seconds(1);
+/// What sound peers see of the end differs by less than this.
+constexpr Duration tolerance = std::chrono::seconds(3);
+/// A peer that has just come knows the time from reports that are older than its own clock.
+constexpr Duration tolerance_of_told = 2 * tolerance;
+/// Such reports are read at most this often, because reading takes a pass over all members.
+constexpr Duration told_every = std::chrono::milliseconds(250);
 
 }  // namespace
 
 void AgreedEnd::follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
                        Generations& generations, Effects& out, const std::vector<PeerId>* panel) {
+  view_ = EndView::open;
   if (!work.is_on() || course.phase() == Phase::done) return;
   const bool trains = course.phase() == Phase::training;
   work.follow_clock(now, trains, members);
+  if (trains) work.follow_target(now, members, out, panel);
+  view_ = seen(now, trains, members, work);
   if (!trains) return;
-  work.follow_target(now, members, out, panel);
   const Judges& judges = work.judges();
   generations.agreement().set_ends(work.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
@@ -32,6 +40,31 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
     asked_at_ = now;
     generations.renew();
   }
+}
+
+/// Fewer than a third of the peers that vote on a target cannot make the end look near. A peer that
+/// does not train yet has no verdicts, so it cannot tell whether the target is reached.
+EndView AgreedEnd::seen(Time now, bool trains, const Membership& members, const SwarmWork& work) {
+  const Judges& judges = work.judges();
+  const bool knows = trains && work.knows_clock();
+  const bool is_over = work.is_time_over(now, -tolerance) || judges.is_reached_for(now, tolerance);
+  if (knows && is_over) return EndView::over;
+  const bool is_near = work.is_time_over(now, tolerance) || 3 * judges.votes() > judges.voters();
+  if (is_near) return EndView::open;
+  if (knows) return EndView::far;
+  const bool cannot_tell = !trains && judges.is_on();
+  return cannot_tell || is_told_of_end(now, members, work) ? EndView::open : EndView::far;
+}
+
+/// True if the run's time is over, or nearly, by the reports of the others.
+bool AgreedEnd::is_told_of_end(Time now, const Membership& members, const SwarmWork& work) {
+  const Duration wall = work.options().wall;
+  if (wall == Duration{}) return false;
+  if (!told_at_ || now >= *told_at_ + told_every) {
+    told_at_ = now;
+    is_told_ = work.told_clock(members) + tolerance_of_told >= wall;
+  }
+  return is_told_;
 }
 
 void AgreedEnd::enter(const Generation& generation, const SwarmWork& work, Agreement& agreement) {

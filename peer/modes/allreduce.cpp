@@ -77,6 +77,7 @@ StateTransfer AllReduceMode::transfer_of(std::size_t elements) const {
 void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
+  if (ends_together()) generations_.unite_at_end();
   // Equal versions must mean equal bits. Before the first collective a peer has the seed's model or
   // a user's. Later only this process knows the bits of its checkpoint.
   const std::uint64_t begun_with =
@@ -109,6 +110,8 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
   }
   generations_.join(now, course_, out);
   end_.follow(now, course_, members, work_, generations_, out);
+  planner_.set_end_view(end_.view());
+  if (ends_together()) planner_.set_final_step(course_.steps());
   if (options_.averages_arrays) follow_calls(now, out);
   while (!follow_generation(now, out)) {
   }
@@ -510,7 +513,8 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
                           .end_note = end ? end->note_of(state.version) : nullptr});
   generations_.adopt(state);
   follow_budget(now);
-  course_.go_back_to(state.version.step);
+  // A model that replaces another one at the end is saved once more.
+  course_.go_back_to(state.version.step - (step() > 0 && step() >= course_.steps() ? 1 : 0));
   operation_.forget_gradient();
   audit_due_.reset();
   ++counts_.states_adopted;
@@ -573,7 +577,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
 bool AllReduceMode::is_common_end() const {
   if (step() < course_.steps()) return false;
   const bool has_mean = generations_.operations() > 0 || counts_.states_adopted > 0;
-  return work_.is_on() || (options_.averages_models && options_.ends_run && has_mean);
+  return ends_together() && (work_.is_on() || has_mean);
 }
 
 void AllReduceMode::go_on(Time now, Effects& out) {

@@ -101,6 +101,10 @@ class AllReduceMode final : public Mode {
   bool is_busy() const;
   void follow_budget(Time now);
   bool is_common_end() const;
+  /// True if all peers are to end with one model.
+  bool ends_together() const {
+    return work_.is_on() || (options_.averages_models && options_.ends_run);
+  }
   bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
   bool is_common(const Generation& generation) const;

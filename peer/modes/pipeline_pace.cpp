@@ -1,9 +1,21 @@
-// How fast a peer of a pipeline is, and how long its steps take and should take.
+// How fast a peer of a pipeline is, how long its steps take and should take, and how far others can
+// be ahead of it.
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "peer/modes/pipeline.hpp"
 
 namespace gv {
+namespace {
+
+/// Without us the others make at most this many times as many runs as we could make since our
+/// first.
+constexpr double others_faster_max = 4;
+/// More runs than any peer makes without us.
+constexpr double runs_ahead_max = 1e9;
+
+}  // namespace
 
 /// A pass of this generation is done. In a group we work only on our share of a pass.
 void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
@@ -25,6 +37,23 @@ double PipelineMode::predicted_s() const {
   const Generation* generation = generations_.current();
   if (generation == nullptr || !survey_) return 0;
   return planner_.predicted_s(*generation, self_, planned_speed_, survey_->reports());
+}
+
+/// The most steps and samples that a version can have, by the pace of our own runs, if only few
+/// peers say that they have it. Otherwise a hostile peer could end the run by a version that uses
+/// up its budget. Nullopt as long as we have no pace.
+std::optional<ModelVersion> PipelineMode::believed(Time now) const {
+  const double run_s = generations_.operation_seconds();
+  if (run_s <= 0 || !first_run_) return std::nullopt;
+  const auto [began_at, first] = *first_run_;
+  const double most_made =
+      static_cast<double>(first) + others_faster_max * seconds(now - began_at) / run_s;
+  const double ahead = most_made - static_cast<double>(generations_.agreement().version().step);
+  const auto runs = 2 + static_cast<std::uint64_t>(std::clamp(ahead, 0.0, runs_ahead_max));
+  ModelVersion most = generations_.agreement().version();
+  most.step += runs;
+  most.samples += runs * options_.micro_batches * options_.micro_batch;
+  return most;
 }
 
 }  // namespace gv

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <set>
 
-#include "consensus/allreduce/reduce_choice.hpp"
-
 namespace gv {
 namespace {
 
@@ -48,9 +46,7 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
   if (options_.layouts) {
     for (const auto& [peer, answer] : answers) links.add(peer, answer.links);
   }
-  std::optional<StagePlan> plan =
-      plan_stages(offers, stage_seconds_, options_,
-                  [&](PeerId a, PeerId b) { return link_between(links, a, b); });
+  std::optional<StagePlan> plan = plan_with(offers, links);
   if (!plan) return std::nullopt;
   Generation start{.version = plan->version, .ends = is_end_agreed(answers, plan->version)};
   for (const StageOffer& offer : offers) {
@@ -62,6 +58,38 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
   }
   start.assignments = std::move(plan->assignments);
   return start;
+}
+
+/// `holders` of the `peers` are said to have the version or a part of it.
+bool StagePlanner::is_believed(const ModelVersion& version, std::size_t holders,
+                               std::size_t peers) const {
+  if (!believed_ || 3 * holders > peers) return true;
+  return version.step <= believed_->step && version.samples <= believed_->samples;
+}
+
+/// Plans without the versions that we do not believe. If no other version is complete, these may be
+/// of peers that went on without us.
+std::optional<StagePlan> StagePlanner::plan_with(const std::vector<StageOffer>& offers,
+                                                 const LinkTable& links) const {
+  const auto plan_of = [&](const std::vector<StageOffer>& some) {
+    return plan_stages(some, stage_seconds_, options_,
+                       [&](PeerId a, PeerId b) { return link_between(links, a, b); });
+  };
+  const auto holders = [&](const ModelVersion& version) {
+    return static_cast<std::size_t>(std::ranges::count_if(offers, [&](const StageOffer& offer) {
+      return std::ranges::find(offer.holdings, version, &StageHolding::version) !=
+             offer.holdings.end();
+    }));
+  };
+  std::vector<StageOffer> believed = offers;
+  std::size_t left_out = 0;
+  for (StageOffer& offer : believed) {
+    left_out += std::erase_if(offer.holdings, [&](const StageHolding& holding) {
+      return !is_believed(holding.version, holders(holding.version), offers.size());
+    });
+  }
+  std::optional<StagePlan> plan = plan_of(believed);
+  return plan || left_out == 0 ? plan : plan_of(offers);
 }
 
 ModelVersion StagePlanner::newest_version(const Answers& answers) const {
@@ -159,17 +187,21 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
   return predicted_step({held.stages, groups_of(held, options_.parts)}, *options_.layouts, site);
 }
 
-/// We must carry a stage, and must have promised each state from which we are to go on.
+/// We must carry a stage, must have promised each state from which we or others are to go on, and
+/// must believe that there is such a version.
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
+  std::set<PeerId> sources;
+  for (const StageAssignment& assignment : start.assignments) sources.insert(assignment.source);
+  if (!is_believed(start.version, sources.size(), start.order.size())) return false;
   const std::vector<StageHolding> holdings = options_.parts.unpacked(own.holdings);
   bool carries = false;
   for (const StageAssignment& assignment : start.assignments) {
-    if (assignment.carrier != self) continue;
-    carries = true;
+    carries |= assignment.carrier == self;
+    if (assignment.source != self || start.version.step == 0) continue;
     const bool is_claimed = std::ranges::any_of(holdings, [&](const StageHolding& holding) {
       return holding.stage == assignment.stage && holding.version == start.version;
     });
-    if (assignment.source == self && start.version.step > 0 && !is_claimed) return false;
+    if (!is_claimed) return false;
   }
   return carries;
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "consensus/allreduce/reduce_choice.hpp"
 #include "consensus/generation/planner.hpp"
 #include "consensus/pipeline/stage_plan.hpp"
 
@@ -18,6 +20,15 @@ class StagePlanner final : public GenerationPlanner {
   /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter. `samples`: samples
   /// of a run.
   StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples, StagePlanOptions options);
+
+  /// Pins these peers, and no others, in the plans that follow. Generations of other planners are
+  /// not checked for pins, because each peer has its own list of names.
+  void pin(std::map<PeerId, std::uint32_t> pins) { options_.pins = std::move(pins); }
+
+  /// From now on we begin no generation at a version with more steps or samples than this one,
+  /// unless more than a third of the peers have it or a part of it, and plan with such a version
+  /// only if no other is complete. Nullopt: we believe any version.
+  void believe(std::optional<ModelVersion> most) { believed_ = most; }
 
   /// Shares are speeds here, in thousandths of the fastest peer's.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
@@ -36,11 +47,15 @@ class StagePlanner final : public GenerationPlanner {
                      const std::vector<LinkReport>& links) const;
 
  private:
+  bool is_believed(const ModelVersion& version, std::size_t holders, std::size_t peers) const;
+  std::optional<StagePlan> plan_with(const std::vector<StageOffer>& offers,
+                                     const LinkTable& links) const;
   std::string problem_of_slices(const Generation& generation) const;
 
   std::vector<double> stage_seconds_;
   std::uint64_t samples_;
   StagePlanOptions options_;
+  std::optional<ModelVersion> believed_;
 };
 
 }  // namespace gv

@@ -322,6 +322,20 @@ bool SwarmWork::is_time_over(Time now, Duration ahead) const {
   return clock_ + std::min(now - clock_heard_, clock_heard_every) + ahead >= options_.wall;
 }
 
+bool SwarmWork::knows_clock() const {
+  return options_.wall == Duration{} || clock_heard_ >= began_ + meeting;
+}
+
+Duration SwarmWork::told_clock(const Membership& members) const {
+  const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
+  std::vector<Duration> times{ran_};
+  members.for_each_other([&](const Member& member) {
+    if (!member.progress.work || !is_live(member.state)) return;
+    times.push_back(std::chrono::milliseconds(std::min(member.progress.work->ran_ms, wall_ms)));
+  });
+  return vouched(std::move(times));
+}
+
 void SwarmWork::follow_target(Time now, const Membership& members, Effects& out,
                               const std::vector<PeerId>* panel) {
   judges_.hear(now, counted(), members, panel);

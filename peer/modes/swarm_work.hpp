@@ -125,6 +125,12 @@ class SwarmWork {
   }
   /// True if the swarm has trained for as long as the run may take, or will have in `ahead`.
   bool is_time_over(Time now, Duration ahead = {}) const;
+  /// True if our clock takes the others' reports into account, which it does not in our first
+  /// seconds, or if no time ends the run.
+  bool knows_clock() const;
+  /// How long the swarm has trained by the reports of live peers alone: the longest time that more
+  /// than a third of them and us report.
+  Duration told_clock(const Membership& members) const;
   /// Samples a second of all peers that train.
   double pace() const;
   /// The factor on our updates, in (0, weigh_max].

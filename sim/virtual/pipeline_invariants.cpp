@@ -141,7 +141,8 @@ void PipelineInvariants::check_test(const Simulator& world, PeerNumber peer, con
                                     const task::StagePass& pass) {
   const PipelineInstruction& what = pass.what;
   const PipelineOptions& pipeline = world.options().node.pipeline;
-  const std::size_t sums = pass.group ? pipeline.stages[what.stage].forward_sums.size() : 0;
+  const std::size_t sums =
+      pass.group ? sums_in_tests(pipeline.stages[what.stage].forward_sums).size() : 0;
   if (what.action != PipelineAction::forward || pass.part < sums) return;
   const std::uint64_t key = record(peer).job_generation;
   const auto generation = generations_.find(key);
@@ -307,22 +308,30 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
          fmt::format("peer-{} starts over after operation {}", peer, before));
   }
   if (!is_first) return;
-  // "nothing given up": all continue from the newest version whose stages all have carriers.
-  std::map<std::uint64_t, std::pair<ModelVersion, std::set<std::uint32_t>>> carried;
+  // "nothing given up": all continue from the newest version whose stages all have carriers. One
+  // that no more than a third of the peers carry may seem out of reach to the others.
+  struct Carried {
+    ModelVersion version;
+    std::set<std::uint32_t> parts;
+    std::size_t peers = 0;
+  };
+  std::map<std::uint64_t, Carried> carried;
   for (const PeerId member : generation.order) {
     const PeerRecord& its = record(number_of(member));
     // A peer that has answered a later ballot never begins this generation, so no peer does.
     const PipelineMode* its_mode = mode_of(world, number_of(member));
     if (its_mode == nullptr || generation.id < its_mode->generations()->agreement().promised())
       continue;
-    auto& [version, stages] = carried[its.version.lineage];
+    auto& [version, parts, peers] = carried[its.version.lineage];
     version = its.version;
-    stages.insert(its.carried.begin(), its.carried.end());
+    parts.insert(its.carried.begin(), its.carried.end());
+    ++peers;
   }
   for (const auto& [lineage, held] : carried) {
-    const auto& [version, stages] = held;
-    const bool whole = stages.size() == world.options().node.pipeline.parts().count();
-    if (!whole || !is_before(generation.version, version)) continue;
+    const auto& [version, parts, peers] = held;
+    const bool whole = parts.size() == world.options().node.pipeline.parts().count();
+    if (!whole || 3 * peers <= generation.order.size()) continue;
+    if (!is_before(generation.version, version)) continue;
     fail(world, "nothing given up",
          fmt::format("all go back to operation {} although every stage of {} is there",
                      generation.version.step, version.step));
@@ -469,7 +478,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   if (key != 0) mine.generations.insert(key);
   const ModelVersion version = pipeline->generations()->agreement().version();
   const ModelVersion before = std::exchange(mine.version, version);
-  mine.carried = pipeline->held_parts();
+  if (mine.carried != pipeline->held_parts()) mine.carried = pipeline->held_parts();
   const bool is_new_here = !std::exchange(mine.seen, true);
   mine.made_step = is_new_here ? version.step : std::min(mine.made_step, version.step);
   if (is_new_here || version == before) return;

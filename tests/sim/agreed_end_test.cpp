@@ -2,8 +2,10 @@
 // just then.
 #include "peer/modes/agreed_end.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -13,8 +15,11 @@
 
 #include "base/fingerprint.hpp"
 #include "consensus/generation/planner.hpp"
+#include "consensus/membership/membership.hpp"
+#include "consensus/membership/statement.hpp"
 #include "peer/modes/pipeline.hpp"
 #include "peer/modes/replica_planner.hpp"
+#include "peer/modes/stage_planner.hpp"
 #include "tests/signers.hpp"
 #include "tests/sim/pipeline_run.hpp"
 
@@ -130,7 +135,7 @@ TEST_CASE("a checkpoint of stages says for how long the swarm has trained", "[un
   CHECK(resumed.swarm_note().ran == 7s);
 }
 
-TEST_CASE("more than a third of the peers that have a version end with it", "[unit]") {
+TEST_CASE("more than a third of the peers that have made steps end a run", "[unit]") {
   const ModelVersion old{.step = 3, .samples = 30, .lineage = 7};
   const ModelVersion version{.step = 4, .samples = 40, .lineage = 8};
   Answers answers;
@@ -139,12 +144,211 @@ TEST_CASE("more than a third of the peers that have a version end with it", "[un
   CHECK_FALSE(is_end_agreed(answers, version));
   answers[PeerId(3)].ends = true;
   CHECK(is_end_agreed(answers, version));
-  // A newcomer does not take part in the decision.
+  // The clock of a peer that is behind is as good as the others'.
   answers[PeerId(1)].version = answers[PeerId(2)].version = old;
+  CHECK(is_end_agreed(answers, version));
+  // A newcomer does not take part in the decision.
+  answers[PeerId(1)].version = answers[PeerId(2)].version = {};
   CHECK_FALSE(is_end_agreed(answers, version));
   // A peer that has only one of its stages does take part in it.
   answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
   CHECK(is_end_agreed(answers, version));
+}
+
+TEST_CASE("the only peer that has a version neither ends a run nor keeps it from ending",
+          "[unit]") {
+  const bool says = GENERATE(false, true);
+  const ModelVersion claimed{.step = 9, .samples = 90, .lineage = 99};
+  Answers answers;
+  for (std::uint64_t peer = 1; peer <= 3; ++peer) {
+    answers[PeerId(peer)] = {.version = {.step = 4, .samples = 40, .lineage = 8}, .ends = !says};
+  }
+  answers[PeerId(4)] = {.version = claimed, .ends = says};
+  CHECK(is_end_agreed(answers, claimed) == !says);
+}
+
+namespace {
+
+constexpr PeerId self{1};
+constexpr PeerId hostile{2};
+constexpr PeerId third{3};
+
+/// One peer of a pipeline that may train for ten seconds, and its worker.
+class OnePeer {
+ public:
+  OnePeer() { mode_.start(now_, 0, false); }
+
+  /// Trains alone for at least five runs and until this time.
+  void train_until(Time end) {
+    for (int tick = 0; tick < 10'000 && (now_ < end || mode_.step() < 5); ++tick) {
+      std::vector<Job> jobs;
+      mode_.tick(now_, members_, out_, jobs);
+      now_ += 10ms;
+      for (Job& job : jobs) {
+        JobDone done = replica_.run(std::move(job));
+        done.busy = 10ms;
+        mode_.complete(now_, std::move(done), members_, out_);
+      }
+    }
+    REQUIRE(mode_.step() >= 5);
+    REQUIRE(now_ >= end);
+    REQUIRE(now_ < end + 5s);
+  }
+
+  /// Another peer says that it has trained for this long.
+  void meet(PeerId peer, std::uint64_t ran_ms) {
+    now_ += 300ms;
+    PushPull table{.members = {{.id = peer,
+                                .name = "peer",
+                                .address = "virtual:1",
+                                .layout_hash = course().layout_hash}}};
+    Progress& progress = table.members.front().progress;
+    progress = {.step = 7, .phase = Phase::training, .work = WorkDone{.ran_ms = ran_ms}};
+    restate(table.members.front(), signer_of(peer));
+    members_.receive(now_, peer, table, out_);
+    std::vector<Job> jobs;
+    mode_.tick(now_, members_, out_, jobs);
+  }
+
+  /// The hostile peer calls a ballot and installs a generation at this version. We carry the first
+  /// stage and get it from `source`; a third peer gets the second one from `second`. True if we
+  /// begin it.
+  bool begins(const ModelVersion& version, bool ends, PeerId source, PeerId second = hostile) {
+    const GenerationId ballot{.number = 100, .proposer = hostile};
+    mode_.receive(now_, hostile, Propose{ballot}, members_, out_);
+    Generation install{.id = ballot,
+                       .order = {self, hostile, third},
+                       .sources = {self, hostile, third},
+                       .shares = {1000, 1000, 1000},
+                       .version = version,
+                       .ends = ends};
+    install.assignments = {{0, self, source}, {1, hostile, hostile}, {1, third, second}};
+    mode_.receive(now_, hostile, installed(install), members_, out_);
+    return mode_.generations()->current() != nullptr;
+  }
+
+  const ModelVersion& version() const { return mode_.generations()->agreement().version(); }
+  /// How often the hostile peer was told to be unsound.
+  std::size_t told_unsound() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        out_.facts, [](const Fact& fact) { return std::holds_alternative<UnsoundMessage>(fact); }));
+  }
+
+ private:
+  const CourseOptions& course() const { return options_.node.course; }
+
+  PipelineTask task_{.peers = 1, .stages = 2, .steps = 100'000};
+  Simulator::Options options_ = ten_seconds(task_);
+  PipelineMode mode_{self, 1, course(), options_.node.pipeline, signer_of(self), Rng(1)};
+  Membership members_{
+      {.id = self, .name = "us", .address = "virtual:0", .layout_hash = course().layout_hash},
+      {self, hostile, third},
+      {},
+      signer_of(self),
+      Rng(1)};
+  StageReplica replica_{task_.learner(0)};
+  Time now_{};
+  Effects out_;
+};
+
+}  // namespace
+
+TEST_CASE("no proposer ends a pipeline whose time is not over by the clock of its peers",
+          "[unit]") {
+  OnePeer peer;
+  SECTION("long before the end") {
+    peer.train_until(Time(3s));
+    peer.meet(hostile, 3000);
+    CHECK_FALSE(peer.begins(peer.version(), true, self));
+    CHECK(peer.told_unsound() == 1);
+  }
+  SECTION("but clocks may differ a little") {
+    peer.train_until(Time(8s));
+    peer.meet(hostile, 8000);
+    CHECK(peer.begins(peer.version(), true, self));
+    CHECK(peer.told_unsound() == 0);
+  }
+}
+
+TEST_CASE("a peer that has just come ends with the others by their clocks", "[unit]") {
+  const std::uint64_t ran_ms = GENERATE(2000, 9000);
+  OnePeer peer;
+  peer.meet(hostile, 9000);
+  peer.meet(third, ran_ms);
+  const ModelVersion theirs{.step = 7, .samples = 7 * 24, .lineage = 7};
+  CHECK(peer.begins(theirs, true, hostile) == (ran_ms == 9000));
+}
+
+TEST_CASE("no peer of a pipeline goes on from a version that its own runs do not account for",
+          "[unit]") {
+  OnePeer peer;
+  peer.train_until(Time(3s));
+  peer.meet(hostile, 3000);
+  const std::uint64_t ahead = GENERATE(1, 1000, 100'000);
+  ModelVersion claimed = peer.version();
+  claimed.step += ahead;
+  claimed.samples += ahead * 24;
+  claimed.lineage = 99;
+  CHECK(peer.begins(claimed, false, hostile) == (ahead == 1));
+}
+
+TEST_CASE("a peer of a pipeline goes on from a version that more than a third of the peers have",
+          "[unit]") {
+  OnePeer peer;
+  peer.train_until(Time(3s));
+  peer.meet(hostile, 3000);
+  const PeerId second = GENERATE(hostile, third);
+  ModelVersion version = peer.version();
+  version.samples += (100'000 - version.step) * 24;
+  version.step = 100'000;
+  version.lineage = 99;
+  CHECK(peer.begins(version, false, hostile, second) == (second == third));
+}
+
+TEST_CASE("no peer of a pipeline becomes the source of a part that it has not promised", "[unit]") {
+  OnePeer peer;
+  peer.train_until(Time(3s));
+  peer.meet(hostile, 3000);
+  const PeerId second = GENERATE(hostile, self);
+  ModelVersion next = peer.version();
+  ++next.step;
+  next.samples += 24;
+  next.lineage = 99;
+  CHECK(peer.begins(next, false, hostile, second) == (second == hostile));
+}
+
+TEST_CASE("a plan leaves out versions that no peer can have reached unless there is no other",
+          "[unit]") {
+  const ModelVersion seventh{.step = 7, .samples = 56, .lineage = 7};
+  const ModelVersion claimed{.step = 1000, .samples = 8000, .lineage = 99};
+  StagePlanner planner({1, 1}, 8, {});
+  Answers answers;
+  answers[self] = {.version = seventh, .holdings = {{0, true, seventh}}};
+  answers[third] = {.version = seventh, .holdings = {{1, true, seventh}}};
+  answers[hostile] = {.version = claimed, .holdings = {{0, true, claimed}, {1, true, claimed}}};
+  CHECK(planner.plan(answers, nullptr)->version == claimed);
+  planner.believe(ModelVersion{.step = 9, .samples = 72});
+  CHECK(planner.plan(answers, nullptr)->version == seventh);
+  // Without the second stage nothing else is left.
+  answers.erase(third);
+  CHECK(planner.plan(answers, nullptr)->version == claimed);
+}
+
+TEST_CASE("a final model is replaced only by one that at least half of the peers have", "[unit]") {
+  const ModelVersion ours{.step = 10, .samples = 11, .lineage = 7};
+  const ModelVersion claimed{.step = 10, .samples = 1000, .lineage = 99};
+  ReplicaPlanner planner({});
+  planner.set_final_step(10);
+  const Answers answers{
+      {self, {.version = ours}}, {third, {.version = ours}}, {hostile, {.version = claimed}}};
+  CHECK(planner.plan(answers, nullptr)->version == ours);
+  // The hostile peer proposes what only it has.
+  Generation start{
+      .order = {self, third, hostile}, .sources = {hostile, hostile, hostile}, .version = claimed};
+  CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
+  CHECK(planner.can_begin(start, self, {.version = {.step = 9, .samples = 9, .lineage = 7}}));
+  start.sources[1] = third;
+  CHECK(planner.can_begin(start, self, {.version = ours}));
 }
 
 TEST_CASE("peers of a run without a common end do not repeat that a hostile one reports an end",
