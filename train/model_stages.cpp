@@ -86,7 +86,11 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, MembersHav
       unit.grains = step.out[1];
       const LayerPlan& reader = step.layers.front();
       unit.edges = std::exchange(edges, 0);
-      if (step.kind == Kind::norm) unit.edges = 2 * reader.spec.groups;
+      if (has_batch_statistics(step)) {
+        unit.statistics = 2 * step.in[0];
+      } else if (step.kind == Kind::norm) {
+        unit.edges = 2 * reader.spec.groups;
+      }
     } else {
       unit.grains = grains(step.layers);
       for (const LayerPlan& inner : step.layers) unit.parameters += inner.end - inner.begin;

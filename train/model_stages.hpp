@@ -22,10 +22,12 @@ struct SharedUnit {
   std::size_t grains = 0;      ///< Pieces into which the unit can be divided.
   std::size_t inputs = 0;      ///< Floats that members sum in a backward pass.
   std::size_t outputs = 0;     ///< Floats that members sum in a forward pass.
-  /// Floats of the rows that two neighbouring members exchange, or of the statistics of a norm.
+  /// Floats of the rows that two neighbouring members exchange, or of the statistics of a group
+  /// norm.
   std::size_t edges = 0;
-  bool has_strips = false;    ///< True if they share it by rows.
-  bool takes_strips = false;  ///< True if their strips come from the unit before.
+  std::size_t statistics = 0;  ///< Numbers of a batch norm by each member, for any batch.
+  bool has_strips = false;     ///< True if they share it by rows.
+  bool takes_strips = false;   ///< True if their strips come from the unit before.
 };
 
 /// The work of a layer for one sample, estimated from its shapes.

@@ -101,6 +101,9 @@ SplitCost slices_pass_cost(const SplitLayer& layer, const SplitState& state,
     for (const double floats : {unit.outputs, unit.inputs, edges, edges}) {
       if (floats > 0) exchanges += times(gather(samples * floats, state.ways, link, rounds), 2);
     }
+    for (const double floats : {unit.statistics * real(state.ways), unit.statistics}) {
+      if (floats > 0) exchanges += times(gather(floats, state.ways, link, rounds), 2);
+    }
   }
   if (state.ways > 1 && layer.handed_out > 0) {
     exchanges += messages(1, real(state.ways - 1) * samples * layer.handed_out, link);
@@ -151,6 +154,7 @@ void join_strips(std::vector<SplitLayer>& stage) {
     for (SplitUnit& unit : layer.units) {
       if (!unit.takes_strips || before == nullptr) {
         unit.edges = 0;
+        unit.statistics = 0;
       } else {
         before->outputs = 0;
         unit.inputs = 0;

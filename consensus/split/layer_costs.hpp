@@ -41,6 +41,9 @@ struct SplitUnit {
   /// Floats that they sum in each direction for every cut between two of them: rows of images that
   /// are at the edges of strips.
   double edges = 0;
+  /// Floats for any number of samples, the statistics of a batch norm: a forward sum has them for
+  /// every member, and a backward sum once.
+  double statistics = 0;
   bool has_strips = false;  ///< True if they divide rows of images, and each keeps its outputs.
   /// True if the strips of the unit before it go on, if that is in the same stage. Else members
   /// have the whole inputs.
@@ -128,6 +131,7 @@ std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& gro
 ///   factors   g(samples (inputs + outputs), p)         and 2 g(W / r, p / r)
 ///   rows      2 halo exchanges, 2 g(W, p)
 ///   slices    2 g(s outputs, r), 2 g(s inputs, r) and 4 g(s edges (r - 1), r) for each unit,
+///             2 g(statistics r, r) and 2 g(statistics, r) for a batch norm in strips,
 ///             2 g(common W, p), 2 g(sliced W / r, p / r)
 ///
 /// With `slices` a block passes whole micro-batches, and as many as its speed allows. The layer is

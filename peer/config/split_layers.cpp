@@ -123,6 +123,7 @@ SplitUnit split_unit(const SharedUnit& unit) {
           .inputs = static_cast<double>(unit.inputs),
           .outputs = static_cast<double>(unit.outputs),
           .edges = static_cast<double>(unit.edges),
+          .statistics = static_cast<double>(unit.statistics),
           .has_strips = unit.has_strips,
           .takes_strips = unit.takes_strips};
 }

@@ -14,6 +14,7 @@ GroupSums::GroupSums(PeerId self, const PipelineOptions& options)
       first_id_(options.parts().count()),
       early_(pipeline_held_max) {
   for (const StageSize& stage : options_.stages) {
+    sums_in_tests_.push_back(sums_in_tests(stage.forward_sums));
     parts_max_ = std::max({parts_max_, stage.forward_sums.size(), stage.backward_sums.size()});
   }
 }
@@ -42,10 +43,17 @@ StageValues GroupSums::blank(std::size_t size) {
   return pools_.try_emplace(size, size, options_.memory).first->second.blank();
 }
 
+const std::vector<GroupSum>& GroupSums::sums_of(std::uint32_t stage, std::uint32_t micro_batch,
+                                                bool backward) const {
+  if (backward) return options_.stages[stage].backward_sums;
+  // The micro-batches of a test follow those of the run.
+  const bool is_test = micro_batch >= options_.micro_batches;
+  return is_test ? sums_in_tests_[stage] : options_.stages[stage].forward_sums;
+}
+
 StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>& members,
                             const GroupPlace& place) {
-  const StageSize& stage = options_.stages[name.stage];
-  const auto& sums = name.backward ? stage.backward_sums : stage.forward_sums;
+  const auto& sums = sums_of(name.stage, name.micro_batch, name.backward);
   const std::size_t size = sums[name.part].size(place.cuts);
   const std::uint64_t number = run_ * sums_in_run() +
                                (2 * name.micro_batch + (name.backward ? 1 : 0)) * parts_max_ +

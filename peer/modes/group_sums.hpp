@@ -40,6 +40,9 @@ class GroupSums {
   /// Sums belong to this run from now on. The last run's sums are over.
   void begin(std::uint64_t run);
 
+  /// The sums of a pass, between its parts.
+  const std::vector<GroupSum>& sums_of(std::uint32_t stage, std::uint32_t micro_batch,
+                                       bool backward) const;
   /// Opens a sum over `members`, whose slices are cut as in `place`. Returns the memory for our
   /// summand.
   StageValues open(const GroupSumName& name, const std::vector<PeerId>& members,
@@ -75,6 +78,7 @@ class GroupSums {
 
   PeerId self_;
   PipelineOptions options_;
+  std::vector<std::vector<GroupSum>> sums_in_tests_;  ///< Forward sums of tests, by stage.
   std::uint32_t first_id_ = 0;  ///< Takes the place of a stage's number; follows the numbers of all
                                 ///< parts.
   std::size_t parts_max_ = 1;   ///< Largest number of sums in a pass.

@@ -30,8 +30,7 @@ const std::vector<GroupSum>& PipelineRun::sums_in(const PipelineInstruction& wha
   if (own_group().size() == 1 || is_answer || (what.action != Action::forward && !goes_back)) {
     return none;
   }
-  const StageSize& stage = options_.stages[what.stage];
-  return goes_back ? stage.backward_sums : stage.forward_sums;
+  return group_sums_.sums_of(what.stage, what.micro_batch, goes_back);
 }
 
 StageValues PipelineRun::input_of(const PipelineInstruction& what) {

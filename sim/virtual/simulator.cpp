@@ -32,8 +32,10 @@ double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass
   if (!pass.group) return 1;
   const StageSize& stage = pipeline.stages[pass.what.stage];
   const bool is_forward = pass.what.action == PipelineAction::forward;
+  const bool is_test = is_forward && pass.what.tests;
   const auto sums = pass.what.action == PipelineAction::backward_weight ? 0
-                    : is_forward                                        ? stage.forward_sums.size()
+                    : is_test    ? sums_in_tests(stage.forward_sums).size()
+                    : is_forward ? stage.forward_sums.size()
                                  : stage.backward_sums.size();
   const double slices = static_cast<double>(pass.group->slices.size());
   return slices / static_cast<double>(stage.slices.size() * (sums + 1));

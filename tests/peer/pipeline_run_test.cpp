@@ -113,6 +113,16 @@ TEST_CASE("a member of a group is named if its summand is larger than any layer'
   }
 }
 
+TEST_CASE("a test of the model makes no sums of a batch's statistics", "[unit]") {
+  PipelineOptions options = two_stages();
+  options.stages[1].forward_sums = {
+      {.always = 4}, {.always = 2, .is_of_batch = true}, {.always = 6}};
+  const GroupSums sums(self, options);
+  CHECK(sums.sums_of(1, 1, false) == options.stages[1].forward_sums);
+  CHECK(sums.sums_of(1, 2, false) ==
+        std::vector<GroupSum>{{.always = 4}, {.always = 6}});  // The run has two micro-batches.
+}
+
 TEST_CASE("a generation ends if one that leaves is gone before it has sent its stage", "[unit]") {
   constexpr std::uint64_t layout = 5;
   const ModelVersion version{.step = 7, .samples = 14, .lineage = 7};

@@ -112,6 +112,20 @@ TEST_CASE("a group trains on images in strips as one peer does, through deaths a
   }
 }
 
+TEST_CASE("a group trains with batch norms and dropout in strips as one peer does", "[sim]") {
+  for (const std::size_t stages : {1, 2}) {
+    // Few steps, since a batch norm enlarges what the order of sums makes different.
+    PipelineTask task{
+        .peers = 1, .stages = stages, .steps = 6, .group = 3, .side = 10, .has_norms = true};
+    INFO(stages << " stages");
+    const auto one = trained(task, task.options());
+    task.peers = stages * 3;
+    const auto shared = trained(task, task.options());
+    CHECK(are_near(one, shared));
+    CHECK(trained(task, task.options()) == shared);
+  }
+}
+
 TEST_CASE("replicas that are groups sum with each other like replicas that are peers", "[sim]") {
   for (const RouterKind router : router_kinds) {
     // Groups of two and one, of three and two, and of two and two.

@@ -168,7 +168,8 @@ Passes cut_pass(const Given& all, const std::vector<Range>& outputs) {
 }
 
 /// The largest difference of two vectors, as a part of the largest value.
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
+template <class T>
+double distance(const std::vector<T>& a, const std::vector<T>& b) {
   REQUIRE(a.size() == b.size());
   double largest = 0;
   double apart = 0;
@@ -177,6 +178,62 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
     apart = std::max(apart, static_cast<double>(std::abs(a[i] - b[i])));
   }
   return apart / largest;
+}
+
+/// A batch norm by members with strips, against the layer over whole images.
+template <class T>
+void check_batch_norm(double tolerance) {
+  const LayerPlan plan = plan_of({.kind = LayerKind::batch_norm}, {3, 6, 4});
+  constexpr std::size_t batch = 2;
+  Rng rng(1);
+  const std::vector<T> parameters = normals<T>(plan.end, rng);
+  std::vector<T> x = normals<T>(batch * elements(plan.in), rng);
+  for (T& value : x) value += 4;
+  const std::vector<T> dy = normals<T>(x.size(), rng);
+  std::vector<T> y(x.size()), dx(x.size()), gradient(plan.end);
+  const auto whole = make_layer<T>(plan);
+  whole->forward(parameters.data(), x.data(), y.data(), batch, true, rng);
+  whole->backward_input(parameters.data(), x.data(), y.data(), dy.data(), dx.data(), batch);
+  whole->backward_weight(parameters.data(), x.data(), y.data(), dy.data(), gradient.data(), batch);
+  for (const auto& cut : std::vector<std::vector<std::size_t>>{{1}, {1, 1}, {1, 3, 2}, {1, 0, 5}}) {
+    INFO(cut.size() << " strips");
+    const std::vector<Range> rows = strips(6, cut);
+    std::vector<StripNorm<T>> members;
+    std::vector<std::vector<T>> in, d_out;
+    std::vector<T> sum, sum_back, cut_y(x.size()), cut_dx(x.size()), cut_gradient(plan.end);
+    const auto take = [&](const std::vector<T>& from, std::size_t m) {
+      std::vector<T> own(batch * 3 * rows[m].size() * 4);
+      copy_rows(from.data(), {0, 6}, own.data(), rows[m], batch * 3, 4);
+      return own;
+    };
+    for (std::size_t m = 0; m < rows.size(); ++m) {
+      members.emplace_back(plan, rows, m);
+      in.push_back(take(x, m));
+      d_out.push_back(take(dy, m));
+      sum.resize(members[m].floats(batch));
+      members[m].give(in[m].data(), sum.data(), batch);
+    }
+    sum_back.resize(members[0].floats_back(batch));
+    for (std::size_t m = 0; m < rows.size(); ++m) {
+      std::vector<T> out(in[m].size());
+      members[m].forward(parameters.data(), in[m].data(), sum.data(), out.data(), batch);
+      copy_rows(out.data(), rows[m], cut_y.data(), {0, 6}, batch * 3, 4);
+      members[m].give_back(parameters.data(), in[m].data(), d_out[m].data(), sum_back.data(),
+                           batch);
+    }
+    for (std::size_t m = 0; m < rows.size(); ++m) {
+      std::vector<T> d_in(in[m].size()), own(plan.end);
+      members[m].backward(parameters.data(), in[m].data(), d_out[m].data(), sum_back.data(),
+                          d_in.data(), batch);
+      copy_rows(d_in.data(), rows[m], cut_dx.data(), {0, 6}, batch * 3, 4);
+      members[m].write_gradient(parameters.data(), in[m].data(), d_out[m].data(), own.data(),
+                                batch);
+      for (std::size_t i = 0; i < own.size(); ++i) cut_gradient[i] += own[i];
+    }
+    CHECK(distance(y, cut_y) < tolerance);
+    CHECK(distance(dx, cut_dx) < tolerance);
+    CHECK(distance(gradient, cut_gradient) < tolerance);
+  }
 }
 
 }  // namespace
@@ -312,6 +369,34 @@ TEST_CASE("a group norm cut by rows has the known results") {
     copy_rows(d_in.data(), strips[m], dx.data(), {0, 6}, 2, 4);
   }
   CHECK(checksum(dx) == Approx(15.548290325002341).epsilon(1e-12));
+}
+
+TEST_CASE("a batch norm cut by rows has the statistics of the whole batch") {
+  check_batch_norm<float>(1e-5);
+  check_batch_norm<double>(1e-12);
+}
+
+TEST_CASE("a batch norm stays a norm whatever other members say of their rows") {
+  const LayerPlan plan = plan_of({.kind = LayerKind::batch_norm}, {1, 6, 4});
+  const std::vector<float> parameters{1, 0, 0, 1};
+  const std::vector<float> in = dyadic_x.values<float>(2 * 3 * 4);
+  const std::vector<float> d_out = dyadic_dy.values<float>(in.size());
+  StripNorm<float> norm(plan, {{0, 3}, {3, 6}}, 0);
+  std::vector<float> sum(norm.floats(2));
+  norm.give(in.data(), sum.data(), 2);
+  const auto statistics_after = [&](const std::vector<float>& told) {
+    std::vector<float> out(in.size());
+    norm.forward(parameters.data(), in.data(), told.data(), out.data(), 2);
+    // No value of a channel is farther from its mean than this many deviations.
+    for (const float value : out) CHECK(std::abs(value) <= std::sqrt(48.0F) * 1.01F);
+    std::vector<float> gradient(4);
+    norm.write_gradient(parameters.data(), in.data(), d_out.data(), gradient.data(), 2);
+    return std::vector<float>(gradient.begin() + 2, gradient.end());
+  };
+  const std::vector<float> honest = statistics_after(sum);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = i % 2 == 0 ? 0x1p40F : -0x1p40F;
+  // What it adds to the running statistics is of its own rows, or it would be blamed for others.
+  CHECK(statistics_after(sum) == honest);
 }
 
 TEST_CASE("a norm stays a norm whatever other members say of their rows") {

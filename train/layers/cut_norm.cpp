@@ -11,63 +11,92 @@ namespace gv {
 
 template <class T>
 StripNorm<T>::StripNorm(const LayerPlan& layer, std::vector<Range> strips, std::size_t own)
-    : plan_(layer), groups_(layer.spec.groups), strips_(std::move(strips)), own_(own) {}
+    : plan_(layer),
+      is_of_batch_(layer.spec.kind == LayerKind::batch_norm),
+      groups_(is_of_batch_ ? layer.in[0] : layer.spec.groups),
+      strips_(std::move(strips)),
+      own_(own) {}
 
 template <class T>
 template <class Use>
 void StripNorm<T>::each_channel(std::size_t batch, const Use& use) const {
   const std::size_t channels = plan_.in[0];
   for (std::size_t i = 0; i < batch * channels; ++i) {
-    use(i / (channels / groups_), i % channels, i * plane());
+    const std::size_t cell = is_of_batch_ ? i % channels : i / (channels / groups_);
+    use(cell, i % channels, i * plane());
   }
 }
 
 template <class T>
 void StripNorm<T>::give(const T* in, T* summand, std::size_t batch) {
   kept_.assign(floats_back(batch), T(0));
-  if (span() == 0) return;
-  for (std::size_t g = 0; g < batch * groups_; ++g) {
-    const T* x = in + g * span();
-    T mean = 0;
-    for (std::size_t i = 0; i < span(); ++i) mean += x[i];
-    mean /= static_cast<T>(span());
-    T squares = 0;
-    for (std::size_t i = 0; i < span(); ++i) squares += (x[i] - mean) * (x[i] - mean);
-    kept_[2 * g] = mean;
-    kept_[2 * g + 1] = squares;
-  }
+  const std::size_t own = values(batch, strips_[own_].size());
+  if (own == 0) return;
+  each_channel(batch, [&](std::size_t cell, std::size_t, std::size_t begin) {
+    T sum = kept_[2 * cell];
+    for (std::size_t i = begin; i < begin + plane(); ++i) sum += in[i];
+    kept_[2 * cell] = sum;
+  });
+  for (std::size_t cell = 0; cell < cells(batch); ++cell) kept_[2 * cell] /= static_cast<T>(own);
+  each_channel(batch, [&](std::size_t cell, std::size_t, std::size_t begin) {
+    const T mean = kept_[2 * cell];
+    T squares = kept_[2 * cell + 1];
+    for (std::size_t i = begin; i < begin + plane(); ++i) {
+      squares += (in[i] - mean) * (in[i] - mean);
+    }
+    kept_[2 * cell + 1] = squares;
+  });
   std::ranges::copy(kept_, summand + own_ * kept_.size());
 }
 
 template <class T>
 void StripNorm<T>::forward(const T* parameters, const T* in, const T* sum, T* out,
                            std::size_t batch) {
-  const std::size_t all = batch * groups_;
+  const std::size_t all = cells(batch);
   const T height = static_cast<T>(plan_.in[1]);
-  const T values = static_cast<T>(elements(plan_.in) / groups_);
+  const T count = static_cast<T>(values(batch, plan_.in[1]));
   means_.assign(all, T(0));
   scales_.assign(all, T(0));
-  for (std::size_t g = 0; g < all; ++g) {
+  for (std::size_t cell = 0; cell < all; ++cell) {
     const auto of = [&](std::size_t strip) {
-      return strip == own_ ? kept_.data() + 2 * g : sum + 2 * (strip * all + g);
+      return strip == own_ ? kept_.data() + 2 * cell : sum + 2 * (strip * all + cell);
     };
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
-      means_[g] += of(strip)[0] * (static_cast<T>(strips_[strip].size()) / height);
+      means_[cell] += of(strip)[0] * (static_cast<T>(strips_[strip].size()) / height);
     }
     T squares = 0;
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
-      const T apart = of(strip)[0] - means_[g];
+      const T apart = of(strip)[0] - means_[cell];
       // Another member's sum of squares may be anything.
       squares += std::max(T(0), of(strip)[1]) +
-                 values * static_cast<T>(strips_[strip].size()) / height * apart * apart;
+                 count * static_cast<T>(strips_[strip].size()) / height * apart * apart;
     }
-    scales_[g] = 1 / std::sqrt(squares / values + static_cast<T>(norm_epsilon));
+    scales_[cell] = 1 / std::sqrt(squares / count + static_cast<T>(norm_epsilon));
   }
+  normalise(parameters, in, out, batch);
+}
+
+template <class T>
+void StripNorm<T>::forward_by_running(const T* parameters, const T* in, T* out, std::size_t batch) {
+  means_.resize(groups_);
+  scales_.resize(groups_);
+  for (std::size_t c = 0; c < groups_; ++c) {
+    means_[c] = parameters[mean_at(c)];
+    // Rounding, or values from other peers, may make the mean square smaller than the square of
+    // the mean.
+    const T variance = std::max(T(0), parameters[square_at(c)] - means_[c] * means_[c]);
+    scales_[c] = 1 / std::sqrt(variance + static_cast<T>(norm_epsilon));
+  }
+  normalise(parameters, in, out, batch);
+}
+
+template <class T>
+void StripNorm<T>::normalise(const T* parameters, const T* in, T* out, std::size_t batch) const {
   const T* gain = parameters + plan_.weight;
   const T* bias = parameters + plan_.bias;
-  each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
+  each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      out[i] = gain[channel] * (in[i] - means_[g]) * scales_[g] + bias[channel];
+      out[i] = gain[channel] * (in[i] - means_[cell]) * scales_[cell] + bias[channel];
     }
   });
 }
@@ -76,11 +105,11 @@ template <class T>
 void StripNorm<T>::give_back(const T* parameters, const T* in, const T* d_out, T* summand,
                              std::size_t batch) const {
   const T* gain = parameters + plan_.weight;
-  each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
+  each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      const T normal = (in[i] - means_[g]) * scales_[g];
-      summand[2 * g] += gain[channel] * d_out[i];
-      summand[2 * g + 1] += gain[channel] * d_out[i] * normal;
+      const T normal = (in[i] - means_[cell]) * scales_[cell];
+      summand[2 * cell] += gain[channel] * d_out[i];
+      summand[2 * cell + 1] += gain[channel] * d_out[i] * normal;
     }
   });
 }
@@ -89,30 +118,41 @@ template <class T>
 void StripNorm<T>::backward(const T* parameters, const T* in, const T* d_out, const T* sum, T* d_in,
                             std::size_t batch) const {
   const T* gain = parameters + plan_.weight;
-  const T values = static_cast<T>(elements(plan_.in) / groups_);
+  const T count = static_cast<T>(values(batch, plan_.in[1]));
   // With h = (x - mean) * scale and dh = gain * dy: dx = scale * (dh - mean(dh) - h * mean(dh h)).
-  each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
+  each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      const T normal = (in[i] - means_[g]) * scales_[g];
-      d_in[i] = scales_[g] * (gain[channel] * d_out[i] - sum[2 * g] / values -
-                              normal * (sum[2 * g + 1] / values));
+      const T normal = (in[i] - means_[cell]) * scales_[cell];
+      d_in[i] = scales_[cell] * (gain[channel] * d_out[i] - sum[2 * cell] / count -
+                                 normal * (sum[2 * cell + 1] / count));
     }
   });
 }
 
 template <class T>
-void StripNorm<T>::write_gradient(const T* in, const T* d_out, T* d_parameters,
+void StripNorm<T>::write_gradient(const T* parameters, const T* in, const T* d_out, T* d_parameters,
                                   std::size_t batch) const {
   T* d_gain = d_parameters + plan_.weight;
   T* d_bias = d_parameters + plan_.bias;
   std::fill_n(d_gain, plan_.in[0], T(0));
   std::fill_n(d_bias, plan_.in[0], T(0));
-  each_channel(batch, [&](std::size_t g, std::size_t channel, std::size_t begin) {
+  each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      d_gain[channel] += d_out[i] * ((in[i] - means_[g]) * scales_[g]);
+      d_gain[channel] += d_out[i] * ((in[i] - means_[cell]) * scales_[cell]);
       d_bias[channel] += d_out[i];
     }
   });
+  if (!is_of_batch_) return;
+  // The batch's mean and mean square are the means of those of strips, weighted by their rows.
+  const std::size_t rows = strips_[own_].size();
+  const T part = static_cast<T>(rows) / static_cast<T>(plan_.in[1]);
+  const T count = static_cast<T>(std::max<std::size_t>(1, values(batch, rows)));
+  for (std::size_t c = 0; c < groups_; ++c) {
+    const T mean = kept_[2 * c];
+    const T square = kept_[2 * c + 1] / count + mean * mean;
+    d_parameters[mean_at(c)] = part * (parameters[mean_at(c)] - mean);
+    d_parameters[square_at(c)] = part * (parameters[square_at(c)] - square);
+  }
 }
 
 template class StripNorm<float>;

@@ -1,4 +1,4 @@
-// One member's strip of a group norm, whose statistics are those of whole images.
+// One member's strip of a group norm or a batch norm, whose statistics are those of whole images.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,10 @@
 namespace gv {
 
 /// Every member has some rows of each image. Forward the members exchange the mean and the sum of
-/// squares of their rows, and combine them (Chan 1979); backward they sum two numbers. Each adds
-/// its rows to the gradient of gains and biases. T is float or double.
+/// squares of their rows, and combine them (Chan 1979); backward they sum two numbers. A group norm
+/// has such numbers for each sample and group of channels, and a batch norm for each channel of the
+/// whole batch. Each member adds its rows to the gradient of gains and biases, and to what a batch
+/// norm writes in place of the gradient of its running statistics. T is float or double.
 template <class T>
 class StripNorm {
  public:
@@ -20,35 +22,50 @@ class StripNorm {
 
   /// The length of the forward sum, which has a place for each strip.
   std::size_t floats(std::size_t batch) const { return strips_.size() * floats_back(batch); }
-  std::size_t floats_back(std::size_t batch) const { return 2 * batch * groups_; }
+  std::size_t floats_back(std::size_t batch) const { return 2 * cells(batch); }
 
   /// Writes our statistics to our place in the summand (zeros), and keeps them.
   void give(const T* in, T* summand, std::size_t batch);
   /// Call it after give(), with the same inputs. Our own statistics are those that we have kept, so
   /// that a sum with which other members have tampered leaves our values normalised.
   void forward(const T* parameters, const T* in, const T* sum, T* out, std::size_t batch);
+  /// Computes a batch norm by its running statistics, for which members sum nothing.
+  void forward_by_running(const T* parameters, const T* in, T* out, std::size_t batch);
   /// Writes our summand.
   void give_back(const T* parameters, const T* in, const T* d_out, T* summand,
                  std::size_t batch) const;
   void backward(const T* parameters, const T* in, const T* d_out, const T* sum, T* d_in,
                 std::size_t batch) const;
-  /// Overwrites the gradient of gains and biases by our summand.
-  void write_gradient(const T* in, const T* d_out, T* d_parameters, std::size_t batch) const;
+  /// Overwrites the gradient of gains and biases by our summand. The summand for the running
+  /// statistics of a batch norm is computed from our own rows alone, so that other members cannot
+  /// make it larger than ours.
+  void write_gradient(const T* parameters, const T* in, const T* d_out, T* d_parameters,
+                      std::size_t batch) const;
 
  private:
-  /// Values of one channel in our strip, and of one group.
+  /// Values of one channel of a sample in our strip.
   std::size_t plane() const { return strips_[own_].size() * plan_.in[2]; }
-  std::size_t span() const { return plan_.in[0] / groups_ * plane(); }
-  /// Calls use(group, channel, offset of the channel in our strip) for every sample.
+  /// The number of means: a cell is what has a mean of its own.
+  std::size_t cells(std::size_t batch) const { return is_of_batch_ ? groups_ : batch * groups_; }
+  /// The values of a cell in that many rows of every image.
+  std::size_t values(std::size_t batch, std::size_t rows) const {
+    return plan_.in[0] / groups_ * rows * plan_.in[2] * (is_of_batch_ ? batch : 1);
+  }
+  std::size_t mean_at(std::size_t c) const { return plan_.bias + groups_ + c; }
+  std::size_t square_at(std::size_t c) const { return plan_.bias + 2 * groups_ + c; }
+  /// Calls use(cell, channel, offset of the channel in our strip) for every sample.
   template <class Use>
   void each_channel(std::size_t batch, const Use& use) const;
+  /// Writes the outputs by means_ and scales_.
+  void normalise(const T* parameters, const T* in, T* out, std::size_t batch) const;
 
   LayerPlan plan_;
-  std::size_t groups_;
+  bool is_of_batch_;    ///< True for a batch norm.
+  std::size_t groups_;  ///< Groups of channels. In a batch norm every channel is one.
   std::vector<Range> strips_;
   std::size_t own_;
-  std::vector<T> kept_;   ///< Our mean and sum of squares, by sample and group.
-  std::vector<T> means_;  ///< By sample and group, of whole images.
+  std::vector<T> kept_;   ///< Our mean and sum of squares, by cell.
+  std::vector<T> means_;  ///< By cell, of whole images.
   std::vector<T> scales_;
 };
 

@@ -145,6 +145,10 @@ std::unique_ptr<Layer<T>> make_rows_part(std::span<const LayerPlan> layers, cons
                                          std::size_t batch) {
   check(outputs.end <= layers.back().out[1], "a strip has rows of the output");
   const LayerPlan& first = layers.front();
+  if (first.spec.kind == LayerKind::dropout) {
+    check(layers.size() == 1, "a dropout has a part of its own");
+    return make_dropout_of_rows<T>(first, outputs);
+  }
   check(slides_over_rows(first.spec.kind) || is_of_each_value(first.spec.kind),
         "rows of a layer are computed without the others");
   check(std::ranges::all_of(layers.subspan(1), follows_in_strip),

@@ -1,5 +1,5 @@
-// One member's strip of a convolution, of pools and of activations whose images several peers share
-// by rows.
+// One member's strip of a convolution, of pools, activations and dropout whose images several peers
+// share by rows.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,8 @@ Range rows_read_by(std::span<const LayerPlan> layers, const Range& outputs);
 /// gradient. Two members may both compute a row between two of the layers. A window of the last
 /// layer is computed by one member alone, so each gets its part of the gradient of such a row. The
 /// first layer is a conv2d, a pool, or one that acts on each value (is_of_each_value), and the
-/// others follow_in_strip(). The calls are always for `batch` samples.
+/// others follow_in_strip(). A dropout is the only one of its part, because it draws for rows of
+/// all members. The calls are always for `batch` samples.
 template <class T>
 std::unique_ptr<Layer<T>> make_rows_part(std::span<const LayerPlan> layers, const Range& outputs,
                                          std::size_t batch);

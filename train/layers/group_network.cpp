@@ -145,10 +145,16 @@ template <class T>
 std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
   const SignalsHeld held;
   for (std::size_t i = step; i < steps_.size(); ++i) {
-    if (is_summed(steps_[i].kind, false)) return summand_of(i);
+    if (is_summed_now(i)) return summand_of(i);
     compute_here(i);
   }
   return outputs_.back();
+}
+
+/// True if the members sum in this step of the forward pass.
+template <class T>
+bool GroupNetwork<T>::is_summed_now(std::size_t i) const {
+  return is_summed(steps_[i].kind, false) && (training_ || !has_batch_statistics(steps_[i]));
 }
 
 /// Our summand of what the members sum in this step.
@@ -194,6 +200,8 @@ void GroupNetwork<T>::compute_here(std::size_t i) {
     add_to(out, input(step.other));
   } else if (step.kind == Kind::scatter) {
     copy_rows(input(i), {0, step.in[1]}, out.data(), rows_[i], batch_ * step.in[0], step.in[2]);
+  } else if (norms_[i]) {
+    norms_[i]->forward_by_running(parameters_.data(), input(i), out.data(), batch_);
   } else {
     layers_[i]->forward(parameters_.data(), input(i), out.data(), batch_, training_, rng_);
   }
@@ -300,7 +308,7 @@ void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
       classes_->backward_weight(input(i), gradient.data() + class_weights_,
                                 gradient.data() + class_biases_);
     } else if (norms_[i]) {
-      norms_[i]->write_gradient(input(i), d_out, gradient.data(), batch_);
+      norms_[i]->write_gradient(parameters_.data(), input(i), d_out, gradient.data(), batch_);
     } else if (layers_[i] && (is_first || steps_[i].kind == Kind::rows)) {
       layers_[i]->backward_weight(parameters_.data(), input(i), outputs_[i].data(), d_out,
                                   gradient.data(), batch_);

@@ -30,8 +30,9 @@ class GroupNetwork {
                const GroupPlace& place, bool wants_d_inputs);
 
   /// The next part of the forward pass. The first part takes the inputs, and the others take the
-  /// sum. `parameters` are the held ones. They, the inputs and the labels must stay valid until
-  /// backward is over. Returns the summand or, at the end, the outputs; valid until the next call.
+  /// sum. Without `training` there are only sums_in_tests(). `parameters` are the held ones. They,
+  /// the inputs and the labels must stay valid until backward is over. Returns the summand or, at
+  /// the end, the outputs; valid until the next call.
   std::span<const T> begin(std::span<const T> parameters, std::span<const T> inputs,
                            std::span<const std::int32_t> labels, const Rng& rng,
                            bool training = true);
@@ -59,6 +60,7 @@ class GroupNetwork {
   std::size_t floats(const SampleShape& shape, const Range& rows) const;
   std::span<const T> forward_from(std::size_t step);
   std::span<const T> backward_from(std::size_t end);
+  bool is_summed_now(std::size_t i) const;
   std::span<const T> summand_of(std::size_t i);
   std::span<const T> summand_back_of(std::size_t i, bool is_wanted);
   void compute_here(std::size_t i);

@@ -22,6 +22,10 @@ bool can_be_entered(const LayerPlan& layer) {
          (layer.spec.kind == LayerKind::residual && layer.shortcut.empty());
 }
 
+bool is_norm_in_strips(LayerKind kind) {
+  return kind == LayerKind::group_norm || kind == LayerKind::batch_norm;
+}
+
 /// True if members compute some rows of the layer each. Without a convolution that is worth it,
 /// nothing is cut into strips.
 bool goes_by_rows(const LayerPlan& layer, bool has_strips) {
@@ -32,7 +36,7 @@ bool goes_by_rows(const LayerPlan& layer, bool has_strips) {
     return (layer.end - layer.begin) * layer.out[1] * layer.out[2] >= cut_products_min;
   }
   return has_strips && (slides_over_rows(spec.kind) || is_of_each_value(spec.kind) ||
-                        spec.kind == LayerKind::group_norm);
+                        spec.kind == LayerKind::dropout || is_norm_in_strips(spec.kind));
 }
 
 bool is_shared_inside(std::span<const LayerPlan> layers, bool has_strips) {
@@ -113,8 +117,8 @@ class Steps {
     if (is_exchanged) {
       push(had_strips ? Kind::edges : Kind::scatter, {&layer, 1}, layer.in, layer.in);
     }
-    const bool is_norm = layer.spec.kind == LayerKind::group_norm;
-    push(is_norm ? Kind::norm : Kind::rows, {&layer, 1}, layer.in, layer.out);
+    const Kind kind = is_norm_in_strips(layer.spec.kind) ? Kind::norm : Kind::rows;
+    push(kind, {&layer, 1}, layer.in, layer.out);
     if (is_exchanged && layer.spec.kind == LayerKind::conv2d) {
       between_ = MembersHave::strips_of_convolution;
     }
@@ -172,6 +176,11 @@ std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, 
     }
     return sum;
   }
+  if (has_batch_statistics(step)) {
+    GroupSum sum{.always = 2 * step.in[0], .is_of_batch = true};
+    if (!backward) sum.at_cut.assign(stage.slices(), sum.always);
+    return sum;
+  }
   if (step.kind == Kind::norm || (step.kind == Kind::classes && !backward)) {
     // Forward the sum has a place for every member.
     const LayerPlan& layer = step.layers.front();
@@ -202,6 +211,10 @@ std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHav
 bool is_summed(GroupStep::Kind kind, bool backward) {
   return kind == Kind::unit || kind == Kind::edges || kind == Kind::norm || kind == Kind::classes ||
          kind == (backward ? Kind::scatter : Kind::gather);
+}
+
+bool has_batch_statistics(const GroupStep& step) {
+  return step.kind == Kind::norm && step.layers.front().spec.kind == LayerKind::batch_norm;
 }
 
 bool brings_rows(GroupStep::Kind kind) { return kind == Kind::scatter || kind == Kind::edges; }

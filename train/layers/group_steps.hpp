@@ -28,7 +28,8 @@ struct GroupStep {
     scatter,  ///< Takes from whole images the rows that the next layer reads.
     edges,    ///< Adds to the own strip the rows of others that the next layer reads.
     rows,     ///< Layers of which each member computes some rows without rows of the others.
-    norm,     ///< A group norm of which each computes some rows, with the statistics of all.
+    norm,     ///< A group norm or batch norm of which each computes some rows, with the statistics
+              ///< of all.
     classes,  ///< The last dense layer by classes, and its loss (goes_by_classes).
     gather    ///< Puts whole images together from the strips of all members.
   };
@@ -51,6 +52,9 @@ enum class MembersHave { samples, strips, strips_of_convolution };
 std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHave& between);
 /// True if members sum after such a step, or backward before it.
 bool is_summed(GroupStep::Kind kind, bool backward);
+/// True for a batch norm in strips, whose sums are statistics of the batch. In tests members use
+/// the running ones and sum nothing.
+bool has_batch_statistics(const GroupStep& step);
 /// True for the steps that give members the rows which the next layers read.
 bool brings_rows(GroupStep::Kind kind);
 /// The number of steps before the first one with parameters.

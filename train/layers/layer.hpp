@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/check.hpp"
+#include "base/range.hpp"
 #include "base/rng.hpp"
 #include "train/layers/plan.hpp"
 
@@ -49,6 +50,10 @@ std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan);
 
 /// The dense layer or convolution of a plan, with factors that are rounded to bfloat16.
 std::unique_ptr<Layer<float>> make_rounded_layer(const LayerPlan& plan);
+
+/// A dropout that has some rows of every image, and drops there what one of whole images drops.
+template <class T>
+std::unique_ptr<Layer<T>> make_dropout_of_rows(const LayerPlan& plan, const Range& rows);
 
 template <class T>
 using LayerMaker = std::unique_ptr<Layer<T>> (*)(const LayerPlan&);

@@ -74,9 +74,9 @@ class GroupNorm final : public Layer<T> {
     norm_.backward(parameters, in, d_out, sum_.data(), d_in, batch);
   }
 
-  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+  void backward_weight(const T* parameters, const T* in, const T*, const T* d_out, T* d_parameters,
                        std::size_t batch) override {
-    norm_.write_gradient(in, d_out, d_parameters, batch);
+    norm_.write_gradient(parameters, in, d_out, d_parameters, batch);
   }
 
  private:

@@ -35,6 +35,9 @@ struct GroupSum {
   /// Floats that a group sums besides for each of its cuts, by the number of the slice that begins
   /// there. Empty: none, wherever its cuts are.
   std::vector<std::size_t> at_cut = {};
+  /// True for statistics of a whole batch: the sum is as long for any number of samples, and tests
+  /// of the model, which use running statistics, do without it.
+  bool is_of_batch = false;
 
   /// The length of the sum in a group with these cuts. It is never 0.
   std::size_t size(std::span<const std::size_t> cuts) const {
@@ -44,14 +47,21 @@ struct GroupSum {
   }
   /// Its length in a group with all cuts.
   std::size_t most() const { return std::reduce(at_cut.begin(), at_cut.end(), always); }
-  /// The same sum for that many samples in place of one.
+  /// The same sum for that many samples in place of one. Statistics of a batch stay as long.
   GroupSum times(std::size_t samples) const {
     GroupSum sum = *this;
+    if (is_of_batch) return sum;
     sum.always *= samples;
     for (std::size_t& floats : sum.at_cut) floats *= samples;
     return sum;
   }
   friend bool operator==(const GroupSum&, const GroupSum&) = default;
 };
+
+/// Those of a stage's forward sums that tests of the model make as well.
+inline std::vector<GroupSum> sums_in_tests(std::vector<GroupSum> forward) {
+  std::erase_if(forward, [](const GroupSum& sum) { return sum.is_of_batch; });
+  return forward;
+}
 
 }  // namespace gv

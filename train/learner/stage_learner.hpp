@@ -156,7 +156,8 @@ class StageLearner {
   /// instead.
   virtual void test(std::size_t stage, std::size_t number, std::span<const float> in,
                     std::span<float> out) = 0;
-  /// The parts of a test pass in a group, which replace test(), as in forward_part().
+  /// The parts of a test pass in a group, which replace test(), as in forward_part(). Between them
+  /// are only sums_in_tests().
   virtual void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
                          std::span<const float> in, std::span<float> out) = 0;
   /// The accuracy, or R2 for data with targets, on the batches that the last stage has scored since
