@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/pins.hpp"
 #include "cli/shared_layers.hpp"
 #include "consensus/pipeline/picture.hpp"
 #include "consensus/pipeline/router.hpp"
@@ -101,7 +102,9 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
   const std::vector<double> speeds = question.speeds();
-  const StagePlanOptions options{.mirrored = question.pipeline().schedule == PipelineKind::chimera};
+  const StagePlanOptions options{
+      .mirrored = question.pipeline().schedule == PipelineKind::chimera,
+      .pins = pins_of_numbered(question.pipeline().pins, question.peers())};
   for (std::size_t i = 0; i < question.peers(); ++i) {
     offers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .holdings = {{0, false, {}}}});
   }
@@ -262,6 +265,7 @@ void print_head(const Question& question) {
   } else {
     fmt::print("Links cost nothing; --bandwidth and --latency give them a price.\n");
   }
+  fmt::print("{}", pins_text(pipeline.pins, question.peers()));
   if (pipeline.group > 1) {
     fmt::print("Groups are not counted: as with group = 1. A file of --peers counts them.\n");
   }

@@ -53,6 +53,16 @@ SplitQuestion question_of(const Config& config, const std::vector<ModelPiece>& p
   return question;
 }
 
+/// The pins of the peers of this site.
+std::vector<SplitPin> pins_in(const SplitSite& site, const NamedPins& pins) {
+  std::vector<SplitPin> found;
+  for (std::size_t i = 0; i < site.peers.size(); ++i) {
+    const auto pin = pins.find(site.peers[i].name);
+    if (pin != pins.end()) found.push_back({.peer = i, .at = pin->second});
+  }
+  return found;
+}
+
 /// Pipelines as they run, with each number of peers to a group.
 void search_pipelines(const Config& config, std::size_t stages_max, SplitReport& report) {
   SplitQuestion question = report.question;
@@ -84,6 +94,8 @@ int show_shared_layers(const SharedLayersOptions& options) {
   const std::size_t count = report.question.site.peers.size();
   const std::size_t most =
       count > staged_peers_max ? 1 : std::min({count, report.pieces.size(), stages_max});
+  report.pins = parsed.config.pipeline.pins;
+  report.question.pins = pins_in(report.question.site, report.pins);
   report.samples = best_plans(report.question, {.may_split_layers = false, .one_group = true});
   if (count > 1 && count <= staged_peers_max) search_pipelines(parsed.config, most, report);
   // The best of all may be a pipeline with groups, which exchange nothing inside a pair of layers.
@@ -91,6 +103,13 @@ int show_shared_layers(const SharedLayersOptions& options) {
   for (const SplitPlan& plan : report.groups) keep_plan(report.best, plan);
   for (const SplitPlan& plan : best_plans(report.question, {.stages_max = most})) {
     keep_plan(report.best, plan);
+  }
+  if (report.best.empty() && !report.question.pins.empty()) {
+    return fail({{parsed.places.place_of("pipeline.pins"),
+                  fmt::format("no plan for the peers of {} fits them and has the pinned peers in "
+                              "their stages; stages are planned for {} peers at most",
+                              options.peers_file, staged_peers_max),
+                  "pin fewer peers, or to earlier stages"}});
   }
   if (report.best.empty()) {
     return fail({{options.peers_file,

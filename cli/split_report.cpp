@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "peer/config/setting_builders.hpp"
+
 namespace gv {
 namespace {
 
@@ -181,10 +183,11 @@ std::string changes(const SplitReport& report, const SplitPlan& best, const Spli
 
 std::string compared(const SplitReport& report) {
   std::string text = "\nWhat this version can run:\n";
+  const bool has_pins = !report.question.pins.empty();
   const auto line = [&](const char* name, const std::vector<SplitPlan>& plans) {
     text += fmt::format("  {:<12}  ", name);
     if (plans.empty()) {
-      text += "no plan fits\n";
+      text += has_pins ? "no plan fits and keeps the pins\n" : "no plan fits\n";
       return;
     }
     text += fmt::format("{}, on {}\n", rate_of(report, plans.front()),
@@ -288,6 +291,7 @@ std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
         "micro_batches = {}\n",
         peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
     if (plan.group > 1) text += fmt::format("group = {}\n", plan.group);
+    if (!report.pins.empty()) text += fmt::format("pins = {}\n", settings::shown(report.pins));
     // Otherwise replicas of unlike speeds take equally many micro-batches.
     if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
     return text;
@@ -309,6 +313,9 @@ std::string to_text(const SplitReport& report) {
       "and backward. Times are in ms.\n",
       report.config, report.question.samples, report.question.site.peers.size(), report.peers_file,
       1e-9 * operations);
+  std::vector<std::string> names;
+  for (const SplitPeer& peer : report.question.site.peers) names.push_back(peer.name);
+  text += pins_text(report.pins, names);
   const std::string left_out = names_of(report, best, false);
   text += fmt::format("\nBest: {}{}\n{}", rate_of(report, best),
                       left_out.empty() ? "" : ", without " + left_out, table_of(report, best));
@@ -335,6 +342,7 @@ std::string to_text(const SplitReport& report) {
 std::string to_json(const SplitReport& report) {
   nlohmann::json document{{"samples", report.question.samples}, {"plans", nlohmann::json::array()}};
   for (const SplitPlan& plan : report.best) document["plans"].push_back(json_of(report, plan));
+  if (!report.pins.empty()) document["pins"] = report.pins;
   if (const SplitPlan* own = runnable(report)) {
     document["runnable"] = json_of(report, *own);
     document["settings"] = settings_of(report, *own);

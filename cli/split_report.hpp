@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/pins.hpp"
 #include "consensus/split/split_plan.hpp"
 #include "peer/config/split_layers.hpp"
 
@@ -16,6 +17,7 @@ struct SplitReport {
   std::string peers_file;
   std::vector<ModelPiece> pieces;
   SplitQuestion question;
+  NamedPins pins;                  ///< All pins of the config, also of peers not in the file.
   std::vector<SplitPlan> best;     ///< The best and the second best plan.
   std::vector<SplitPlan> samples;  ///< The best that shares samples alone; empty if none fits.
   std::vector<SplitPlan> stages;   ///< The best with stages of whole layers; empty if none fits.

@@ -13,11 +13,11 @@ namespace gv {
 
 // Functions for fields that are sets of peers. The table of settings finds them by this type.
 
-static std::string type_of(const PeerSet&, const settings::Range&) {
+static std::string type_of(const PeerSet&, const settings::Bounds&) {
   return "peers, as \"all\", \"3\", \"0-7,12\" or \"any 2\"";
 }
 
-static std::optional<BadValue> read(const TomlValue& value, const settings::Range&,
+static std::optional<BadValue> read(const TomlValue& value, const settings::Bounds&,
                                     PeerSet& field) {
   std::string text;
   if (const auto* whole = std::get_if<std::int64_t>(&value.data)) {

@@ -27,6 +27,7 @@ class Mapping {
   }
 
   std::vector<std::vector<std::uint32_t>> map(bool balances) {
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) keep_pin(i, balances);
     for (std::uint32_t stage = 0; stage < seconds_.size(); ++stage) {
       if (carriers_of(stage) == 0) fill(stage);
     }
@@ -90,14 +91,43 @@ class Mapping {
     return slowest;
   }
 
+  /// Gives a pinned peer its stage in place of its other ones, unless it is among them, and
+  /// relieves another peer of it. Where plans are made, they may want several carriers.
+  void keep_pin(std::size_t i, bool balances) {
+    const std::optional<std::uint32_t> stage = carriers_[i].pin;
+    if (!stage || *stage >= seconds_.size() || (!balances && carries(i, *stage))) return;
+    if (!carries(i, *stage)) stages_of_[i] = {*stage};
+    const auto fullest = fullest_of([&](std::size_t other) {
+      return other != i && carries(other, *stage) && carriers_[other].pin != stage;
+    });
+    if (fullest) std::erase(stages_of_[*fullest], *stage);
+  }
+
+  /// The peer that a newcomer relieves: of those with several stages for which `suits` holds, the
+  /// one that is busy longest. Returns nullopt if there is none.
+  template <class Suits>
+  std::optional<std::size_t> fullest_of(const Suits& suits) const {
+    const auto work = [this](std::size_t peer) {
+      double sum = 0;
+      for (const std::uint32_t stage : stages_of_[peer]) sum += seconds_[stage];
+      return sum / speeds_[peer];
+    };
+    std::optional<std::size_t> fullest;
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
+      if (stages_of_[i].size() < 2 || !suits(i)) continue;
+      if (!fullest || work(i) > work(*fullest)) fullest = i;
+    }
+    return fullest;
+  }
+
   /// The peer whose move to `stage` leaves the smallest load. Returns nullopt if no stage can spare
   /// a peer.
   std::optional<std::size_t> best_move(std::uint32_t stage) {
     std::optional<std::size_t> best;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
-      const bool is_spare =
-          stages_of_[i].size() == 1 && !carries(i, stage) && carriers_of(stages_of_[i].front()) > 1;
+      const bool is_spare = !carriers_[i].pin && stages_of_[i].size() == 1 && !carries(i, stage) &&
+                            carriers_of(stages_of_[i].front()) > 1;
       if (!is_spare) continue;
       const std::uint32_t before = std::exchange(stages_of_[i].front(), stage);
       // While there are gaps all loads are infinite, so the first peer is taken.
@@ -140,33 +170,27 @@ class Mapping {
   }
 
   void place(std::size_t newcomer) {
-    std::optional<std::size_t> fullest;
-    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
-      if (stages_of_[i].size() < 2) continue;
-      const auto work = [this](std::size_t peer) {
-        double sum = 0;
-        for (const std::uint32_t stage : stages_of_[peer]) sum += seconds_[stage];
-        return sum / speeds_[peer];
-      };
-      if (!fullest || work(i) > work(*fullest)) fullest = i;
-    }
-    if (fullest) {
-      stages_of_[newcomer].push_back(stages_of_[*fullest].back());
-      stages_of_[*fullest].pop_back();
-    } else {
+    const auto fullest = fullest_of([](std::size_t) { return true; });
+    if (!fullest) {
       stages_of_[newcomer].push_back(slowest_stage());
+      return;
     }
+    std::vector<std::uint32_t>& stages = stages_of_[*fullest];
+    const bool is_own = carriers_[*fullest].pin == stages.back();
+    const auto given = stages.end() - (is_own ? 2 : 1);
+    stages_of_[newcomer].push_back(*given);
+    stages.erase(given);
   }
 
-  /// Finds two peers, one of them in the slowest stage, each with a single stage, whose swap leaves
-  /// the smallest load. Returns nullopt if there are none.
+  /// Finds two peers, one of them in the slowest stage, each with a single stage to which it is not
+  /// pinned, whose swap leaves the smallest load. Returns nullopt if there are none.
   std::optional<std::pair<std::size_t, std::size_t>> best_exchange(std::uint32_t slowest) {
     std::optional<std::pair<std::size_t, std::size_t>> best;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
-      if (stages_of_[i].size() != 1 || !carries(i, slowest)) continue;
+      if (carriers_[i].pin || stages_of_[i].size() != 1 || !carries(i, slowest)) continue;
       for (std::size_t j = 0; j < stages_of_.size(); ++j) {
-        if (stages_of_[j].size() != 1 || carries(j, slowest)) continue;
+        if (carriers_[j].pin || stages_of_[j].size() != 1 || carries(j, slowest)) continue;
         std::swap(stages_of_[i], stages_of_[j]);
         const double load = slowest_load();
         std::swap(stages_of_[i], stages_of_[j]);

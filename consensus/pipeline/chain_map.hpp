@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct StageCarrier {
   double speed = 0;                   ///< Speed relative to the other peers; 0 if not known.
   std::vector<std::uint32_t> stages;  ///< The stages that it carries, sorted. Empty for a newcomer.
   std::vector<std::uint32_t> copies;  ///< Other stages whose state it has.
+  std::optional<std::uint32_t> pin = {};  ///< The stage to which it is pinned, if any.
 };
 
 /// Returns for each of `carriers` the stages that it will carry: sorted, at least one each. Every
@@ -30,6 +32,11 @@ struct StageCarrier {
 /// peer of another stage, if this lowers the slowest stage's time by more than `worth_changing`. So
 /// peers move only for a real gain, one change at a time, and none moves back and forth while
 /// speeds stay the same. With `balances = false` this last change is left out.
+///
+/// A pinned peer carries its stage before anything else is decided, and gives up all others if it
+/// did not carry it before. Another peer that has that stage beside others then gives it up. A
+/// pinned peer takes further stages only if too few other peers are there, and never moves for
+/// balance.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds,
                                                    bool balances = true);

@@ -195,9 +195,19 @@ std::size_t in_common(const std::vector<std::uint32_t>& a, const std::vector<std
       a, [&](std::uint32_t stage) { return std::ranges::binary_search(b, stage); }));
 }
 
+/// The stage that each rank has to carry, if any. Empty: no rank has to carry a certain one.
+using Pins = std::span<const std::optional<std::uint32_t>>;
+
+bool keeps_pins(const std::vector<std::vector<std::uint32_t>>& stages, Pins pins) {
+  for (std::size_t rank = 0; rank < pins.size(); ++rank) {
+    if (pins[rank] && !std::ranges::binary_search(stages[rank], *pins[rank])) return false;
+  }
+  return true;
+}
+
 /// Swaps the stages of equally fast peers where more stages then stay at their peers.
 void keep_places(std::vector<std::vector<std::uint32_t>>& stages, const StageLayout& present,
-                 const SplitSite& equal) {
+                 const SplitSite& equal, Pins pins) {
   for (std::size_t a = 0; a < stages.size(); ++a) {
     for (std::size_t b = a + 1; b < stages.size(); ++b) {
       if (equal.peers[a].operations_per_s != equal.peers[b].operations_per_s) continue;
@@ -206,7 +216,7 @@ void keep_places(std::vector<std::vector<std::uint32_t>>& stages, const StageLay
       };
       const std::size_t before = stay();
       std::swap(stages[a], stages[b]);
-      if (stay() <= before) std::swap(stages[a], stages[b]);
+      if (stay() <= before || !keeps_pins(stages, pins)) std::swap(stages[a], stages[b]);
     }
   }
 }
@@ -230,7 +240,8 @@ StageLayout layout_of(Draft draft, const LayoutCosts& costs) {
   return {std::move(draft.stages), std::move(groups)};
 }
 
-Draft draft_of(const SplitPlan& plan, const StageLayout& present, const SplitSite& equal) {
+Draft draft_of(const SplitPlan& plan, const StageLayout& present, const SplitSite& equal,
+               Pins pins) {
   Draft draft{.stages = std::vector<std::vector<std::uint32_t>>(equal.peers.size()), .members = {}};
   for (const SplitStage& planned : plan.stages) {
     const SplitState& state = plan.layers[planned.first].state;
@@ -241,7 +252,7 @@ Draft draft_of(const SplitPlan& plan, const StageLayout& present, const SplitSit
       }
     }
   }
-  keep_places(draft.stages, present, equal);
+  keep_places(draft.stages, present, equal, pins);
   return draft;
 }
 
@@ -282,9 +293,10 @@ constexpr std::size_t search_microseconds = 500'000;
 /// The best draft that can be reached by neighbours, each better than the one before.
 class Climb {
  public:
-  Climb(const LayoutCosts& costs, const SplitSite& site)
+  Climb(const LayoutCosts& costs, const SplitSite& site, Pins pins)
       : costs_(costs),
         site_(site),
+        pins_(pins),
         predictions_left_(search_microseconds / (costs.stages.size() * costs.micro_batches)) {}
 
   void from(Draft draft) {
@@ -312,6 +324,7 @@ class Climb {
  private:
   /// Infinite for a draft that cannot be used, and for all once the search is over.
   double seconds_of(const Draft& draft) {
+    if (!keeps_pins(draft.stages, pins_)) return std::numeric_limits<double>::infinity();
     const StageLayout layout = layout_of(draft, costs_);
     if (predictions_left_ == 0 || assignments_of(layout, costs_) > assignments_max) {
       return std::numeric_limits<double>::infinity();
@@ -322,6 +335,7 @@ class Climb {
 
   const LayoutCosts& costs_;
   const SplitSite& site_;
+  Pins pins_;
   std::size_t predictions_left_;
   std::optional<Draft> best_;
   double least_ = std::numeric_limits<double>::infinity();
@@ -334,21 +348,26 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 }
 
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
-                                       const SplitSite& site) {
+                                       const SplitSite& site,
+                                       std::span<const std::optional<std::uint32_t>> pins) {
   const std::size_t peers = site.peers.size();
   if (peers > planned_peers_max || costs.stages.size() > planned_stages_max) return std::nullopt;
   SplitQuestion question{.layers = costs.stages,
                          .site = with_equal_speeds(site),
                          .samples = costs.micro_batches,
                          .micro_batches = {costs.micro_batches},
-                         .groups = {}};
-  Climb climb(costs, site);
+                         .groups = {},
+                         .pins_name_layers = true};
+  for (std::size_t rank = 0; rank < pins.size(); ++rank) {
+    if (pins[rank]) question.pins.push_back({.peer = rank, .at = *pins[rank]});
+  }
+  Climb climb(costs, site, pins);
   for (std::size_t group = 1; group <= std::min(costs.group, peers); ++group) {
     for (std::size_t stages = 1; stages <= std::min(peers, costs.stages.size()); ++stages) {
       const SplitChoice choice{
           .all_peers = true, .group = group, .stages_min = stages, .stages_max = stages};
       for (const SplitPlan& plan : best_plans(question, choice)) {
-        climb.from(draft_of(plan, present, question.site));
+        climb.from(draft_of(plan, present, question.site, pins));
       }
     }
   }

@@ -54,10 +54,12 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 /// `costs.group`, improved by peers that join others or swap with them, as long as that makes the
 /// step shorter; after a number of predictions that take about half a second, the best one so far
 /// is returned. Peers whose speeds differ by less than `worth_changing` count as equal in
-/// best_plans(), and take the places of `present` in which most stages stay where they are. Returns
-/// nullopt if there are too many peers or stages, or if each plan would need more micro-batches for
-/// its replicas or more than `assignments_max` assignments.
+/// best_plans(), and take the places of `present` in which most stages stay where they are. A rank
+/// with a pin carries that stage in every candidate; `pins` may be empty if no rank has one.
+/// Returns nullopt if there are too many peers or stages, or if each plan would need more
+/// micro-batches for its replicas or more than `assignments_max` assignments.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
-                                       const SplitSite& site);
+                                       const SplitSite& site,
+                                       std::span<const std::optional<std::uint32_t>> pins = {});
 
 }  // namespace gv

@@ -26,6 +26,9 @@ StageParts::StageParts(const std::vector<std::size_t>& slices) {
 }
 
 std::vector<StageHolding> StageParts::packed(std::vector<StageHolding> holdings) const {
+  const bool has_slices = std::ranges::any_of(
+      holdings, [this](const StageHolding& holding) { return is_slice(holding.stage); });
+  if (!has_slices) return holdings;
   // Parts that are not slices come first, unchanged.
   const auto slices = std::stable_partition(
       holdings.begin(), holdings.end(),

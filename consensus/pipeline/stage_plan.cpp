@@ -60,15 +60,17 @@ class Held {
 /// count as one.
 template <class Mapped>
 std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
-                                         const ModelVersion& version, const StageParts& parts,
-                                         const Mapped& mapped) {
+                                         const ModelVersion& version,
+                                         const StagePlanOptions& options, const Mapped& mapped) {
   std::vector<StageCarrier> carriers;
   for (const StageOffer& offer : offers) {
     if (offer.leaves) continue;
     StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
+    const auto pin = options.pins.find(offer.peer);
+    if (pin != options.pins.end()) carrier.pin = mapped(pin->second);
     for (const StageHolding& holding : offer.holdings) {
       // A carrier of slices also has the common part.
-      if (holding.stage >= parts.stages()) continue;
+      if (holding.stage >= options.parts.stages()) continue;
       if (holding.carried) {
         carrier.stages.push_back(mapped(holding.stage));
       } else if (version.step > 0 && holding.version == version) {
@@ -189,7 +191,9 @@ void improve(StageLayout& layout, const std::vector<StageCarrier>& carriers,
              const LayoutCosts& costs, const LinkBetween& link) {
   const std::optional<SplitSite> site = site_of(carriers, link);
   if (!site) return;
-  std::optional<StageLayout> best = best_layout(layout, costs, *site);
+  std::vector<std::optional<std::uint32_t>> pins;
+  for (const StageCarrier& carrier : carriers) pins.push_back(carrier.pin);
+  std::optional<StageLayout> best = best_layout(layout, costs, *site, pins);
   const bool is_worth_it = best && predicted_step(*best, costs, *site) <
                                        (1 - worth_changing) * predicted_step(layout, costs, *site);
   if (is_worth_it) layout = *std::move(best);
@@ -280,7 +284,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   };
   std::vector<double> work(options.mirrored ? all / 2 : all, 0);
   for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
-  const std::vector<StageCarrier> carriers = carriers_among(offers, *version, parts, mapped);
+  const std::vector<StageCarrier> carriers = carriers_among(offers, *version, options, mapped);
   const bool searches = options.layouts && carriers.size() <= planned_peers_max;
   std::vector<std::vector<std::uint32_t>> map = map_stages(carriers, work, !searches);
   for (std::vector<std::uint32_t>& stages : map) {

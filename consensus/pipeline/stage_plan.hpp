@@ -47,6 +47,8 @@ struct StagePlanOptions {
   /// peer at a time moves to the slowest stage, and groups are as large as they may be. With
   /// `mirrored` or `slices_most` it must be empty.
   std::optional<LayoutCosts> layouts = {};
+  /// The stages that these peers carry whenever they take part.
+  std::map<PeerId, std::uint32_t> pins = {};
 };
 
 /// The stages and slices that each rank of a generation carries.
@@ -72,9 +74,9 @@ PeerGroups groups_of(const HeldParts& held, const StageParts& parts);
 /// version is complete and peers must not guess, or if there are too few peers for their memory.
 /// `offers` must be sorted by id, and not all peers may be leaving.
 ///
-/// With `options.layouts` the peers keep their stages and groups, apart from what losses and
-/// newcomers make necessary, unless the best layout (best_layout) is predicted to make a step
-/// shorter by more than `worth_changing`. As long as no peer's speed is known there is no
+/// With `options.layouts` the peers keep their stages and groups, apart from what losses,
+/// newcomers and pins make necessary, unless the best layout (best_layout) is predicted to make a
+/// step shorter by more than `worth_changing`. As long as no peer's speed is known there is no
 /// prediction. `link` may be empty if links cost nothing.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,

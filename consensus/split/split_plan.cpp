@@ -131,6 +131,12 @@ class AllSegments {
       groups.push_back(group_of(question_.site, std::move(peers)));
     } else {
       groups = candidate_groups(question_.site, peers);
+      for (const SplitPin& pin : question_.pins) {
+        if (!std::ranges::binary_search(peers, pin.peer)) continue;
+        std::erase_if(groups, [&](const SplitGroup& group) {
+          return std::ranges::find(group.peers, pin.peer) == group.peers.end();
+        });
+      }
     }
     const std::size_t in_flight = std::min(choice_.stages_max, micro_batches_);
     segments.search = std::make_unique<StateSearch>(
@@ -193,6 +199,7 @@ class StageSearch {
       for (const Partial& partial : partials) {
         const std::size_t least = choice_.group > 0 ? 1 : 2;
         if (partial.stages.size() < std::max(choice_.stages_min, least)) continue;
+        if (lacks_stage(partial.stages.size())) continue;
         if (choice_.group > 1 && !partial.has_groups) continue;
         SplitPlan plan = assembled(question_, partial.stages, micro_batches_);
         plan.group = choice_.group;
@@ -219,6 +226,7 @@ class StageSearch {
     for (std::size_t i = 0; i < chains.size(); ++i) {
       const std::size_t last = first + i + 1;
       if (last < question_.layers.size() && !question_.layers[last].may_begin_stage) continue;
+      if (!keeps_pins(partial == nullptr ? 0 : partial->stages.size(), first, last, run)) continue;
       for (const StateChain& chain : chains[i]) {
         Partial longer = partial == nullptr ? Partial{} : *partial;
         ChosenStage stage{.first = first,
@@ -244,6 +252,26 @@ class StageSearch {
     }
   }
 
+  /// True if a stage of these layers on this run has the peers that are pinned to it, and no peer
+  /// that is pinned to another one.
+  bool keeps_pins(std::size_t stage, std::size_t first, std::size_t last, const Run& run) const {
+    return std::ranges::all_of(question_.pins, [&](const SplitPin& pin) {
+      const auto peer = std::ranges::find(order_, pin.peer) - order_.begin();
+      const auto place = static_cast<std::size_t>(peer);
+      const bool is_here = run.begin <= place && place < run.end;
+      const bool belongs_here =
+          question_.pins_name_layers ? first <= pin.at && pin.at < last : pin.at == stage;
+      return is_here == belongs_here;
+    });
+  }
+
+  /// True if a plan with this number of stages does not have the stage of some pinned peer.
+  bool lacks_stage(std::size_t stages) const {
+    return !question_.pins_name_layers &&
+           std::ranges::any_of(question_.pins,
+                               [&](const SplitPin& pin) { return pin.at >= stages; });
+  }
+
   /// Stages with r and r' blocks use min(r, r') links at once, each as slow as the slowest. All
   /// `members` of a block have the outputs, and each sends them to its part of the receivers.
   void link(ChosenStage& stage, const Run& a, const Run& b, std::size_t members) const {
@@ -262,10 +290,14 @@ class StageSearch {
   }
 
   /// Keeps the plan unless two plans with as few stages are as good in both figures. A step takes
-  /// fill + (m - 1) pace, which grows with both.
-  static void keep(std::vector<Partial>& partials, Partial candidate) {
-    const auto beats = [](const Partial& a, const Partial& b) {
-      return a.pace <= b.pace && a.fill <= b.fill && a.stages.size() <= b.stages.size() &&
+  /// fill + (m - 1) pace, which grows with both. With pins to numbers of stages only plans with
+  /// equally many are compared, because the others need other peers for what follows.
+  void keep(std::vector<Partial>& partials, Partial candidate) const {
+    const bool counts_stages = !question_.pins.empty() && !question_.pins_name_layers;
+    const auto beats = [&](const Partial& a, const Partial& b) {
+      const bool is_comparable =
+          counts_stages ? a.stages.size() == b.stages.size() : a.stages.size() <= b.stages.size();
+      return a.pace <= b.pace && a.fill <= b.fill && is_comparable &&
              a.has_groups >= b.has_groups && a.stages.back().members == b.stages.back().members;
     };
     const auto worse = std::ranges::count_if(
@@ -294,8 +326,48 @@ class StageSearch {
 /// Up to this many peers are tried in every order.
 constexpr std::size_t every_order_max = 4;
 
+/// The order with pinned peers in the places of all pinned peers, sorted by their pins.
+std::vector<std::size_t> with_sorted_pins(std::vector<std::size_t> order,
+                                          std::vector<SplitPin> pins) {
+  const auto is_pinned = [&](std::size_t peer) {
+    return std::ranges::find(pins, peer, &SplitPin::peer) != pins.end();
+  };
+  std::ranges::stable_sort(pins, {}, [&](const SplitPin& pin) {
+    return std::pair(pin.at, std::ranges::find(order, pin.peer) - order.begin());
+  });
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (is_pinned(order[i])) places.push_back(i);
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) order[places[i]] = pins[i].peer;
+  return order;
+}
+
+/// The order in which pinned peers stand first, each stage before them has one other peer if no
+/// peer is pinned to it, and all others follow.
+std::vector<std::size_t> with_early_pins(const std::vector<std::size_t>& order,
+                                         const std::vector<SplitPin>& pins) {
+  std::vector<std::size_t> free;
+  for (const std::size_t peer : order) {
+    if (std::ranges::find(pins, peer, &SplitPin::peer) == pins.end()) free.push_back(peer);
+  }
+  std::vector<std::size_t> early;
+  auto next = free.begin();
+  const std::size_t last = std::ranges::max(pins, {}, &SplitPin::at).at;
+  for (std::size_t stage = 0; stage <= last; ++stage) {
+    const std::size_t before = early.size();
+    for (const SplitPin& pin : pins) {
+      if (pin.at == stage) early.push_back(pin.peer);
+    }
+    if (early.size() == before && next != free.end()) early.push_back(*next++);
+  }
+  early.insert(early.end(), next, free.end());
+  return early;
+}
+
 /// The orders in which stages are given to peers: by clusters and by speed, or all of them.
-std::vector<std::vector<std::size_t>> orders_of(const SplitSite& site) {
+std::vector<std::vector<std::size_t>> orders_of(const SplitSite& site,
+                                                const std::vector<SplitPin>& pins) {
   std::vector<std::size_t> peers(site.peers.size());
   std::iota(peers.begin(), peers.end(), std::size_t{0});
   std::vector<std::vector<std::size_t>> orders;
@@ -311,7 +383,13 @@ std::vector<std::vector<std::size_t>> orders_of(const SplitSite& site) {
   }
   std::vector<std::size_t> by_speed = group_of(site, peers).peers;
   if (by_speed != by_cluster) orders.push_back(std::move(by_speed));
-  return orders;
+  if (pins.empty()) return orders;
+  std::vector<std::vector<std::size_t>> pinned;
+  for (const std::vector<std::size_t>& order : orders) {
+    pinned.push_back(with_sorted_pins(order, pins));
+    pinned.push_back(with_early_pins(order, pins));
+  }
+  return pinned;
 }
 
 }  // namespace
@@ -356,9 +434,10 @@ void keep_plan(std::vector<SplitPlan>& best, SplitPlan plan) {
 std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice) {
   check(!question.layers.empty() && !question.site.peers.empty(), "there is something to share");
   std::vector<SplitPlan> best;
-  if (choice.stages_min <= 1 && choice.group == 0) best = plans_without_stages(question, choice);
+  const bool may_lack_stages = choice.stages_min <= 1 && choice.group == 0;
+  if (may_lack_stages && question.pins.empty()) best = plans_without_stages(question, choice);
   if (choice.stages_max < 2 && choice.group == 0) return best;
-  const auto orders = orders_of(question.site);
+  const auto orders = orders_of(question.site, question.pins);
   for (const std::size_t micro_batches : question.micro_batches) {
     AllSegments segments(question, choice, micro_batches);
     for (const auto& order : orders) {

@@ -24,6 +24,13 @@ struct SplitChoice {
   std::size_t stages_max = 1;
 };
 
+/// A peer that has to carry a certain stage.
+struct SplitPin {
+  std::size_t peer = 0;
+  /// The stage's number in the plan; with SplitQuestion::pins_name_layers a layer of the stage.
+  std::size_t at = 0;
+};
+
 struct SplitQuestion {
   std::vector<SplitLayer> layers;
   SplitSite site;
@@ -35,6 +42,10 @@ struct SplitQuestion {
   double bytes_per_sliced_weight = 16;  ///< The same in layers that are shared by slices.
   /// Groups that may share a layer of a plan without stages. Empty: candidate_groups().
   std::vector<SplitGroup> groups;
+  /// The stages of pinned peers, which take part in each of their layers. Plans without stages and
+  /// plans in which a pinned peer carries another stage, or none, are left out.
+  std::vector<SplitPin> pins = {};
+  bool pins_name_layers = false;
 };
 
 /// How a layer is shared in a plan.
@@ -77,8 +88,10 @@ struct SplitPlan {
 /// Exact for a chain of layers (dynamic programming over states, which keeps two candidates that
 /// no two others beat in time and in each peer's memory), but for two bounds: of more than 64 such
 /// candidates for one state the slowest are dropped, and with more than four peers stages are given
-/// to those that follow each other in one of two orders, by clusters or by speed. A peer that only
-/// slows the others is left out, since its group is not chosen.
+/// to those that follow each other in one of two orders, by clusters or by speed. With pins each of
+/// these becomes two orders, in which pinned peers follow each other by their stages: in the places
+/// that they had, and with as few others before them as the stages need. A peer that only slows the
+/// others is left out, since its group is not chosen.
 ///
 /// A stage's busy time b is the sum of its layers' costs in a step. With m micro-batches a step
 /// takes the longest b, or transfer if that is longer, plus 1/m of each of the others, which wait

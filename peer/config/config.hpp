@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -233,7 +234,8 @@ struct PipelineConfig {
   bool recompute = false;
   std::uint32_t group = 1;  ///< The most peers that carry a stage together.
   StagePlanKind plan = StagePlanKind::steady;
-  std::uint64_t copy_every = 8;  ///< Number of runs between two copies; 0 means never.
+  std::map<std::string, std::uint32_t> pins;  ///< The stages of peers that are pinned, by name.
+  std::uint64_t copy_every = 8;               ///< Number of runs between two copies; 0 means never.
 
   /// The number of stages, from `ends` if given.
   std::size_t stage_count() const { return ends.empty() ? stages : ends.size(); }

@@ -426,9 +426,11 @@ void report_all(ConfigReading& reading, Problems found) {
 
 void check_plan(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
+  if (config.run.mode != ModeKind::pipeline) return;
   const bool is_planned = config.pipeline.plan == StagePlanKind::automatic;
-  if (config.run.mode != ModeKind::pipeline || !is_planned) return;
-  report_all(reading, plan_problems(config));
+  if (is_planned) report_all(reading, plan_problems(config));
+  const bool is_cut = reading.is_sound("pipeline.stages") && reading.is_sound("pipeline.ends");
+  if (is_cut) report_all(reading, pin_problems(config));
 }
 
 void check_groups(ConfigReading& reading) {

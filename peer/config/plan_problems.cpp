@@ -1,11 +1,14 @@
-// Plans are made by the predicted time of a step, in a search that must end soon.
+// Plans are made by the predicted time of a step, in a search that must end soon. Pins must leave
+// some plan.
 #include "peer/config/plan_problems.hpp"
 
 #include <fmt/format.h>
 
+#include <map>
 #include <string>
 #include <utility>
 
+#include "consensus/message/certificate.hpp"
 #include "consensus/pipeline/stage_layout.hpp"
 
 namespace gv {
@@ -36,6 +39,37 @@ Problems plan_problems(const Config& config) {
   if (pipeline.micro_batches > planned_micro_batches_max) {
     add(fmt::format("plans are searched for up to {} micro-batches", planned_micro_batches_max),
         "use fewer and larger micro-batches");
+  }
+  return found;
+}
+
+Problems pin_problems(const Config& config) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const std::size_t stages = pipeline.stage_count();
+  Problems found;
+  const auto add = [&](std::string reason, std::string remedy) {
+    found.push_back({"pipeline.pins", std::move(reason), std::move(remedy)});
+  };
+  std::map<std::uint32_t, std::size_t> carriers;
+  for (const auto& [name, stage] : pipeline.pins) {
+    if (!is_peer_name(name)) {
+      add(fmt::format("no peer can be called \"{}\"", name),
+          "write a name of 1 to 64 letters, digits, dots, dashes or underscores");
+    }
+    if (stage < stages) {
+      ++carriers[stage];
+    } else {
+      add(fmt::format("there is no stage {} for {}: the last one is {}", stage, name, stages - 1),
+          "pin it to an earlier stage, or cut the model into more stages");
+    }
+  }
+  // A carrier beyond these would have no micro-batch in any run.
+  const std::size_t most = pipeline.micro_batches * pipeline.group;
+  for (const auto& [stage, count] : carriers) {
+    if (count <= most) continue;
+    add(fmt::format("{} peers are pinned to stage {}, whose micro-batches occupy {}", count, stage,
+                    most),
+        "pin fewer peers to it, or raise micro_batches");
   }
   return found;
 }

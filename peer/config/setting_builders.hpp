@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,6 +71,20 @@ std::string shown(const std::vector<Item>& list) {
   std::string text = "[";
   for (std::size_t i = 0; i < list.size(); ++i) text += (i ? ", " : "") + shown(list[i]);
   return text + "]";
+}
+
+/// A table with a whole number for each name.
+using NamedNumbers = std::map<std::string, std::uint32_t>;
+
+inline std::string shown(const NamedNumbers& table) {
+  std::string text;
+  for (const auto& [name, number] : table) {
+    const bool is_bare = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-';
+    });
+    text += (text.empty() ? "{ " : ", ") + (is_bare ? name : shown(name)) + " = " + shown(number);
+  }
+  return text.empty() ? "{}" : text + " }";
 }
 
 // ---- Values from TOML ----
@@ -229,6 +244,25 @@ std::optional<BadValue> read(const TomlValue& value, const Bounds& range,
     }
   }
   field = std::move(items);
+  return std::nullopt;
+}
+
+inline std::string type_of(const NamedNumbers&, const Bounds& range) {
+  return "table of whole numbers, each " + range.text();
+}
+
+inline std::optional<BadValue> read(const TomlValue& value, const Bounds& range,
+                                    NamedNumbers& field) {
+  const auto* table = std::get_if<TomlTable>(&value.data);
+  if (table == nullptr) return wrong_type(value, "a table, as { desk = 0 }");
+  NamedNumbers numbers;
+  for (const auto& [name, item] : *table) {
+    if (auto bad = read(item, range, numbers[name])) {
+      bad->reason = shown(name) + ": " + bad->reason;
+      return bad;
+    }
+  }
+  field = std::move(numbers);
   return std::nullopt;
 }
 

@@ -96,8 +96,11 @@ void PipelineMode::tell_holdings() {
 void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!course_.is_running()) return;
   generations_.set_candidates(now, course_.options().layout_hash, members);
+  follow_pins(members);
   generations_.join(now, course_, out);
   end_.follow(now, course_, members, work_, generations_, out, &panel_);
+  planner_.set_end_view(end_.view());
+  planner_.believe(believed(now));
   for (int calls = 0; calls < 3 && !follow_generation(now, out); ++calls) {
   }
   next_job(now, jobs);
@@ -110,6 +113,19 @@ Time PipelineMode::deadline() const {
 }
 
 // ---- Generations ----
+
+/// Tells the planner which of the known peers have the names of pinned ones.
+void PipelineMode::follow_pins(const Membership& members) {
+  if (options_.pins.empty()) return;
+  std::map<PeerId, std::uint32_t> pins;
+  const auto look_at = [&](const Member& member) {
+    const auto pin = options_.pins.find(member.name);
+    if (pin != options_.pins.end()) pins.emplace(member.id, pin->second);
+  };
+  look_at(members.self());
+  members.for_each_other(look_at);
+  planner_.pin(std::move(pins));
+}
 
 /// Takes part in ballots and goes on with runs. Returns false if that has ended the generation: a
 /// pass that arrived early can be unsound. The next ballot may then be due at once, but not after
@@ -285,6 +301,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
 void PipelineMode::begin_run(Time now, Effects& out) {
   if (step() >= course_.steps() || course_.is_leaving()) return;
   idle_since_ = run_began_at_ = now;
+  if (!first_run_) first_run_ = {now, step()};
   const std::uint64_t begun = begun_in_generation_++;
   if (survey_) {
     survey_->operation_began(now, begun, from_seconds(generations_.operation_seconds()), out);
@@ -390,6 +407,7 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
   if (here != nullptr && handing_over_) taken_over(from, *here);
   const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
   const bool votes = !course_.is_leaving() || handing_over_;
+  planner_.believe(believed(now));
   switch (generations_.receive(now, from, message, busy, votes, planner_, out)) {
     case Generations::Heard::other:
       receive_own(now, from, message, out);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "consensus/generation/link_survey.hpp"
@@ -136,6 +137,8 @@ class PipelineMode final : public Mode {
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void end_generation(Time now, Effects& out);
   bool follow_generation(Time now, Effects& out);
+  void follow_pins(const Membership& members);
+  std::optional<ModelVersion> believed(Time now) const;
   void look_after_generation(Time now, Effects& out);
   void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   void follow_budget(Time now);
@@ -214,9 +217,11 @@ class PipelineMode final : public Mode {
   std::optional<ModelVersion> copied_;  ///< The last copying point of the generation.
 
   Time idle_since_{};
-  StagePace pace_;             ///< Our speed as measured.
-  double planned_speed_ = 0;   ///< Our speed when the generation began; 0: not known.
-  Time run_began_at_{};        ///< When the run under way began.
+  StagePace pace_;            ///< Our speed as measured.
+  double planned_speed_ = 0;  ///< Our speed when the generation began; 0: not known.
+  Time run_began_at_{};       ///< When the run under way began.
+  /// When and at which step we began our first run.
+  std::optional<std::pair<Time, std::uint64_t>> first_run_;
   double measured_s_ = 0;      ///< See measured_s().
   std::vector<PeerId> panel_;  ///< The carriers of the last stage, which judge the model.
   PipelineCounts counts_;

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory_resource>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "consensus/generation/agreement.hpp"
@@ -40,7 +42,7 @@ struct StageSize {
   std::size_t forward = 0;
   std::size_t backward = 0;  ///< Their gradients, which go back.
   /// What members of a group sum after each part but the last of a pass. There are forward sums if
-  /// there are slices.
+  /// there are slices. Tests make only sums_in_tests().
   std::vector<GroupSum> forward_sums = {};
   std::vector<GroupSum> backward_sums = {};
 
@@ -70,6 +72,7 @@ struct PipelineOptions {
                                   ///< tests.
   std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
   StagePlanKind plan = StagePlanKind::steady;
+  std::map<std::string, std::uint32_t> pins = {};  ///< Stages of peers that carry them by name.
   /// The most peers that carry a stage together. Above 1, the schedule must be synchronous and
   /// `consensus` an all-reduce.
   std::size_t group = 1;

@@ -98,7 +98,8 @@ StageTime stage_time(const SplitQuestion& question, std::size_t first, std::size
   return {seconds, members};
 }
 
-/// The least seconds of a step by any cut on any peers in groups of at most that many.
+/// The least seconds of a step by any cut on any peers in groups of at most that many, with pinned
+/// peers in their stages. `impossible` if no plan has them there.
 double least_seconds(const SplitQuestion& question, std::size_t most) {
   double least = impossible;
   for (unsigned cuts = 0; cuts < 8; ++cuts) {
@@ -108,6 +109,7 @@ double least_seconds(const SplitQuestion& question, std::size_t most) {
     }
     ends.push_back(4);
     for (const auto& stages : stages_of_peers(4, ends.size())) {
+      if (!keeps_pins(stages, question.pins)) continue;
       for (const std::size_t m : question.micro_batches) {
         const auto count = static_cast<double>(m);
         double fill = 0;
@@ -181,6 +183,24 @@ TEST_CASE("a group takes the time of its passes and sums") {
   CHECK(one.weights_s == Approx(6 * (1e-3 + 3000e-6 / 4)));
 }
 
+TEST_CASE("statistics of a batch norm cost the same for any number of samples") {
+  SplitSite site{.peers = std::vector<SplitPeer>(3, {"", 1e9, 0})};
+  site.links.assign(3, std::vector<SplitLink>(3, {1e-3, 4e6}));
+  const SplitLayer layer{
+      .operations = 1,
+      .weights = 1,
+      .units = {{.grains = 24, .has_strips = true},
+                {.grains = 24, .statistics = 30, .has_strips = true, .takes_strips = true}},
+      .slices = 24};
+  const std::vector<SplitLayer> own = in_stage({&layer, 1}, 0, 1);
+  for (const std::size_t samples : {3, 300}) {
+    const SplitCost cost = layer_cost(own[0], {SplitKind::slices, 0, 3}, group_of(site, {0, 1, 2}),
+                                      {.samples = samples, .micro_batches = 1}, GatherRounds::ring);
+    // A sum of the numbers of all three, and one of as many as one has, of four messages each.
+    CHECK(cost.activations_s == Approx(4 * (1e-3 + 90e-6 / 3) + 4 * (1e-3 + 30e-6 / 3)));
+  }
+}
+
 TEST_CASE("pipelines with groups are planned as brute force finds them") {
   for (const bool all_near : {false, true}) {
     for (const auto& [samples, alike] :
@@ -197,6 +217,53 @@ TEST_CASE("pipelines with groups are planned as brute force finds them") {
         CHECK(found.front().seconds == Approx(least_seconds(question, most)).epsilon(1e-9));
         CHECK(found.front().has_groups() == (most > 1));
       }
+    }
+  }
+}
+
+TEST_CASE("pinned peers are planned for their stages as brute force finds it") {
+  using Pins = std::vector<SplitPin>;
+  std::size_t planned = 0;
+  for (const Pins& pins : {Pins{{3, 0}}, Pins{{0, 1}, {3, 0}}, Pins{{2, 2}}, Pins{{1, 0}, {2, 0}},
+                           Pins{{0, 3}, {1, 2}, {2, 1}, {3, 0}}, Pins{{0, 4}}}) {
+    for (const bool all_near : {false, true}) {
+      for (std::size_t most = 1; most <= 3; ++most) {
+        SplitQuestion question = grouped_question(all_near, 8);
+        question.pins = pins;
+        INFO("peer " << pins.front().peer << " at " << pins.front().at << " of " << pins.size()
+                     << (all_near ? " near" : " far") << ", groups of " << most);
+        const std::vector<SplitPlan> found = best_plans(question, {.group = most, .stages_max = 4});
+        const double least = least_seconds(question, most);
+        REQUIRE(found.empty() == (least == impossible));
+        if (found.empty()) continue;
+        ++planned;
+        CHECK(found.front().seconds == Approx(least).epsilon(1e-9));
+        for (const SplitPlan& plan : found) CHECK(keeps_pins(peers_of_stages(plan), pins));
+      }
+    }
+  }
+  CHECK(planned > 20);
+}
+
+TEST_CASE("pins hold where not every order of the peers is tried") {
+  SplitQuestion question = grouped_question(true, 8);
+  question.site.peers = std::vector<SplitPeer>(7, {"", 4e9, 0});
+  for (std::size_t i = 0; i < 7; ++i) {
+    question.site.peers[i].operations_per_s += 1e8 * static_cast<double>(i);
+  }
+  question.site.links.assign(7, std::vector<SplitLink>(7, {1e-4, 125e6}));
+  using Pins = std::vector<SplitPin>;
+  // The slowest peer comes first, the fastest last, and between two of them some are still needed.
+  for (const Pins& pins : {Pins{{0, 0}, {6, 2}}, Pins{{6, 0}, {5, 2}, {4, 2}}, Pins{{3, 3}},
+                           Pins{{0, 3}, {1, 2}, {2, 1}, {3, 0}}}) {
+    question.pins = pins;
+    for (const bool all_peers : {false, true}) {
+      INFO("peer " << pins.front().peer << " at " << pins.front().at
+                   << (all_peers ? ", with all peers" : ""));
+      const SplitChoice choice{.all_peers = all_peers, .group = 1, .stages_max = 4};
+      const std::vector<SplitPlan> found = best_plans(question, choice);
+      REQUIRE(!found.empty());
+      for (const SplitPlan& plan : found) CHECK(keeps_pins(peers_of_stages(plan), pins));
     }
   }
 }

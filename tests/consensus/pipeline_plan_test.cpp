@@ -369,6 +369,72 @@ TEST_CASE("a newcomer joins the stage that is slowest") {
   CHECK(map_stages(carriers, seconds)[3] == std::vector<std::uint32_t>{1});
 }
 
+TEST_CASE("a pinned peer carries its stage and others carry it while the peer is away") {
+  const std::vector<double> seconds = {1, 1, 1};
+  auto carriers = peers_of_speeds({1, 1, 1});
+  carriers[0].pin = 2;
+  CHECK(map_stages(carriers, seconds) == Map{{2}, {0}, {1}});
+  // It gives up the stages that it carried before, and is not spared for another one.
+  give(carriers, {{0}, {1}, {2}});
+  CHECK(map_stages(carriers, seconds)[0] == std::vector<std::uint32_t>{2});
+  carriers[2].pin = 2;
+  CHECK(map_stages(carriers, seconds) == Map{{2}, {0, 1}, {2}});
+  // The peer comes back to a stage that another one has carried beside its own.
+  carriers = peers_of_speeds({1, 1, 1});
+  carriers[0].pin = 0;
+  give(carriers, {{}, {0, 1}, {2}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
+  // The same if it has the stage of a checkpoint, unless a plan is to decide.
+  give(carriers, {{0}, {0, 1}, {2}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
+  CHECK(map_stages(carriers, seconds, false) == Map{{0}, {0, 1}, {2}});
+  // A newcomer takes any other stage of a peer than the one to which that peer is pinned.
+  carriers = peers_of_speeds({1, 1, 1});
+  carriers[0].pin = 2;
+  give(carriers, {{1, 2}, {0}, {}});
+  CHECK(map_stages(carriers, seconds) == Map{{2}, {0}, {1}});
+  // No gain of balance moves it.
+  carriers = peers_of_speeds({1, 1, 1});
+  carriers[1].speed = 0.1;
+  give(carriers, {{0}, {1}, {2}});
+  const std::vector<double> unlike = {1, 4, 2};
+  CHECK(map_stages(carriers, unlike) == Map{{1}, {0}, {2}});
+  for (std::uint32_t i = 0; i < 3; ++i) carriers[i].pin = i;
+  CHECK(map_stages(carriers, unlike) == Map{{0}, {1}, {2}});
+}
+
+TEST_CASE("pins hold in every map and all stages have carriers until nothing changes") {
+  Rng rng(8);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<double> speeds(1 + rng.below(8));
+    for (double& speed : speeds) speed = drawn(rng);
+    std::vector<double> seconds(1 + rng.below(5));
+    for (double& stage : seconds) stage = drawn(rng);
+    auto carriers = peers_of_speeds(speeds);
+    if (rng.chance(0.5)) give(carriers, map_stages(carriers, seconds));
+    for (StageCarrier& carrier : carriers) {
+      if (rng.chance(0.4)) carrier.pin = static_cast<std::uint32_t>(rng.below(seconds.size()));
+    }
+    Map map;
+    int moves = 0;
+    for (bool is_settled = false; !is_settled; ++moves) {
+      REQUIRE(moves < 60);
+      Map next = map_stages(carriers, seconds);
+      is_settled = next == map;
+      map = std::move(next);
+      std::set<std::uint32_t> carried;
+      for (std::size_t peer = 0; peer < map.size(); ++peer) {
+        REQUIRE_FALSE(map[peer].empty());
+        carried.insert(map[peer].begin(), map[peer].end());
+        const auto pin = carriers[peer].pin;
+        REQUIRE((!pin || std::ranges::binary_search(map[peer], *pin)));
+      }
+      REQUIRE(carried.size() == seconds.size());
+      give(carriers, map);
+    }
+  }
+}
+
 // ---- Routes ----
 
 TEST_CASE("routes go through a replica of each stage and share the work out as promised") {

@@ -182,19 +182,19 @@ TEST_CASE("layers that share a table are shared alike") {
   CHECK(best.seconds > best_plans(question_of(true, 64), {}).front().seconds);
 }
 
-TEST_CASE("plans with stages are the best of all cuts and all peers in every order") {
-  SplitQuestion question = question_of(false, 64);
-  question.micro_batches = {4, 8};
-  const SplitChoice choice{
-      .may_split_layers = false, .one_group = true, .stages_min = 2, .stages_max = 2};
-  const std::vector<SplitPlan> found = best_plans(question, choice);
-  REQUIRE(found.size() == 2);
-  // Two stages on any peers, with the groups inside them tried one by one.
+namespace {
+
+/// The least seconds of two stages on any peers, with the groups inside them tried one by one.
+double least_of_two_stages(const SplitQuestion& question) {
   std::vector<double> tried;
   const auto part = [&](std::size_t first, std::size_t last, const std::vector<std::size_t>& peers,
                         std::size_t m) {
     double least = 1e9;
     for (const SplitGroup& group : candidate_groups(question.site, peers)) {
+      const bool lacks_pinned = std::ranges::any_of(question.pins, [&](const SplitPin& pin) {
+        return std::ranges::count(peers, pin.peer) != std::ranges::count(group.peers, pin.peer);
+      });
+      if (lacks_pinned) continue;
       double sum = 0;
       for (std::size_t i = first; i < last; ++i) {
         sum += layer_cost(question.layers[i], {}, group, {64, m}, GatherRounds::ring).seconds();
@@ -204,6 +204,7 @@ TEST_CASE("plans with stages are the best of all cuts and all peers in every ord
     return least;
   };
   for (const auto& stages : stages_of_peers(4, 2)) {
+    if (!keeps_pins(stages, question.pins)) continue;
     for (const std::size_t m : question.micro_batches) {
       for (std::size_t cut = 1; cut < 4; ++cut) {
         const auto count = static_cast<double>(m);
@@ -216,9 +217,44 @@ TEST_CASE("plans with stages are the best of all cuts and all peers in every ord
       }
     }
   }
-  CHECK(found.front().seconds == Approx(*std::ranges::min_element(tried)).epsilon(1e-9));
+  return *std::ranges::min_element(tried);
+}
+
+}  // namespace
+
+TEST_CASE("plans with stages are the best of all cuts and all peers in every order") {
+  SplitQuestion question = question_of(false, 64);
+  question.micro_batches = {4, 8};
+  const SplitChoice choice{
+      .may_split_layers = false, .one_group = true, .stages_min = 2, .stages_max = 2};
+  const std::vector<SplitPlan> found = best_plans(question, choice);
+  REQUIRE(found.size() == 2);
+  CHECK(found.front().seconds == Approx(least_of_two_stages(question)).epsilon(1e-9));
   CHECK(found.front().stages.size() == 2);
   CHECK(found.front().waiting_s > 0);
+}
+
+TEST_CASE("pinned peers take part in every layer of their stages in the best plans") {
+  SplitQuestion question = question_of(false, 64);
+  question.micro_batches = {4, 8};
+  const SplitChoice choice{.may_split_layers = false, .one_group = true, .stages_max = 2};
+  using Pins = std::vector<SplitPin>;
+  for (const Pins& pins : {Pins{{3, 0}}, Pins{{3, 1}, {0, 0}}, Pins{{0, 1}, {1, 0}}, Pins{{2, 1}},
+                           Pins{{2, 0}, {3, 0}}}) {
+    question.pins = pins;
+    INFO("peer " << pins.front().peer << " at " << pins.front().at << " of " << pins.size());
+    const std::vector<SplitPlan> found = best_plans(question, choice);
+    REQUIRE(!found.empty());
+    // A peer that is idle in its stage changes the links of the stage alone, and of plans that are
+    // otherwise alike the first one stays.
+    const double least = least_of_two_stages(question);
+    CHECK(found.front().seconds > (1 - 1e-9) * least);
+    CHECK(found.front().seconds < 1.05 * least);
+    for (const SplitPlan& plan : found) CHECK(keeps_pins(peers_of_stages(plan), pins));
+  }
+  // No plan has a third stage here.
+  question.pins = {{0, 2}};
+  CHECK(best_plans(question, choice).empty());
 }
 
 namespace {

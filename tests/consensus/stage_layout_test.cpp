@@ -57,9 +57,18 @@ StageLayout alone(Stages stages) {
   return {std::move(stages), std::move(groups)};
 }
 
+using Pins = std::vector<std::optional<std::uint32_t>>;
+
+bool keeps_pins(const Stages& stages, const Pins& pins) {
+  for (std::size_t peer = 0; peer < pins.size(); ++peer) {
+    if (pins[peer] && std::ranges::count(stages[peer], *pins[peer]) == 0) return false;
+  }
+  return true;
+}
+
 /// The least predicted step over all ways to cut the stages, and to give each of the peers one of
-/// the parts. Written from the definition, not from the search.
-double least_step(const LayoutCosts& costs, const SplitSite& site) {
+/// the parts, with pinned peers at their stages. Written from the definition, not from the search.
+double least_step(const LayoutCosts& costs, const SplitSite& site, const Pins& pins = {}) {
   const std::size_t stages = costs.stages.size();
   const std::size_t peers = site.peers.size();
   std::optional<double> least;
@@ -79,6 +88,7 @@ double least_step(const LayoutCosts& costs, const SplitSite& site) {
         of_peers.push_back(parts[left % parts.size()]);
       }
       if (std::ranges::find(is_carried, false) != is_carried.end()) continue;
+      if (!keeps_pins(of_peers, pins)) continue;
       const double seconds = predicted_step(alone(std::move(of_peers)), costs, site);
       if (!least || seconds < *least) least = seconds;
     }
@@ -189,6 +199,52 @@ TEST_CASE("no way to give peers whole stages is predicted to be much faster than
     const auto best = best_layout(alone(Stages(peers)), costs, site);
     REQUIRE(best);
     CHECK(predicted_step(*best, costs, site) < 1.05 * least_step(costs, site));
+  }
+}
+
+TEST_CASE("no way that keeps the pins is predicted to be much faster than the best one", "[unit]") {
+  Rng rng(13);
+  for (int draw = 0; draw < 40; ++draw) {
+    const std::size_t peers = 2 + rng.below(3);
+    std::vector<double> seconds;
+    for (std::size_t s = 0, all = 1 + rng.below(4); s < all; ++s) {
+      seconds.push_back(0.1 + rng.uniform());
+    }
+    const LayoutCosts costs = costs_of(seconds);
+    const SplitSite site =
+        site_of(drawn_speeds(rng, peers), {.latency_s = 0.001, .bytes_per_s = 1e6});
+    Pins pins(peers);
+    for (auto& pin : pins) {
+      if (rng.chance(0.5)) pin = static_cast<std::uint32_t>(rng.below(seconds.size()));
+    }
+    const auto best = best_layout(alone(Stages(peers)), costs, site, pins);
+    REQUIRE(best);
+    CHECK(keeps_pins(best->stages, pins));
+    CHECK(predicted_step(*best, costs, site) < 1.05 * least_step(costs, site, pins));
+  }
+}
+
+TEST_CASE("a ballot gives pinned peers their stages with every kind of plan", "[unit]") {
+  const LayoutCosts costs = costs_of({0.25, 0.25, 0.25, 0.25});
+  StagePlanOptions steady;
+  StagePlanOptions mirrored{.mirrored = true};
+  for (StagePlanOptions options : {planning(costs), steady, mirrored}) {
+    options.pins = {{PeerId{1}, 3}, {PeerId{4}, 0}, {PeerId{9}, 2}};
+    std::vector<StageOffer> offers = newcomers({1, 1, 1, 1});
+    for (int ballot = 0; ballot < 3; ++ballot) {
+      const auto plan = plan_stages(offers, seconds_of(costs), options);
+      REQUIRE(plan);
+      const auto carries = [&](std::uint32_t stage, std::uint64_t peer) {
+        return std::ranges::any_of(plan->assignments, [&](const StageAssignment& one) {
+          return one.stage == stage && one.carrier == PeerId{peer};
+        });
+      };
+      CHECK(carries(3, 1));
+      CHECK(carries(0, 4));
+      // A plan may give the peer other stages, too.
+      if (!options.layouts) CHECK(carries(0, 1) == options.mirrored);
+      offers = offers_after(plan->assignments, {1, 0.2, 3, 1});
+    }
   }
 }
 

@@ -81,6 +81,32 @@ inline std::vector<std::vector<std::vector<std::size_t>>> stages_of_peers(std::s
   return all;
 }
 
+/// True if each pinned peer is among the peers of its stage, and of no other.
+inline bool keeps_pins(const std::vector<std::vector<std::size_t>>& stages,
+                       const std::vector<SplitPin>& pins) {
+  return std::ranges::all_of(pins, [&](const SplitPin& pin) {
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const bool is_here = std::ranges::find(stages[s], pin.peer) != stages[s].end();
+      if (is_here != (pin.at == s)) return false;
+    }
+    return pin.at < stages.size();
+  });
+}
+
+/// The peers that take part in every layer of each stage.
+inline std::vector<std::vector<std::size_t>> peers_of_stages(const SplitPlan& plan) {
+  std::vector<std::vector<std::size_t>> stages;
+  for (const SplitStage& stage : plan.stages) {
+    std::vector<std::size_t>& peers = stages.emplace_back();
+    for (std::size_t i = stage.first; i < stage.last; ++i) {
+      const std::vector<std::size_t>& own = plan.groups[plan.layers[i].state.group].peers;
+      if (i == stage.first) peers = own;
+      std::erase_if(peers, [&](std::size_t peer) { return std::ranges::count(own, peer) == 0; });
+    }
+  }
+  return stages;
+}
+
 inline SplitLink worst_link(const SplitSite& site, const std::vector<std::size_t>& from,
                             const std::vector<std::size_t>& to) {
   SplitLink worst{0, 1e300};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,42 @@ TEST_CASE("plans are refused where they could not be searched for or would be wr
     CHECK_THAT(problem.remedy, Catch::Contains("or plan = \"steady\""));
   }
   CHECK(only_problem(text + "stages = 9\n").place == "a.toml:5: pipeline.plan");
+}
+
+TEST_CASE("peers are pinned to stages by name, in a table or a section of their own", "[unit]") {
+  const std::string text = "[run]\nmode = \"pipeline\"\npeers = 4\n[pipeline]\nstages = 3\n";
+  const std::map<std::string, std::uint32_t> pins = {{"gpu.box", 0}, {"laptop", 2}};
+  CHECK(sound(text + "pins = { \"gpu.box\" = 0, laptop = 2 }\n").pipeline.pins == pins);
+  CHECK(sound(text + "[pipeline.pins]\n\"gpu.box\" = 0\nlaptop = 2\n").pipeline.pins == pins);
+  CHECK(sound(text + "pins = {}\n").pipeline.pins.empty());
+}
+
+TEST_CASE("pins that cannot hold are refused", "[unit]") {
+  const std::string text = "[run]\nmode = \"pipeline\"\npeers = 4\n[pipeline]\nstages = 2\n";
+  const Problem late = only_problem(text + "pins = { desk = 0, laptop = 2 }\n");
+  CHECK(late.place == "a.toml:6: pipeline.pins");
+  CHECK(late.reason == "there is no stage 2 for laptop: the last one is 1");
+  CHECK_THAT(late.remedy, Catch::Contains("pin it to an earlier stage"));
+  CHECK(only_problem(text + "[pipeline.pins]\nlaptop = 2\n").place == "a.toml:6: pipeline.pins");
+  CHECK(only_problem("[run]\nmode = \"pipeline\"\n[pipeline]\nends = [2, 5]\npins = { a = 2 }\n")
+            .place == "a.toml:5: pipeline.pins");
+  const Problem full =
+      only_problem(text + "micro_batches = 2\npins = { a = 1, b = 1, c = 1, d = 0 }\n");
+  CHECK(full.reason == "3 peers are pinned to stage 1, whose micro-batches occupy 2");
+  CHECK_THAT(full.remedy, Catch::Contains("raise micro_batches"));
+  CHECK(
+      problems_of(text + "micro_batches = 2\ngroup = 2\npins = { a = 1, b = 1, c = 1 }\n").empty());
+  CHECK_THAT(only_problem(text + "pins = { \"my desk\" = 0 }\n").reason,
+             Catch::Contains("no peer can be called \"my desk\""));
+  CHECK_THAT(only_problem(text + "pins = { desk = -1 }\n").reason,
+             Catch::Contains("\"desk\": out of range: -1"));
+  CHECK_THAT(only_problem(text + "pins = [\"desk\"]\n").remedy,
+             Catch::Contains("a table, as { desk = 0 }"));
+  CHECK(only_problem("[run]\nmode = \"allreduce\"\n[pipeline]\npins = { desk = 0 }\n").reason ==
+        "has no effect here");
+  // A cut that is wrong itself is the only problem.
+  CHECK(only_problem("[run]\nmode = \"pipeline\"\n[pipeline]\nstages = 0\npins = { a = 7 }\n")
+            .place == "a.toml:4: pipeline.stages");
 }
 
 TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {

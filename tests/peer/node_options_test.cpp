@@ -42,7 +42,7 @@ auto options_of_generations(const NodeOptions& node) {
                     allreduce.bucket_elements, allreduce.measures_noise, node.mixing.rule,
                     node.mixing.period, node.mixing.catch_up_rounds, pipeline.kind, pipeline.router,
                     pipeline.consensus, pipeline.micro_batches, pipeline.accumulate, pipeline.group,
-                    pipeline.plan, pipeline.ahead, pipeline.mix_alpha, pipeline.rule,
+                    pipeline.plan, pipeline.pins, pipeline.ahead, pipeline.mix_alpha, pipeline.rule,
                     pipeline.mix_every, pipeline.copy_every);
 }
 
@@ -186,6 +186,7 @@ TEST_CASE("a config is the same again when it is read from its own text", "[unit
       "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"residual\"\nlayers = [{ kind = "
       "\"dense\", units = 32 }]\n[[model.layers]]\nkind = \"dense\"\nunits = 10\n",
       "[run]\nmode = \"pipeline\"\nsteps = 9\n[pipeline]\nends = [2, 5]\nschedule = \"2bw\"\n",
+      "[run]\nmode = \"pipeline\"\n[pipeline]\npins = { desk = 1, \"a.b\" = 0 }\n",
       "[run]\nalgorithm = \"diloco\"\n[allreduce]\nouter = \"average\"\nperiod = 8\n"
       "[train]\nschedule = \"step\"\nstep_at = [10, 20]\n",
       "[run]\nmode = \"mixing\"\n[mixing]\nstaleness = -1\n[membership]\nprobe_period_s = 8.11\n"};

@@ -193,6 +193,29 @@ TEST_CASE("groups are planned with the sums and slices of every stage as they ru
   }
 }
 
+TEST_CASE("a batch norm in strips is planned with the sums that it makes") {
+  const LayerSpec convolution{.kind = LayerKind::conv2d, .units = 16, .kernel = 3, .padding = 1};
+  const ModelSpec model{.layers = {convolution,
+                                   {.kind = LayerKind::batch_norm},
+                                   {.kind = LayerKind::relu},
+                                   {.kind = LayerKind::dense, .units = 4}}};
+  const SampleShape shape{3, 40, 32};
+  const std::vector<ModelPiece> pieces = model_pieces(model, shape);
+  REQUIRE(pieces.size() == 3);
+  REQUIRE(!pieces[1].costs.units.empty());
+  const SplitUnit& norm = pieces[1].costs.units.front();
+  CHECK(norm.takes_strips);
+  CHECK(norm.statistics == 2 * 16);
+  CHECK(norm.edges == 0);
+  const SlicedStage stage(stage_of(model, shape, 0, 4), slices_of_stage);
+  for (const bool backward : {false, true}) {
+    const std::vector<GroupSum> sums = group_sums(stage, backward, false);
+    const auto found = std::ranges::find_if(sums, &GroupSum::is_of_batch);
+    REQUIRE(found != sums.end());
+    CHECK(found->always == 2 * 16);
+  }
+}
+
 TEST_CASE("a transformer is shared by vocabulary and heads and pairs") {
   const std::vector<ModelPiece> pieces = model_pieces(
       transformer({.blocks = 1, .width = 32, .heads = 4, .tied = true}, 100), {16, 1, 1});

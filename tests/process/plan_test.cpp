@@ -250,6 +250,45 @@ TEST_CASE("near peers with wide layers and few samples are planned as a group", 
   CHECK_FALSE(has(without.output, "group = 2"));
 }
 
+TEST_CASE("a plan shows pinned peers and keeps them at their stages", "[process]") {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "peers.toml";
+  std::ofstream(file) << "[[peer]]\nname = \"fast\"\ngflops = 10\n"
+                         "[[peer]]\nname = \"slow\"\ngflops = 1\n";
+  const std::string pinned =
+      config_text("pipeline",
+                  "[pipeline]\nstages = 2\nmicro_batches = 4\npins = { slow = 0, fast "
+                  "= 1, gone = 1 }\n");
+  const Planned planned = plan(pinned, {"--peers", file.string()});
+  INFO(planned.output);
+  REQUIRE(planned.exit_code == 0);
+  CHECK(has(planned.output, "Pinned: fast to stage 1, slow to stage 0.\n"));
+  CHECK(has(planned.output, "Pinned, but not among these peers: gone to stage 1.\n"));
+  CHECK(has(planned.output, "  samples only  no plan fits and keeps the pins\n"));
+  CHECK(has(planned.output, "pins = { fast = 1, gone = 1, slow = 0 }\n"));
+  CHECK(has(line_with(planned.output, "0-1  dense 32"), "slow"));
+  const Planned json = plan(pinned, {"--peers", file.string(), "--json"});
+  CHECK(has(json.output, "\"pins\": {"));
+  // Stage 2 needs three peers.
+  const Planned refused =
+      plan(config_text("pipeline", "[pipeline]\nstages = 3\npins = { slow = 2 }\n"),
+           {"--peers", file.string()});
+  INFO(refused.output);
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.output, "pipeline.pins: no plan for the peers of"));
+  CHECK(has(refused.output, "pin fewer peers, or to earlier stages"));
+}
+
+TEST_CASE("a plan of equal peers pins those that have the names of launched ones", "[process]") {
+  const std::string pins = "pins = { peer-2 = 0, desk = 1 }\n";
+  const Planned planned = plan(config_text("pipeline", three_stages + pins));
+  INFO(planned.output);
+  REQUIRE(planned.exit_code == 0);
+  CHECK(has(planned.output, "Pinned: peer-2 to stage 0.\n"));
+  CHECK(has(planned.output, "Pinned, but not among these peers: desk to stage 1.\n"));
+  CHECK(!line_with(planned.output, "peer 2 stage 0").empty());
+}
+
 TEST_CASE("a picture that cannot be written is an error", "[process]") {
   const Planned planned =
       plan(config_text("pipeline", three_stages), {"--svg", "/no/such/folder/plan.svg"});

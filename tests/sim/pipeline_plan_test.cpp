@@ -166,6 +166,69 @@ TEST_CASE("drawn pipelines with plans hold every invariant", "[sim]") {
   CHECK(operations > 100);
 }
 
+TEST_CASE("a pinned peer leaves its stage to others while it is away and has it again at once",
+          "[sim]") {
+  for (int moment = 0; moment < 8; ++moment) {
+    const bool is_planned = moment % 2 == 1;
+    const PipelineTask task{.peers = 3, .stages = 3, .steps = 100000};
+    Simulator::Options options = task.options();
+    options.seed = static_cast<std::uint64_t>(moment);
+    if (is_planned) options.node.pipeline.plan = StagePlanKind::automatic;
+    options.node.pipeline.pins = {{"peer-0", 2}, {"peer-2", 0}, {"elsewhere", 0}};
+    options.scenario.faults = {fault(FaultKind::kill, Duration(5s) + moment * 7ms, just(0), 5s)};
+    Simulator world(options, task.workloads());
+    LayoutRecord record(1);
+    PipelineInvariants invariants;
+    StageRecord story(task.steps);
+    world.watch(record);
+    world.watch(invariants);
+    world.watch(story);
+    using Carried = std::set<std::uint32_t>;
+    // With a plan each peer may carry further stages.
+    const auto all_are_in_place = [&] {
+      const auto is_in_place = [&](PeerNumber peer, std::uint32_t stage) {
+        const Carried stages = mode_of(world, peer).stages();
+        return is_planned ? stages.contains(stage) : stages == Carried{stage};
+      };
+      return is_in_place(0, 2) && is_in_place(2, 0) && (is_planned || is_in_place(1, 1));
+    };
+    world.run(Time(4s));
+    CHECK(all_are_in_place());
+    world.run(Time(9s));
+    const bool is_carried =
+        mode_of(world, 1).stages().contains(2) || mode_of(world, 2).stages().contains(2);
+    CHECK(is_carried);
+    CHECK(mode_of(world, 2).stages().contains(0));
+    world.run(Time(20s));
+    INFO("moment " << moment << "\n" << story.story);
+    CHECK_FALSE(invariants.violation());
+    CHECK(story.facts.of<StageLost>() == 0);
+    CHECK(all_are_in_place());
+    // The first generation with the peer already gives it its stage.
+    for (const LayoutRecord::Layout& layout : record.layouts) {
+      const auto carries = [&](const auto& one) { return one.first == id_of(0); };
+      CHECK(layout.contains({id_of(0), 2}) == std::ranges::any_of(layout, carries));
+    }
+  }
+}
+
+TEST_CASE("drawn pipelines with pinned peers hold every invariant", "[sim]") {
+  std::uint64_t operations = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    DrawnWorld world = as_pipeline(draw_world(seed));
+    PipelineConfig& pipeline = world.config.pipeline;
+    const auto last = static_cast<std::uint32_t>(pipeline.stage_count() - 1);
+    pipeline.pins = {{"peer-0", last}, {"peer-2", 0}};
+    const Verdict verdict = run_world(world);
+    INFO("seed " << seed);
+    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what
+                            : std::string()));
+    CHECK_FALSE(verdict.violation);
+    operations += verdict.runs;
+  }
+  CHECK(operations > 100);
+}
+
 TEST_CASE("a death at any moment of a move to a better plan lets the others go on", "[sim]") {
   for (int moment = 0; moment < 40; ++moment) {
     PipelineTask task{.peers = 4, .stages = 3, .steps = 120};
