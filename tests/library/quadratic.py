@@ -4,7 +4,7 @@ Peer i of n sees the coordinates k with k mod n = i. So no peer alone finds the 
 at even and -0.5 at odd coordinates. Prints its model as JSON at the end.
 
     python3 quadratic.py CONFIG [--start VALUE] [--step-s SECONDS] [--fail-at STEP] [--cohort FILE]
-                         [--ticket NUMBER] [--create FOLDER] [--state]
+                         [--ticket NUMBER] [--create FOLDER] [--listen HOST:PORT] [--state]
 
 With --ticket, CONFIG is a ticket, and the program is peer NUMBER of two. With --create it begins a swarm as peer 0, and
 prints a ticket first. With --state its state is the number of its steps and its own, as text.
@@ -35,12 +35,13 @@ def main():
     parser.add_argument("--cohort")
     parser.add_argument("--ticket", type=int)
     parser.add_argument("--create")
+    parser.add_argument("--listen", default="127.0.0.1:0")
     parser.add_argument("--state", action="store_true")
     arguments = parser.parse_args()
     join = grapevine.join
     if arguments.create is not None:
         part, parts = 0, 2
-        given = {"listen": "127.0.0.1:0", "name": "first", "folder": arguments.create}
+        given = {"listen": arguments.listen, "name": "first", "folder": arguments.create}
         given["show"] = lambda ticket: print(ticket, flush=True)
         join = grapevine.create
     elif arguments.ticket is not None:

@@ -105,7 +105,7 @@ class Peers:
 
     def __init__(self, test, peers, config, *words):
         self.test = test
-        self.words = [sys.executable, *words]
+        self.words = words
         self.number = peers
         self.config = test.write("run.toml", config)
         self.authorized = test.make_keys(peers)
@@ -129,20 +129,29 @@ class Peers:
             "shard": f"{number}/{self.number}",
         }
 
-    def start(self, number, *more, resume=False):
-        given = {**self.given(number), "resume": resume}
-        self.processes[number] = subprocess.Popen(
-            [*self.words, *more],
-            env=environment(GRAPEVINE_PEER=json.dumps(given)),
+    def launched(self, words, environment):
+        """A process that runs the script and its arguments."""
+        return subprocess.Popen(
+            [sys.executable, *words],
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def start(self, number, *more, resume=False):
+        given = {**self.given(number), "resume": resume}
+        self.processes[number] = self.launched(
+            [*self.words, *more], environment(GRAPEVINE_PEER=json.dumps(given))
+        )
         if self.address is None:
             process = self.processes[number]
             eventually(lambda: process.poll() is not None or self.status(number))
-            self.test.assertIsNone(process.poll(), "the first peer starts")
-            self.address = f"peer-{number}@{self.status(number)['self']['advertised']}"
+            status = self.status(number)
+            if process.poll() is not None or status is None:
+                process.kill()
+                self.test.fail("the first peer starts\n" + "".join(process.communicate()))
+            self.address = f"peer-{number}@{status['self']['advertised']}"
 
     def start_all(self, *more):
         for number in range(self.number):
@@ -150,6 +159,9 @@ class Peers:
                 self.start(number, *more)
 
     def status(self, number):
+        # Before the peer has made its socket, the program need not be started to find none.
+        if not (self.folder(number) / "status.sock").exists():
+            return None
         answer = run(BINARY, "status", str(self.folder(number)), "--json")
         return json.loads(answer.stdout) if answer.returncode == 0 else None
 

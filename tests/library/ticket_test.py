@@ -2,6 +2,7 @@
 
 import array
 import json
+import socket
 import subprocess
 import sys
 import unittest
@@ -70,6 +71,24 @@ class TicketTest(FolderTest):
             self.assertAlmostEqual(value, 1.0 if k % 2 == 0 else -0.5, delta=1e-3)
         given = (self.folder / "peer-1" / "swarm" / "config.toml").read_text()
         self.assertIn("steps = 200", given)
+
+    def test_a_program_that_joins_before_the_first_peer_runs_says_so_and_waits_for_it(self):
+        config = self.write("run.toml", CONFIG.format(waits=2))
+        with socket.socket() as reserved:  # It does not listen, so the first peer can, and no other program gets the port.
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind(("127.0.0.1", 0))
+            listen = "127.0.0.1:%d" % reserved.getsockname()[1]
+            words = ("--create", "first", "--listen", listen)
+            first = self.quadratic(config, *words)
+            ticket = first.stdout.readline().strip()
+            first.kill()
+            first.wait()
+            second = self.quadratic(ticket, "--ticket", "1")
+            late = f"grapevine: {listen}: no peer answers there; waits for the peer that made the ticket until"
+            self.assertIn(late, second.stderr.readline())
+            first = self.quadratic(config, *words)
+            # It says nothing more.
+            self.assertEqual(self.model(second), self.model(first))
 
     def test_a_used_ticket_and_a_damaged_one_are_refused_and_name_the_remedy(self):
         config = self.write("run.toml", CONFIG.format(waits=1))

@@ -129,6 +129,9 @@ class GpuAloneTest(TorchAlone):
 
 
 class GpuSwarmTest(Swarms):
+    # CUDA does not survive a fork, so no peer here depends on what the import of PyTorch does with it.
+    kind = Peers
+
     def models(self, mode, peers, steps, model, optimizer, *words):
         swarm = self.swarm(mode, peers, steps, model, optimizer, *ON_GPU, *words)
         swarm.start_all()

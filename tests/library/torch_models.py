@@ -133,12 +133,18 @@ class Scaler:
         self._has_overflowed = None
 
 
-def batches(part=0, parts=1, dtype=torch.float32):
-    """The batches of one of `parts` peers. The peers' batches together are those of one process."""
+def batches(part=0, parts=1, dtype=torch.float32, taught=False):
+    """The batches of one of `parts` peers. The peers' batches together are those of one process.
+
+    If they are taught, labels follow from the inputs, so that there is more to learn than these samples.
+    """
     random = torch.Generator().manual_seed(7)
+    teacher = torch.randn(FEATURES, CLASSES, generator=torch.Generator().manual_seed(8))
     found = []
     for _ in range(16):
         x = torch.randn(BATCH * parts, FEATURES, generator=random)
         y = torch.randint(CLASSES, (BATCH * parts,), generator=random)
+        if taught:
+            y = (x @ teacher).argmax(dim=1)
         found.append((x[part::parts].to(dtype), y[part::parts]))
     return found

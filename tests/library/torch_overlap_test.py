@@ -3,7 +3,8 @@
 import json
 import unittest
 
-from support import HERE, WATCHFUL, FolderTest, Peers
+from forked_peers import ForkedPeers
+from support import HERE, WATCHFUL, FolderTest
 
 try:
     import torch
@@ -23,7 +24,7 @@ TOGETHER = """
 mode = "allreduce"
 steps = {steps}
 peers = {peers}
-linger_s = 20.0
+linger_s = {linger_s}
 wait_max_s = 60.0
 wait_for_peers = {peers}
 [allreduce]
@@ -146,8 +147,9 @@ class OverlapAloneTest(FolderTest):
 
 
 class OverlapTest(FolderTest):
-    def swarm(self, steps, *words, peers=PEERS):
-        return Peers(self, peers, TOGETHER.format(steps=steps, peers=peers), PEER, *words)
+    def swarm(self, steps, *words, peers=PEERS, linger_s=20.0):
+        config = TOGETHER.format(steps=steps, peers=peers, linger_s=linger_s)
+        return ForkedPeers(self, peers, config, PEER, *words)
 
     def ended(self, swarm, number):
         code, out, err = swarm.end(number)
@@ -178,7 +180,8 @@ class OverlapTest(FolderTest):
                 self.check_as_alone(20, *words)
 
     def test_kill_9_within_backward(self):
-        swarm = self.swarm(40, "batch_norm", "adam", "ddp", peers=3)
+        # The others wait that long for the one that was killed.
+        swarm = self.swarm(40, "batch_norm", "adam", "ddp", peers=3, linger_s=5.0)
         swarm.start(0)
         swarm.start(1)
         swarm.start(2, "--kill-at", "10")

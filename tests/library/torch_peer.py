@@ -1,7 +1,7 @@
 """A peer for tests: trains a module of PyTorch on data that all peers draw from one seed.
 
     python3 torch_peer.py MODEL OPTIMIZER [--attached] [--step-s SECONDS] [--overflow-every STEPS] [--scaler]
-                          [--settings JSON] [--device DEVICE] [--pause-until FILE]
+                          [--settings JSON] [--device DEVICE] [--pause-until FILE] [--taught]
 
 With --scaler it scales the loss, and leaves overflows to `reduce` and the scaler. With --pause-until it makes 20 steps
 and then waits for the file, but not for ever. On the device `lagging`, tensors on the CPU are staged as if they were on
@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--settings", type=json.loads, default={})
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pause-until", type=pathlib.Path)
+    parser.add_argument("--taught", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     part, parts = map(int, json.loads(os.environ["GRAPEVINE_PEER"])["shard"].split("/"))
@@ -60,7 +61,7 @@ def main():
 
     def train():
         dtype = next(model.parameters()).dtype
-        for x, y in vine.until_over(batches(part, parts, dtype)):
+        for x, y in vine.until_over(batches(part, parts, dtype, arguments.taught)):
             time.sleep(arguments.step_s)
             if vine.steps >= 20 and arguments.pause_until:
                 eventually(arguments.pause_until.exists)
