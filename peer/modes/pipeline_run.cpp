@@ -37,6 +37,7 @@ void PipelineRun::enter(const Generation& generation) {
   order_ = generation.order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   operation_ = generation.version.step;
+  routes_.clear();
   holders_.assign(plan_.parts.count(), {});
   for (const StageAssignment& assignment : generation.assignments) {
     const auto carrier = std::ranges::find(order_, assignment.carrier) - order_.begin();
@@ -146,10 +147,13 @@ void PipelineRun::begin(std::uint64_t operation, bool tests, Effects& out) {
   passes_.clear();
   drawn_ = 0;
   group_sums_.begin(operation);
-  routes_ = routes_of(operation);
-  PipelineSchedule schedule = make_schedule(options_.kind, routes_, groups_.members.size(),
-                                            options_.accumulate, options_.ahead);
-  list_ = std::move(schedule.workers[worker_]);
+  if (routes_.empty() || options_.router == RouterKind::random) {
+    routes_ = routes_of(operation);
+    PipelineSchedule schedule = make_schedule(options_.kind, routes_, groups_.members.size(),
+                                              options_.accumulate, options_.ahead);
+    scheduled_ = std::move(schedule.workers[worker_]);
+  }
+  list_ = scheduled_;
   has_test_ = tests;
   tests_left_ = 0;
   is_tested_ = false;

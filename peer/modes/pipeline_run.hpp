@@ -222,6 +222,8 @@ class PipelineRun {
   std::map<std::uint64_t, Routes> early_routes_;  ///< Routes of runs that have not begun here.
   Routes test_routes_;                            ///< Routes of a test's micro-batches in any run.
   bool has_test_ = false;                         ///< True if the present run has a test.
+  /// Our instructions in a run. Only a random router draws other routes for the next run.
+  std::vector<PipelineInstruction> scheduled_;
   std::vector<PipelineInstruction> list_;  ///< The instructions of the test, followed by those of
                                            ///< the schedule.
   std::size_t tests_left_ = 0;  ///< Test passes through us in the last stage that were not returned

@@ -63,12 +63,16 @@ PartOfStage StageReplica::named(std::uint32_t part) const {
 std::vector<std::uint32_t> StageReplica::held_parts() const {
   std::vector<std::uint32_t> held;
   for (std::uint32_t part = 0; part < parts_.count(); ++part) {
-    const PartOfStage one = named(part);
-    if (!learner_->carries(one.stage)) continue;
-    const Range slices = learner_->held(one.stage);
-    if (!one.slice || (*one.slice >= slices.begin && *one.slice < slices.end)) held.push_back(part);
+    if (holds(part)) held.push_back(part);
   }
   return held;
+}
+
+bool StageReplica::holds(std::uint32_t part) const {
+  const PartOfStage one = named(part);
+  if (!learner_->carries(one.stage)) return false;
+  const Range slices = learner_->held(one.stage);
+  return !one.slice || (*one.slice >= slices.begin && *one.slice < slices.end);
 }
 
 StageValues StageReplica::state(std::uint32_t part) const {
@@ -78,8 +82,7 @@ StageValues StageReplica::state(std::uint32_t part) const {
 }
 
 std::vector<float> StageReplica::part(std::uint32_t part) const {
-  const std::vector<std::uint32_t> held = held_parts();
-  if (std::ranges::find(held, part) == held.end()) return {};
+  if (part >= parts_.count() || !holds(part)) return {};
   const StageValues all = state(part);
   return {all->begin(), all->begin() + static_cast<std::ptrdiff_t>(learner_->size(named(part)))};
 }

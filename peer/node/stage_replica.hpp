@@ -46,6 +46,7 @@ class StageReplica final : public Replica {
  private:
   void end(const StageEnd& end);
   PartOfStage named(std::uint32_t part) const;
+  bool holds(std::uint32_t part) const;
   void load(const task::LoadStages& task);
   void copy(const std::vector<StageCopy>& copies) const;
   /// False if a parameter is not finite.

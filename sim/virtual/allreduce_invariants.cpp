@@ -164,7 +164,7 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
                      version.step));
   }
   if (!mine.gradient) return;
-  mine.gradients.emplace_front(version.lineage, sample(world, *mine.gradient));
+  mine.gradients.emplace(mine.gradients.begin(), version.lineage, sample(world, *mine.gradient));
   if (mine.gradients.size() > gradients_kept) mine.gradients.pop_back();
   mine.gradient.reset();
 }

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,7 +49,7 @@ class AllReduceInvariants : public Checker {
     std::set<std::uint64_t> left;      ///< Keys of its earlier generations.
     ModelVersion job_version;          ///< The version to which its job leads.
     std::shared_ptr<Floats> gradient;  ///< The gradient it computes.
-    std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest gradients, by lineage.
+    std::vector<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest ones, by lineage.
   };
 
   /// Lineage and generation from which a collective started.

@@ -42,19 +42,7 @@ constexpr std::size_t pieces_max = 4096;
 constexpr std::size_t riders_max = 4096;
 
 /// Orders states as alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
-int rank(MemberState state) {
-  switch (state) {
-    case MemberState::alive:
-      return 0;
-    case MemberState::suspect:
-      return 1;
-    case MemberState::dead:
-      return 2;
-    case MemberState::left:
-      return 3;
-  }
-  return 3;
-}
+int rank(MemberState state) { return static_cast<int>(state); }
 
 /// Returns the step of a replica after the task, if the replica is at `step` before.
 std::uint64_t step_after(const Job::Task& task, std::uint64_t step) {
@@ -523,21 +511,21 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
 }
 
 void Invariants::check_members(const Simulator& world, PeerNumber peer) {
-  const Node& node = *world.peer(peer).node;
-  const Membership& membership = node.membership();
-  PeerRecord& mine = record(peer);
-  for (PeerNumber other = 0; other < world.size(); ++other) {
-    if (other == peer) continue;
-    const Member* member = membership.find(id_of(other));
-    if (member == nullptr) {
-      mine.versions.erase(other);
-      continue;
-    }
+  // Both lists are in the order of peers, so one pass over the two is enough.
+  std::map<PeerNumber, ModelVersion>& versions = record(peer).versions;
+  auto known = versions.begin();
+  const PeerId last = id_of(static_cast<PeerNumber>(world.size() - 1));
+  world.peer(peer).node->membership().for_each_other([&](const Member& member) {
+    if (member.id < id_of(0) || member.id > last) return;
+    const PeerNumber other = number_of(member.id);
+    while (known != versions.end() && known->first < other) known = versions.erase(known);
     // "never backwards".
-    const ModelVersion now{member->incarnation, rank(member->state)};
-    const auto [known, fresh] = mine.versions.try_emplace(other, now);
-    if (fresh) continue;
-    const ModelVersion before = std::exchange(known->second, now);
+    const ModelVersion now{member.incarnation, rank(member.state)};
+    if (known == versions.end() || known->first != other) {
+      versions.emplace_hint(known, other, now);
+      return;
+    }
+    const ModelVersion before = std::exchange(known++->second, now);
     const bool backwards = now.incarnation < before.incarnation ||
                            (now.incarnation == before.incarnation && now.rank < before.rank);
     if (backwards) {
@@ -545,7 +533,8 @@ void Invariants::check_members(const Simulator& world, PeerNumber peer) {
            fmt::format("peer-{} takes peer-{} back from {}/{} to {}/{}", peer, other,
                        before.incarnation, before.rank, now.incarnation, now.rank));
     }
-  }
+  });
+  versions.erase(known, versions.end());
 }
 
 void Invariants::after(const Simulator& world, PeerNumber peer) {
