@@ -72,4 +72,18 @@ inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_
   return io.run_one();
 }
 
+/// Polls for `holds`, which another thread makes true, for as long as run_one_polling() would poll.
+template <class Holds>
+void poll_until(AdaptiveSpinWait& spin_wait, Holds holds) {
+  using Clock = AdaptiveSpinWait::Clock;
+  Clock::time_point now = Clock::now();
+  const Clock::time_point end = now + AdaptiveSpinWait::awake_max;
+  while (!holds() && now < end && spin_wait.is_awake(now)) {
+    const Clock::time_point away = Clock::now();
+    std::this_thread::yield();
+    now = Clock::now();
+    spin_wait.gave_way(away, now);
+  }
+}
+
 }  // namespace gv

@@ -229,7 +229,8 @@ void Host::make_node(StartingPoint& point) {
                 Rng(random_number()));
 }
 
-void Host::start_worker(std::unique_ptr<Replica> replica) {
+/// `arrays`: those that the replica averages; null if it has a model.
+void Host::start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays) {
   replica_ = replica.get();
   replica->set_hooks(
       {.ready =
@@ -258,6 +259,9 @@ void Host::start_worker(std::unique_ptr<Replica> replica) {
           io_.stop();
         });
       });
+  // A job with a pace sleeps, which the loop must not do.
+  if (arrays == nullptr || options_.hooks.pace) return;
+  worker_->average(*arrays, [this] { asio::post(io_, [this] { worker_->look(); }); });
 }
 
 /// Opens the status socket, which serves the peer's report and takes commands.

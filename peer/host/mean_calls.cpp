@@ -2,6 +2,7 @@
 #include "peer/host/mean_calls.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -11,6 +12,8 @@
 
 #include "base/check.hpp"
 #include "base/wide.hpp"
+#include "peer/host/adaptive_spin_wait.hpp"
+#include "peer/host/worker.hpp"
 
 namespace gv {
 namespace {
@@ -39,6 +42,14 @@ struct MeanCalls::Meeting {
     wake.notify_all();
   }
 
+  /// Like tell(), for changes after which await() returns.
+  template <class Change>
+  void tell_worker(Change change) {
+    tell(change);
+    const std::lock_guard lock(later_mutex);
+    if (later) std::exchange(later, nullptr)();
+  }
+
   /// Ends the oldest call. Called with the lock.
   void end_oldest(const Mean& mean) {
     calls.pop_front();
@@ -57,6 +68,17 @@ struct MeanCalls::Meeting {
   bool has_left = false;                  ///< The program has left.
   bool should_stop = false;               ///< The host ends.
   bool has_face = false;
+
+  /// Protects `later`, and is locked before `mutex`. It is another one so that a thread that looks
+  /// for an array does not wait for the call that has told it to.
+  std::mutex later_mutex;
+  std::function<void()> later;  ///< As in ArraySource::peek(); null if nothing waits.
+
+  /// The same as `ended`, and set after it, for a program that polls.
+  std::atomic<std::uint64_t> polled = 0;
+  // Used by the program alone.
+  AdaptiveSpinWait spin_wait;
+  bool is_short = false;  ///< The newest array is short, so its mean may come within microseconds.
 };
 
 /// The worker's side.
@@ -68,6 +90,8 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   }
   ~Face() override {
     own_->tell([this] { own_->is_over = true; });
+    const std::lock_guard lock(own_->later_mutex);
+    own_->later = nullptr;
   }
 
   // ---- ArraySource ----
@@ -80,6 +104,14 @@ class MeanCalls::Face final : public Learner, public ArraySource {
     if (own_->ends()) return std::nullopt;
     is_given_ = true;
     return own_->calls.front().array.floats;
+  }
+  std::optional<std::size_t> peek(std::function<void()> later) override {
+    if (const std::optional<std::size_t> floats = floats_of_next()) return floats;
+    const std::lock_guard lock(own_->later_mutex);
+    // An array that came meanwhile has called nothing.
+    const std::optional<std::size_t> floats = floats_of_next();
+    if (!floats) own_->later = std::move(later);
+    return floats;
   }
   float read(std::span<float> out) override {
     const Meeting::Call& call = oldest();
@@ -103,6 +135,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
       own_->common = step_;
       own_->end_oldest({.number = step_, .peers = is_mean ? peers : 0});
     });
+    own_->polled = own_->ended;
   }
 
   // ---- Learner ----
@@ -132,9 +165,10 @@ class MeanCalls::Face final : public Learner, public ArraySource {
         own_->end_oldest({.number = step, .is_missed = true});
       }
     });
+    own_->polled = own_->ended;
   }
   void stop() override {
-    own_->tell([this] { own_->should_stop = true; });
+    own_->tell_worker([this] { own_->should_stop = true; });
   }
   bool has_ended() const override {
     const std::lock_guard lock(own_->mutex);
@@ -142,6 +176,14 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   }
 
  private:
+  /// As peek(), but does not ask to be called.
+  std::optional<std::size_t> floats_of_next() {
+    const std::lock_guard lock(own_->mutex);
+    if (!std::exchange(own_->is_ready, true)) own_->wake.notify_all();
+    if (own_->ends()) return 0;
+    if (own_->calls.empty()) return std::nullopt;
+    return own_->calls.front().array.floats;
+  }
   const Meeting::Call& oldest() const {
     const std::lock_guard lock(own_->mutex);
     check(is_given_ && !own_->calls.empty(), "an array is averaged after it was given");
@@ -167,7 +209,8 @@ std::unique_ptr<Learner> MeanCalls::learner() {
 
 std::uint64_t MeanCalls::give(UserArray array, float weight) {
   std::uint64_t call = 0;
-  meeting_->tell([&] {
+  meeting_->is_short = array.floats <= short_array;
+  meeting_->tell_worker([&] {
     meeting_->calls.push_back({std::move(array), weight});
     call = ++meeting_->given;
   });
@@ -175,6 +218,9 @@ std::uint64_t MeanCalls::give(UserArray array, float weight) {
 }
 
 auto MeanCalls::wait(std::uint64_t call, Duration patience) -> Waited {
+  if (call > 0 && meeting_->is_short && patience >= AdaptiveSpinWait::awake_max) {
+    poll_until(meeting_->spin_wait, [&] { return meeting_->polled >= call; });
+  }
   std::unique_lock lock(meeting_->mutex);
   const auto is_done = [&] { return call > 0 ? meeting_->ended >= call : meeting_->is_ready; };
   const auto may_return = [&] { return is_done() || meeting_->is_over; };
@@ -202,7 +248,7 @@ std::uint64_t MeanCalls::common_calls() const {
 }
 
 void MeanCalls::leave() {
-  meeting_->tell([this] { meeting_->has_left = true; });
+  meeting_->tell_worker([this] { meeting_->has_left = true; });
 }
 
 }  // namespace gv

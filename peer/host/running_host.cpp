@@ -483,6 +483,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   if (learner) first_model_ = fingerprint(learner->parameters());
   if (!learner && !task_.stages) learner = make_learner();
   if (learner) layout_ = in_words(learner->layout());
+  ArraySource* const arrays = learner ? learner->arrays() : nullptr;
   samples_ = learner ? learner->samples() : task_.shard->size();
   state_ = learner ? learner->optimizer_size() : 0;
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
@@ -495,7 +496,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   open_links();
   open_lanes();
   make_node(point);
-  start_worker(std::move(point.replica));
+  start_worker(std::move(point.replica), arrays);
   open_socket();
   if (options_.cohort && others() > 0) open_rendezvous();
   if (!is_guest()) {
@@ -509,9 +510,11 @@ int Host::run(std::unique_ptr<Learner> learner) {
   const bool joins_others = join_others();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
   every_second();
-  while ((node_->should_busy_poll() ? run_one_polling(io_, spin_wait_) : io_.run_one()) > 0) {
-    keep_place();
-  }
+  const auto run_one = [this] {
+    const bool polls = node_->should_busy_poll() || worker_->awaits_array();
+    return polls ? run_one_polling(io_, spin_wait_) : io_.run_one();
+  };
+  while (run_one() > 0) keep_place();
 
   stop_learner();
   worker_.reset();

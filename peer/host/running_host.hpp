@@ -99,7 +99,7 @@ class Host {
   void open_links();
   void open_lanes();
   void make_node(StartingPoint& point);
-  void start_worker(std::unique_ptr<Replica> replica);
+  void start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays);
   void open_socket();
   bool join_others();
   void dial_listed();

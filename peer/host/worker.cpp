@@ -1,12 +1,41 @@
 // The worker's loop.
 #include "peer/host/worker.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace gv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_gradient(const Job::Task& task) {
+  return std::holds_alternative<task::ComputeGradient>(task);
+}
+
+/// True if a job takes an array, and has no long mean to write before.
+bool is_short(const Job& job) {
+  const auto* update = first_of<task::ApplyUpdate>(job.tasks);
+  return std::ranges::any_of(job.tasks, is_gradient) &&
+         (update == nullptr || update->plan.elements <= short_array);
+}
+
+/// A job done in two parts, as if it had been done in one.
+JobDone joined(JobDone first, JobDone rest) {
+  rest.job.tasks.insert(rest.job.tasks.begin(), std::move_iterator(first.job.tasks.begin()),
+                        std::move_iterator(first.job.tasks.end()));
+  rest.results.insert(rest.results.begin(), std::move_iterator(first.results.begin()),
+                      std::move_iterator(first.results.end()));
+  rest.steps_run += first.steps_run;
+  return rest;
+}
+
+}  // namespace
 
 void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::vector<std::jthread> others;
@@ -23,36 +52,95 @@ Worker::Worker(std::unique_ptr<Replica> replica, Save save, Done done, Failed fa
 
 Worker::~Worker() = default;
 
+void Worker::average(ArraySource& arrays, std::function<void()> later) {
+  arrays_ = &arrays;
+  later_ = std::move(later);
+}
+
 void Worker::post(Job job) {
+  if (arrays_ != nullptr && is_short(job) && is_idle()) {
+    begin_here(std::move(job));
+  } else {
+    queue({.job = std::move(job), .began = Clock::now(), .first = {}});
+  }
+}
+
+void Worker::queue(Work work) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    jobs_.push_back(std::move(work));
   }
   wake_.notify_one();
 }
 
+/// True if the worker's thread has no job, and so leaves the replica to the thread that posts.
+bool Worker::is_idle() {
+  const std::lock_guard lock(mutex_);
+  return jobs_.empty() && !is_running_ && !has_failed_;
+}
+
+/// Does the tasks that need no array at once: a mean ends a call, and the program waits for that.
+void Worker::begin_here(Job job) {
+  Work work{.job = std::move(job), .began = Clock::now(), .first = {}};
+  std::vector<Job::Task>& tasks = work.job.tasks;
+  const auto gradient = std::ranges::find_if(tasks, is_gradient);
+  Job before{.number = work.job.number, .version = work.job.version, .tasks = {}};
+  before.tasks.assign(std::move_iterator(tasks.begin()), std::move_iterator(gradient));
+  tasks.erase(tasks.begin(), gradient);
+  try {
+    if (!before.tasks.empty()) work.first = replica_->run(std::move(before));
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    has_failed_ = true;
+    failed_(error.what());
+    return;
+  }
+  waiting_ = std::move(work);
+  look();
+}
+
+void Worker::look() {
+  if (!waiting_) return;
+  const std::optional<std::size_t> floats = arrays_->peek(later_);
+  if (!floats) return;
+  Work work = *std::exchange(waiting_, std::nullopt);
+  if (*floats > short_array) return queue(std::move(work));
+  if (carry_out(std::move(work))) return;
+  const std::lock_guard lock(mutex_);
+  has_failed_ = true;
+}
+
+/// Returns false if it has failed.
+bool Worker::carry_out(Work work) {
+  try {
+    JobDone done = replica_->run(std::move(work.job));
+    if (work.first) done = joined(*std::move(work.first), std::move(done));
+    done.busy = std::chrono::duration_cast<Duration>(Clock::now() - work.began);
+    if (const auto* save = first_of<task::Save>(done.job.tasks)) {
+      done.results.emplace_back(result::Saved{save_(*replica_, *save)});
+    }
+    done_(std::move(done));
+    replica_->prefetch();
+    return true;
+  } catch (const std::exception& error) {
+    failed_(error.what());
+    return false;
+  }
+}
+
 void Worker::run(std::stop_token stop) {
   while (true) {
-    Job job;
+    Work work;
     {
       std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) return;
-      job = std::move(jobs_.front());
+      is_running_ = false;
+      if (!wake_.wait(lock, stop, [this] { return !jobs_.empty(); }) || has_failed_) return;
+      work = std::move(jobs_.front());
       jobs_.pop_front();
+      is_running_ = true;
     }
-    try {
-      const auto begin = std::chrono::steady_clock::now();
-      JobDone done = replica_->run(std::move(job));
-      done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
-      if (const auto* save = first_of<task::Save>(done.job.tasks)) {
-        done.results.emplace_back(result::Saved{save_(*replica_, *save)});
-      }
-      done_(std::move(done));
-      replica_->prefetch();
-    } catch (const std::exception& error) {
-      failed_(error.what());
-      return;
-    }
+    if (!work.first) work.began = Clock::now();
+    if (!carry_out(std::move(work))) return;
   }
 }
 

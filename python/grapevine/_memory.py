@@ -99,6 +99,15 @@ def memory_of(name: str, value: Any) -> Memory:
     return _of_buffer(name, value)
 
 
+def tensor_of(memory: Memory) -> c.Tensor:
+    """One tensor as the C interface takes it, for calls to which its name and shape do not matter.
+
+    The memory must be kept as long as the tensor is used.
+    """
+    size = ctypes.sizeof(c.Tensor)
+    return c.Tensor(size, None, memory.address, None, 0, memory.elements, memory.type, c.MEAN)
+
+
 class TensorList:
     """Tensors as the C interface takes them."""
 

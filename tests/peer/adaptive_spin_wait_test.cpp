@@ -36,6 +36,16 @@ TEST_CASE("a loop that waited awake in vain sleeps until something comes") {
   CHECK(rang);
 }
 
+TEST_CASE("a thread polls until something holds and for a while at most") {
+  AdaptiveSpinWait spin_wait;
+  int looks = 0;
+  poll_until(spin_wait, [&] { return ++looks > 0; });
+  CHECK(looks == 1);
+  const TimePoint began = AdaptiveSpinWait::Clock::now();
+  poll_until(spin_wait, [] { return false; });
+  CHECK(AdaptiveSpinWait::Clock::now() - began >= AdaptiveSpinWait::awake_max);
+}
+
 TEST_CASE("a loop that is stopped is waited for no longer") {
   asio::io_context io;
   AdaptiveSpinWait spin_wait;
