@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/ticket_options.hpp"
@@ -47,7 +48,10 @@ void add_join(CLI::App& app, const HostHooks& hooks) {
     std::string ticket;
   };
   const auto arguments = std::make_shared<Arguments>();
-  arguments->waits_for_inviter = true;
+  arguments->waits_for_inviter = [has_said = false](const std::string& sentence) mutable {
+    if (!std::exchange(has_said, true)) say(stderr, sentence + "\n");
+    return true;
+  };
   auto* command = app.add_subcommand("join", "Join a swarm by a ticket, and train");
   command
       ->add_option("TICKET", arguments->ticket,

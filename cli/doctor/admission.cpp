@@ -97,21 +97,26 @@ void read_credentials(Patient& patient) {
   if (is_there(mine.authorized_file)) mine.authorized = load_authorized_peers(mine.authorized_file);
 }
 
-/// A joined peer reads another peer's config, which may name files only in some places.
-Problems problems_of_joined(const Patient& patient) {
-  const bool is_joined = !patient.folder.empty() && has_swarm(patient.folder) &&
-                         patient.run.path == swarm_folder(patient.folder) / "config.toml";
-  if (!is_joined) return {};
-  return problems_of_places(patient.run.parsed.config, patient.folder, patient.options.data);
+/// True if the config came with the ticket by which the folder's peer joined.
+bool is_joined(const Patient& patient) {
+  return !patient.folder.empty() && has_swarm(patient.folder) &&
+         patient.run.path == swarm_folder(patient.folder) / "config.toml";
 }
 
 void read_run(Patient& patient) {
   PlannedRun& run = patient.run;
   if (run.path.empty()) return;
-  run.parsed = parse_config_file(run.path, {.data_folder = patient.options.data, .peers = {}});
-  if (!run.is_sound()) return;
+  DataPlace data{.folder = patient.options.data};
+  if (data.folder.empty() && is_joined(patient)) data = read_data_place(patient.folder);
+  run.is_data_in_program = data.is_in_program;
+  run.parsed = parse_config_file(
+      run.path, {.data_folder = data.folder, .peers = {}, .has_own_data = data.is_in_program});
+  if (!run.is_sound() || run.is_data_in_program) return;
   const Config& config = run.parsed.config;
-  run.data_problems = problems_of_joined(patient);
+  // Another peer has written this config, which may name files only in some places.
+  if (is_joined(patient)) {
+    run.data_problems = problems_of_places(config, patient.folder, data.folder);
+  }
   if (run.data_problems.empty()) run.data_problems = problems_with_data(config);
   if (!run.data_problems.empty()) {
     run.data_problems = run.parsed.places.placed(std::move(run.data_problems));

@@ -36,7 +36,7 @@ Diagnoses check_config(Patient& patient) {
 
 Diagnoses check_data(Patient& patient) {
   const PlannedRun& run = patient.run;
-  if (!run.is_sound()) return {};
+  if (!run.is_sound() || run.is_data_in_program) return {};
   return diagnoses_of(
       run.data_problems,
       fmt::format("training and test data suit the model of {} parameters", run.parameters));

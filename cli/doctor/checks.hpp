@@ -65,6 +65,7 @@ struct PlannedRun {
   std::string path;  ///< Empty: no config was given.
   ParsedConfig parsed;
   Problems data_problems;
+  bool is_data_in_program = false;    ///< True if a program brings the data, so they are unknown.
   std::uint64_t parameters = 0;       ///< Parameters of the whole model; 0 if there are problems.
   std::size_t optimizer_vectors = 0;  ///< Number of optimiser vectors, each as long as the model.
 

@@ -31,6 +31,8 @@ constexpr std::size_t command_bytes_max = 64 << 10;
 constexpr std::chrono::seconds command_time_max{5};
 constexpr std::chrono::milliseconds accept_pause{20};
 
+}  // namespace
+
 /// A Unix socket's path has room for 107 characters, and run folders can have longer paths. So the
 /// folder is named through a descriptor.
 class FolderHandle {
@@ -49,8 +51,6 @@ class FolderHandle {
  private:
   int fd_;
 };
-
-}  // namespace
 
 struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
   Impl(asio::io_context& io, const std::filesystem::path& where, Calls made)

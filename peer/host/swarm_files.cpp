@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <system_error>
 
 #include "net/wire.hpp"
@@ -43,6 +44,9 @@ bool read_line(std::string_view line, SwarmFiles& files) {
   std::ranges::copy(part->revocations, std::back_inserter(files.revocations));
   return true;
 }
+
+/// Stands in the file of the data's place instead of a folder, whose path begins with a slash.
+constexpr std::string_view in_program = "program";
 
 }  // namespace
 
@@ -131,6 +135,20 @@ bool write_certificates(const std::filesystem::path& run_folder, const PublicKey
   return replace_file(swarm_folder(run_folder) / "certificates",
                       certificates_text(swarm, certificates, revocations), Readers::owner,
                       Lasts::on_disk);
+}
+
+bool write_data_place(const std::filesystem::path& run_folder, const DataPlace& place) {
+  std::string line = place.folder.empty() ? "" : std::filesystem::absolute(place.folder).string();
+  if (place.is_in_program) line = in_program;
+  return replace_file(swarm_folder(run_folder) / "data", line + "\n", Readers::owner);
+}
+
+DataPlace read_data_place(const std::filesystem::path& run_folder) {
+  std::ifstream in(swarm_folder(run_folder) / "data");
+  std::string line;
+  std::getline(in, line);
+  if (line == in_program) return {.folder = {}, .is_in_program = true};
+  return {.folder = line.starts_with('/') ? line : std::string()};
 }
 
 }  // namespace gv

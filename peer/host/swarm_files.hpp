@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// The files in the folder "swarm" of a run folder: "key", "certificates", "config.toml" and, at
-/// the peer that has begun the swarm, "swarm_key".
+/// The files in the folder "swarm" of a run folder: "key", "certificates", "config.toml", "data"
+/// and, at the peer that has begun the swarm, "swarm_key".
 struct SwarmFiles {
   PublicKey swarm{};
   KeyPair identity;
@@ -38,6 +38,19 @@ LoadedKeyPair keep_swarm_key(const std::filesystem::path& run_folder, const std:
 bool write_certificates(const std::filesystem::path& run_folder, const PublicKey& swarm,
                         const std::vector<Certificate>& certificates,
                         const std::vector<Revocation>& revocations);
+
+/// Where a peer that joined by a ticket has its data.
+struct DataPlace {
+  std::string folder;          ///< The folder that its operator has named; empty: none.
+  bool is_in_program = false;  ///< True if the program that it is a part of brings the data.
+};
+
+/// Replaces the file with the data's place, from which doctor learns how the peer was started. It
+/// allows the peer itself nothing. Returns false if that fails.
+bool write_data_place(const std::filesystem::path& run_folder, const DataPlace& place);
+
+/// Reads that file. Empty if there is none.
+DataPlace read_data_place(const std::filesystem::path& run_folder);
 
 /// Converts certificates to the text of their file. The reverse returns nullopt for any other text.
 std::string certificates_text(const PublicKey& swarm, const std::vector<Certificate>& certificates,

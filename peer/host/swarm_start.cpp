@@ -10,6 +10,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -105,18 +106,17 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
   return error || is_below(inner, outer) || is_below(path, folder);
 }
 
-/// Asks the ticket's peer. With `waits`, says once that no peer answers, and asks until one does or
-/// the ticket has expired.
+/// Asks the ticket's peer; with `waits`, as SwarmArguments says.
 Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::string& name,
-                      bool waits) {
+                      const std::function<bool(const std::string&)>& waits) {
   if (!waits) return ask_to_join(ticket, own, name);
   constexpr GuestPatience patience{.silence = std::chrono::seconds(3)};
   Admission admission = ask_to_join(ticket, own, name, patience);
-  if (!admission.is_silent) return admission;
-  say(stderr, fmt::format("{}: {}; waits for the peer that made the ticket until {}, when the "
-                          "ticket expires; check that it runs and that this machine can reach it\n",
-                          admission.address, admission.problem, time_text(ticket.expires_s)));
-  while (admission.is_silent) {
+  const std::string sentence = fmt::format(
+      "{}: {}; waits for the peer that made the ticket until {}, when the ticket "
+      "expires; check that it runs and that this machine can reach it",
+      admission.address, admission.problem, time_text(ticket.expires_s));
+  while (admission.is_silent && waits(sentence)) {
     if (now_s() >= ticket.expires_s) {
       admission.problem = "no peer has answered there, and the ticket has expired";
       admission.remedy =
@@ -130,7 +130,8 @@ Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::strin
 }
 
 /// Joins by the ticket, and writes down the result.
-Problems redeem(const Ticket& ticket, const HostOptions& options, bool waits, SwarmFiles& files) {
+Problems redeem(const Ticket& ticket, const HostOptions& options,
+                const std::function<bool(const std::string&)>& waits, SwarmFiles& files) {
   // The key is on the disk before the ticket is used, so a repeated request with this key is
   // answered again.
   LoadedKeyPair key = keep_swarm_key(options.folder, "key");
@@ -405,6 +406,11 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   }
   append(problems, std::move(parsed.problems));
   if (!problems.empty()) return problems;
+  const DataPlace data{.folder = arguments.data, .is_in_program = arguments.has_own_data};
+  if (!write_data_place(options.folder, data)) {
+    const std::string folder = swarm_folder(options.folder).string();
+    return {{folder, "cannot be written", "choose another --folder"}};
+  }
   options.config = std::move(parsed.config);
   options.places = std::move(parsed.places);
   options.join = first_peers(options.folder);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,8 +20,9 @@ struct SwarmArguments {
   TicketTerms terms;          ///< The terms of the ticket that a first peer prints.
   bool has_own_data = false;  ///< True if the peer is a part of a program that brings model and
                               ///< data.
-  bool waits_for_inviter = false;  ///< True if a peer that joins says so and waits while no peer
-                                   ///< answers, until its ticket expires.
+  /// Called each time that no peer has answered one that joins, with a sentence about it. The peer
+  /// asks again, until its ticket expires, if this returns true. Empty: it asks once.
+  std::function<bool(const std::string& sentence)> waits_for_inviter;
 };
 
 /// A time of a ticket, a certificate or a clock, as people read it.

@@ -54,6 +54,8 @@ template <class Function>
 gv_result guarded(Function function) {
   try {
     return function();
+  } catch (const InviterIsLate& error) {
+    return fail_with(GV_UNREACHABLE, error.what());
   } catch (const std::logic_error& error) {
     return fail_with(GV_WRONG_ARGUMENT, error.what());
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -85,13 +86,23 @@ PeerArguments arguments_of(const gv_options& given, Problems& problems) {
 }
 
 /// The options of a peer with a certificate: one that begins a swarm, or joins it by a ticket.
+/// Throws InviterIsLate.
 Problems certified_options(const gv_options& given, const PeerArguments& arguments,
                            const ReadConfig& read, HostOptions& options) {
+  const auto began = std::chrono::steady_clock::now();
+  const double patience_s = given.patience_s;
   const SwarmArguments certified{.host = arguments.host,
                                  .folder = arguments.folder,
                                  .data = {},
                                  .terms = {},
-                                 .has_own_data = true};
+                                 .has_own_data = true,
+                                 .waits_for_inviter = [=](const std::string& sentence) {
+                                   const std::chrono::duration<double> passed =
+                                       std::chrono::steady_clock::now() - began;
+                                   if (patience_s > 0 && passed.count() >= patience_s)
+                                     throw InviterIsLate(sentence);
+                                   return true;
+                                 }};
   if (given.ticket != nullptr) return prepare_to_join(certified, given.ticket, options, read);
   Problems problems = prepare_to_create(certified, options, read);
   if (!problems.empty()) return problems;

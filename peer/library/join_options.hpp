@@ -31,9 +31,17 @@ inline std::string text_or(const char* text, std::string otherwise) {
   return text != nullptr ? text : std::move(otherwise);
 }
 
+/// The peer that has made the ticket has not answered within the program's patience. The text says
+/// for whom it waits, and until when that makes sense.
+class InviterIsLate : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// The options of the host, and their problems. With a ticket it asks the inviting peer, which may
-/// take ten seconds for each of its addresses. Throws std::invalid_argument if fields exclude each
-/// other.
+/// take ten seconds for each of its addresses. While none answers, it asks again as long as
+/// `patience_s` and the ticket allow, and then throws InviterIsLate. Throws std::invalid_argument
+/// if fields exclude each other.
 HostOptions options_of(const gv_options& given, Problems& problems);
 
 /// Problems as text, a line for each.

@@ -6,8 +6,8 @@ import ctypes
 from typing import Any, Callable, Optional
 
 from . import _library as c
-from ._memory import TensorList, memory_of
-from ._peer import Peer
+from ._memory import Memory, memory_of, tensor_of
+from ._peer import Peer, begin_to_join
 
 # A patience: as long as the options of joining say.
 _AS_JOINED = -1.0
@@ -16,11 +16,11 @@ _AS_JOINED = -1.0
 class Mean:
     """A mean that is under way. The array may not be used before it is done."""
 
-    def __init__(self, collective: Collective, call: int, array: Any, tensors: TensorList) -> None:
+    def __init__(self, collective: Collective, call: int, array: Any, memory: Memory) -> None:
         self._collective = collective
         self._call = call
         self._array = array
-        self._tensors = tensors
+        self._memory = memory
         self._info = c.Info(size=ctypes.sizeof(c.Info))
         self._is_done = False
         self._problem: Optional[Exception] = None
@@ -102,11 +102,13 @@ class Collective(Peer):
         """Begins a mean like that of `mean`, and returns at once. Several may be under way."""
         if self._has_left:
             raise ValueError("this peer has left; join again")
-        tensors = TensorList([memory_of("array", array)])
+        memory = memory_of("array", array)
         call = ctypes.c_uint64()
-        result = c.library().gv_mean_begin(self._handle, tensors.array, weight, ctypes.byref(call))
+        result = c.library().gv_mean_begin(
+            self._handle, ctypes.byref(tensor_of(memory)), weight, ctypes.byref(call)
+        )
         c.checked(result)
-        mean = Mean(self, call.value, array, tensors)
+        mean = Mean(self, call.value, array, memory)
         self._open.add(mean)
         return mean
 
@@ -130,7 +132,8 @@ class Collective(Peer):
         handle = ctypes.c_void_p()
         collective = None
         try:
-            c.checked(c.library().gv_join_collective(ctypes.byref(options), ctypes.byref(handle)))
+            join = c.library().gv_join_collective
+            begin_to_join(options, lambda: join(ctypes.byref(options), ctypes.byref(handle)))
             collective = cls(handle)
             if begun is not None:
                 begun(collective)

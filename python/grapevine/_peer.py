@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from types import TracebackType
-from typing import Any, Optional, Type, TypeVar
+from typing import Any, Callable, Optional, Type, TypeVar
 
 from . import _library as c
 
@@ -115,6 +115,24 @@ class Peer:
             self.leave()
         else:
             self._leave_quietly()
+
+
+def begin_to_join(options: c.Options, join: Callable[[], int]) -> None:
+    """Calls the function of the library that joins, and raises its problem.
+
+    While the peer that has made the ticket does not answer, it says so once and calls again, until the ticket expires.
+    """
+    has_said = False
+    while True:
+        try:
+            c.checked(join())
+            return
+        except c.Unreachable as late:
+            if options.ticket is None:
+                raise
+            if not has_said:
+                print(f"grapevine: {late}", file=sys.stderr, flush=True)
+            has_said = True
 
 
 # Peers that have not left yet. They leave when the interpreter ends.

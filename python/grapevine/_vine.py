@@ -24,7 +24,7 @@ from . import _library as c
 from ._arrays import ArrayModel
 from ._collective import Collective
 from ._memory import Memory, TensorList, number_of
-from ._peer import Peer
+from ._peer import Peer, begin_to_join
 from ._sampler import Sampler
 from ._state import Copies, GivenState, split_state
 
@@ -457,7 +457,8 @@ def join(
 
     `config` is the run's TOML file, or None for what the launcher gave or the built-in one. Or it is a ticket, which
     brings the config, a certificate and addresses from the peer that has made it. `folder` keeps them, so that the same
-    call continues as the same peer. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or
+    call continues as the same peer. While that peer does not answer, it says so once on standard error and waits for it
+    until the ticket expires. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or
     one. With a module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in lockstep, to
     newcomers. `state` has further arrays that go there, or is a pair of functions (get, set): get() returns at most
     `state_bytes` bytes, and set(bytes) is given those of a checkpoint or of another peer. Never unpickle them: a peer
@@ -560,10 +561,11 @@ def _join_with_model(
     handle = ctypes.c_void_p()
     vine = None
     try:
-        result = c.library().gv_join(
-            ctypes.byref(options), given.array, given.count, ctypes.byref(handle)
+        join = c.library().gv_join
+        begin_to_join(
+            options,
+            lambda: join(ctypes.byref(options), given.array, given.count, ctypes.byref(handle)),
         )
-        c.checked(result)
         vine = Vine(handle, model, given, copies)
         if begun is not None:
             begun(vine)

@@ -285,6 +285,19 @@ TEST_CASE("doctor refuses data outside of a joined peer's folder unless it is to
   CHECK(problems.empty());
   CHECK(allowed.run.is_sound());
   CHECK(allowed.run.data_problems.empty());
+
+  // The peer was started with that folder, or by a program that has the data.
+  REQUIRE(write_data_place(run, {.folder = data.string()}));
+  const Patient started = admit({.subjects = {run.string()}}, problems);
+  CHECK(started.run.data_problems.empty());
+  CHECK(started.run.parameters == allowed.run.parameters);
+  REQUIRE(write_data_place(run, {.folder = {}, .is_in_program = true}));
+  std::filesystem::remove_all(data);
+  const Patient program = admit({.subjects = {run.string()}}, problems);
+  CHECK(problems.empty());
+  CHECK(program.run.is_sound());
+  CHECK(program.run.data_problems.empty());
+  CHECK(program.run.is_data_in_program);
 }
 
 }  // namespace gv

@@ -441,6 +441,7 @@ TEST_CASE("a guest reads no file outside of its folder because the swarm's confi
   CHECK(run.says("guest", "outside of this peer's folder; if it may, say so with --data FOLDER"));
   run.join("guest", ticket, {"--data", data.string()});
   CHECK(run.are_together({"first", "guest"}));
+  CHECK(read_data_place(run.folder("guest")).folder == data.string());
 }
 
 }  // namespace gv
