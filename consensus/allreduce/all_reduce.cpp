@@ -136,10 +136,13 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
   check(options_.buckets.size() <= PieceName::buckets_max, "buckets can be named");
   rank_ = static_cast<std::size_t>(place - options_.order.begin());
   check(options_.parts.empty() || options_.wire.is_plain(), "what is gathered is written as it is");
+  buckets_.reserve(options_.buckets.size());
   for (const Range& range : options_.buckets) {
     Bucket& bucket = buckets_.emplace_back();
     bucket.is_gathered = !options_.parts.empty() && range.begin == options_.parts.front().begin;
-    for (const ReduceStep& what : plan_of(bucket, range)) {
+    const std::vector<ReduceStep> plan = plan_of(bucket, range);
+    bucket.steps.reserve(plan.size());
+    for (const ReduceStep& what : plan) {
       // Our own part of a gathered bucket is put in place at once, in ready().
       Step step{.what = what,
                 .at = what.range.begin,

@@ -40,7 +40,8 @@ inline Problem only_problem(const std::string& text) {
 
 /// The default config with a different value for this setting.
 inline Config with_another(const Setting<Config>& setting) {
-  std::vector<std::string> values{"true", "false", "7", "0.25", "\"seven\"", "[7]", "[\"seven\"]"};
+  std::vector<std::string> values{"true",      "false", "7",           "0.25",
+                                  "\"seven\"", "[7]",   "[\"seven\"]", "{ seven = 1 }"};
   for (std::size_t at = 0; (at = setting.type.find('"', at)) != std::string::npos;) {
     const std::size_t end = setting.type.find('"', at + 1);
     values.push_back(setting.type.substr(at, end + 1 - at));

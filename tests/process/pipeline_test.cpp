@@ -270,7 +270,7 @@ TEST_CASE("a pipeline with plans tells what it predicts and goes on when one is 
         return own.is_object() && own.value("predicted_s", 0.0) > 0 &&
                own.value("measured_s", 0.0) > 0;
       },
-      60s));
+      120s));
   CHECK(swarm.status(0)["pipeline"]["plan"] == "auto");
   CHECK(carried(swarm, {0, 1, 2, 3}) == std::set<std::size_t>{0, 1, 2, 3});
   swarm.kill(1);

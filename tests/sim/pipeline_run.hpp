@@ -38,6 +38,7 @@ struct PipelineTask {
   bool is_first_narrow = false;  ///< True if the layers of the first of two stages are not that
                                  ///< wide.
   std::size_t side = 0;          ///< Above 0, samples are images, which groups share by rows.
+  bool has_norms = false;        ///< True if images go through batch norms and dropout as well.
   double target = 0;             ///< An accuracy that ends the run, or 0.
   std::uint64_t test_every = 1;  ///< Runs between two tests.
 
@@ -57,7 +58,7 @@ struct PipelineTask {
   }
 
   /// Two convolutions with a pool between them. The second one begins the second stage, if any.
-  static ModelSpec images() {
+  ModelSpec images() const {
     const auto convolution = [](std::size_t units, std::size_t kernel) {
       return LayerSpec{.kind = LayerKind::conv2d,
                        .units = units,
@@ -69,6 +70,11 @@ struct PipelineTask {
     model.layers = {
         convolution(4, 3), {.kind = LayerKind::relu}, {.kind = LayerKind::max_pool, .kernel = 2},
         convolution(6, 5), {.kind = LayerKind::relu}, {.kind = LayerKind::dense, .units = 3}};
+    if (!has_norms) return model;
+    for (const std::ptrdiff_t at : {4, 1}) {
+      model.layers.insert(model.layers.begin() + at, {.kind = LayerKind::batch_norm});
+    }
+    model.layers.insert(model.layers.begin() + 3, {.kind = LayerKind::dropout, .rate = 0.2});
     return model;
   }
 
@@ -87,7 +93,7 @@ struct PipelineTask {
                     .ends = {},
                     .keeps_versions = !is_synchronous(kind),
                     .slices = is_wide ? slices_of_stage : 0};
-    const std::size_t layers = side > 0 ? 3 : is_wide ? 4 : 2;
+    const std::size_t layers = has_norms ? 5 : side > 0 ? 3 : is_wide ? 4 : 2;
     for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back(layers * s);
     spec.ends.push_back(model.layers.size());
     return spec;

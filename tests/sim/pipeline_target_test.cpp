@@ -166,6 +166,19 @@ TEST_CASE("the peer with the last stage measures the accuracy of the whole model
   }
 }
 
+TEST_CASE("members of a group test batch norms by running statistics and sum none", "[sim]") {
+  PipelineTask task{
+      .peers = 3, .stages = 1, .steps = 12, .group = 3, .side = 10, .has_norms = true};
+  task.target = 2;  // Never reached.
+  const Verdicts verdicts = ended(task, task.options(), first(3));
+  CHECK(verdicts.steps.at(0) == 12);
+  CHECK(verdicts.values.size() == 11);
+  for (const auto& [step, values] : verdicts.values) {
+    // The last samples of a test are as many first ones, and one may be close to two classes.
+    for (const double value : values) CHECK(std::abs(value - verdicts.wanted.at(step)) <= 4.0 / 54);
+  }
+}
+
 TEST_CASE("tests change no model, with any schedule, consensus, router or group", "[sim]") {
   const auto is_same = [](PipelineTask task) {
     INFO(to_string(task.kind) << ", " << to_string(task.router) << ", " << to_string(task.consensus)
@@ -188,6 +201,7 @@ TEST_CASE("tests change no model, with any schedule, consensus, router or group"
   is_same({.peers = 4, .stages = 2, .consensus = StageConsensus::mixing});
   is_same({.peers = 4, .stages = 2, .kind = PipelineKind::zero_bubble, .group = 2});
   is_same({.peers = 3, .stages = 1, .group = 3});
+  is_same({.peers = 3, .stages = 1, .group = 3, .side = 10, .has_norms = true});
 }
 
 TEST_CASE("a death at any moment of a test gives it up and the others end with the target",
