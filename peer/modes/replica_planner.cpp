@@ -100,17 +100,18 @@ bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& ne
                                version.step + options_.own_models_within > newest.step);
 }
 
-/// The newest version; among final ones that of most peers.
+/// The newest version, or the newest final one that at least half of the peers have.
 ModelVersion ReplicaPlanner::version_of(const Answers& answers) const {
-  const auto rank = [&](const ModelVersion& version) {
+  const auto is_of_half = [&](const ModelVersion& version) {
     const auto has_it = [&](const auto& answer) { return answer.second.version == version; };
-    return version.step < final_step_ ? 0 : std::ranges::count_if(answers, has_it);
+    return version.step >= final_step_ &&
+           2 * std::ranges::count_if(answers, has_it) >= std::ssize(answers);
   };
   const auto best = std::ranges::max_element(
       answers,
       [&](const ModelVersion& a, const ModelVersion& b) {
-        const auto of_a = rank(a), of_b = rank(b);
-        return of_a != of_b ? of_a < of_b : is_before(a, b);
+        const bool of_a = is_of_half(a), of_b = is_of_half(b);
+        return of_a != of_b ? of_b : is_before(a, b);
       },
       [](const auto& answer) { return answer.second.version; });
   return best->second.version;
@@ -186,7 +187,7 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
   std::size_t holders = 0;
   for (std::size_t i = 0; i < start.order.size(); ++i)
     holders += start.sources[i] == start.order[i];
-  return 2 * holders >= start.order.size();
+  return 2 * holders >= start.order.size() && is_before(own.version, start.version);
 }
 
 }  // namespace gv

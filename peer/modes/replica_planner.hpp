@@ -41,9 +41,9 @@ class ReplicaPlanner final : public GenerationPlanner {
 
   /// Recent seconds of an operation; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
-  /// Versions from this step on are final: the run is over for the peers that have them. Of several
-  /// final versions a plan takes the one that most peers have. A peer with a final version takes
-  /// another one only if at least half of the generation have that, so that no hostile peer
+  /// Versions from this step on are final: the run is over for the peers that have them. A plan
+  /// takes the newest final version that at least half of the peers have, if there is one. A peer
+  /// with a final version takes only such a one, and only if it is newer, so that no hostile peer
   /// replaces the model of others by one that only it has.
   void set_final_step(std::uint64_t step) { final_step_ = step; }
   /// Assumptions about the site of all peers.

@@ -334,7 +334,8 @@ TEST_CASE("a plan leaves out versions that no peer can have reached unless there
   CHECK(planner.plan(answers, nullptr)->version == claimed);
 }
 
-TEST_CASE("a final model is replaced only by one that at least half of the peers have", "[unit]") {
+TEST_CASE("a final model is replaced only by a newer one that at least half of the peers have",
+          "[unit]") {
   const ModelVersion ours{.step = 10, .samples = 11, .lineage = 7};
   const ModelVersion claimed{.step = 10, .samples = 1000, .lineage = 99};
   ReplicaPlanner planner({});
@@ -349,6 +350,9 @@ TEST_CASE("a final model is replaced only by one that at least half of the peers
   CHECK(planner.can_begin(start, self, {.version = {.step = 9, .samples = 9, .lineage = 7}}));
   start.sources[1] = third;
   CHECK(planner.can_begin(start, self, {.version = ours}));
+  // What it has is not given up for less.
+  start.version.samples = 10;
+  CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
 }
 
 TEST_CASE("peers of a run without a common end do not repeat that a hostile one reports an end",
