@@ -100,17 +100,17 @@ bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& ne
                                version.step + options_.own_models_within > newest.step);
 }
 
-/// The newest version, or the newest final one that at least half of the peers have.
+/// The newest version, or the newest final one that more than a third of the peers have.
 ModelVersion ReplicaPlanner::version_of(const Answers& answers) const {
-  const auto is_of_half = [&](const ModelVersion& version) {
+  const auto is_of_many = [&](const ModelVersion& version) {
     const auto has_it = [&](const auto& answer) { return answer.second.version == version; };
     return version.step >= final_step_ &&
-           2 * std::ranges::count_if(answers, has_it) >= std::ssize(answers);
+           3 * std::ranges::count_if(answers, has_it) > std::ssize(answers);
   };
   const auto best = std::ranges::max_element(
       answers,
       [&](const ModelVersion& a, const ModelVersion& b) {
-        const bool of_a = is_of_half(a), of_b = is_of_half(b);
+        const bool of_a = is_of_many(a), of_b = is_of_many(b);
         return of_a != of_b ? of_b : is_before(a, b);
       },
       [](const auto& answer) { return answer.second.version; });
@@ -187,7 +187,7 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
   std::size_t holders = 0;
   for (std::size_t i = 0; i < start.order.size(); ++i)
     holders += start.sources[i] == start.order[i];
-  return 2 * holders >= start.order.size() && is_before(own.version, start.version);
+  return 3 * holders > start.order.size() && is_before(own.version, start.version);
 }
 
 }  // namespace gv

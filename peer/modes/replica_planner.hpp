@@ -42,9 +42,9 @@ class ReplicaPlanner final : public GenerationPlanner {
   /// Recent seconds of an operation; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// Versions from this step on are final: the run is over for the peers that have them. A plan
-  /// takes the newest final version that at least half of the peers have, if there is one. A peer
-  /// with a final version takes only such a one, and only if it is newer, so that no hostile peer
-  /// replaces the model of others by one that only it has.
+  /// takes the newest final version that more than a third of the peers have, if there is one. A
+  /// peer with a final version takes only such a one, and only if it is newer, so that no hostile
+  /// peer replaces the model of others by one that only it has.
   void set_final_step(std::uint64_t step) { final_step_ = step; }
   /// Assumptions about the site of all peers.
   void set_site(const ReduceSite& site) { site_ = site; }

@@ -334,8 +334,7 @@ TEST_CASE("a plan leaves out versions that no peer can have reached unless there
   CHECK(planner.plan(answers, nullptr)->version == claimed);
 }
 
-TEST_CASE("a final model is replaced only by a newer one that at least half of the peers have",
-          "[unit]") {
+TEST_CASE("a final model is replaced only by a newer one that more than a third have", "[unit]") {
   const ModelVersion ours{.step = 10, .samples = 11, .lineage = 7};
   const ModelVersion claimed{.step = 10, .samples = 1000, .lineage = 99};
   ReplicaPlanner planner({});
