@@ -33,6 +33,7 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<con
   state_->since.assign(since.begin(), since.end());
   state_->alpha = alpha;
   if (state_->snapshot) return;
+  state_->ask_for_word();
   state_->snapshots.clear();
   state_->differences.clear();
 }
@@ -120,11 +121,11 @@ void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {
 void PairExchange::peer_gone(Time, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
-  if (state.flight->stage == State::Stage::awaiting_word) {
-    state.drop_undecided(Reason::peer_gone, out);
-  } else {
-    state.abort(Reason::peer_gone, false, out);
-  }
+  state.give_up(Reason::peer_gone, false, out);
+}
+
+void PairExchange::give_up(Effects& out) {
+  if (state_->flight) state_->give_up(Reason::timed_out, true, out);
 }
 
 void PairExchange::tick(Time now, Effects& out) { state_->tick(now, out); }

@@ -214,6 +214,19 @@ void PairExchange::State::drop_undecided(Reason reason, Effects& out) {
   end(out);
 }
 
+void PairExchange::State::give_up(Reason reason, bool tell, Effects& out) {
+  if (flight->stage == Stage::awaiting_word) {
+    drop_undecided(reason, out);
+  } else {
+    abort(reason, tell, out);
+  }
+}
+
+/// A responder that waits for Commit need not wait for the deadline to ask.
+void PairExchange::State::ask_for_word() {
+  if (flight && flight->stage == Stage::awaiting_word) flight->deadline = Time{};
+}
+
 /// The reason why an offer cannot be accepted; Reason::none if it can.
 Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) const {
   const auto last = settled.find(from);

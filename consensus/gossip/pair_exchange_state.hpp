@@ -146,6 +146,8 @@ struct PairExchange::State {
   }
   void abort(Reason reason, bool tell, Effects& out);
   void drop_undecided(Reason reason, Effects& out);
+  void give_up(Reason reason, bool tell, Effects& out);
+  void ask_for_word();
   bool begin_code(Time now, const Block& block, Effects& out);
   void take_values(const Block& block, std::uint64_t begin);
   bool decode_models(Time now, Effects& out);

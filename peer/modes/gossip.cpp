@@ -454,12 +454,9 @@ bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::v
     has_snapshot_ = false;
     give_up_download();
   }
-  const bool has_settled = is_still() || (is_free() && now >= settle_until_);
-  return finale_.follow(now, has_settled, *this, course_, members, out, jobs);
+  if (finale_.is_ending() && now >= settle_until_) exchange_.give_up(out);
+  return finale_.follow(now, is_still(), *this, course_, members, out, jobs);
 }
-
-/// True if no job and no exchange is under way, and no result waits for the next job.
-bool GossipMode::is_still() const { return is_free() && !exchange_.in_flight(); }
 
 /// Makes the job take steps, by the swarm's schedule if there is one.
 void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {

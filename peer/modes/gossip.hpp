@@ -105,15 +105,15 @@ class GossipMode final : public Mode {
   bool may_adopt();
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
   bool tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
-  bool is_still() const;
-  bool is_free() const {
-    return course_.jobs_under_way() == 0 && forces_.empty() && !is_fetching();
+  /// True if no job and no exchange is under way, and no result waits for the next job.
+  bool is_still() const {
+    return course_.jobs_under_way() == 0 && !exchange_.in_flight() && forces_.empty() &&
+           !is_fetching();
   }
   /// True while the time counts that an exchange in flight has to settle.
   bool settles() const {
-    if (course_.jobs_under_way() > 0) return false;
-    if (course_.is_leaving()) return !course_.is_last_job_asked();
-    return finale_.is_ending() && course_.phase() != Phase::finishing && exchange_.in_flight();
+    if (!course_.is_leaving()) return finale_.is_ending() && exchange_.in_flight();
+    return course_.jobs_under_way() == 0 && !course_.is_last_job_asked();
   }
   void add_steps(Time now, std::uint64_t steps, Job& job);
   std::uint64_t leased_steps(Time now, std::uint64_t steps);

@@ -300,6 +300,36 @@ TEST_CASE("a commit word that comes after the responder gave up adds nothing") {
   CHECK(network.at(1).exchange.counts().committed == 0);
 }
 
+TEST_CASE("a responder that makes no further exchange asks for a lost commit word at once") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  bool is_next_lost = true;
+  network.filter = [&](PeerId, PeerId, const Message& message) {
+    return !std::holds_alternative<Commit>(message) || !std::exchange(is_next_lost, false);
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  REQUIRE(network.at(1).forces.empty());
+  network.at(1).exchange.set_snapshot(nullptr, 0);
+  network.advance(100ms);
+  CHECK(network.at(1).forces.size() == 1);
+}
+
+TEST_CASE("an exchange that is given up without the word of its initiator counts as undecided") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  std::vector<std::function<void()>> held;
+  hold_back<Commit>(network, held);
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  Effects out;
+  network.at(1).exchange.give_up(out);
+  CHECK(network.at(1).exchange.counts().undecided == 1);
+  CHECK(count_of<ExchangeUndecided>(out.facts, Reason::timed_out) == 1);
+  give_back(network, held);
+  CHECK(network.at(1).forces.empty());
+}
+
 TEST_CASE("a model that overtakes the acceptance is kept and the exchange completes") {
   ExchangeNetwork network(2, plain());
   for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
