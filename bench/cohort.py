@@ -1,5 +1,4 @@
-# /usr/bin/env python3 A cohort of many real processes: the time until every peer knows every other, also after some
-# were killed, and the control traffic.
+#!/usr/bin/env python3
 """Starts a cohort with a tiny model on this machine, kills some of its peers and starts them again.
 
 The cohort is whole when every peer's status counts all as alive. Traffic is what a peer sends and receives on control links,
@@ -54,7 +53,7 @@ SHORT = 2000
 
 class Cohort:
     def __init__(self, binary, folder, size, steps=ENDLESS):
-        """All peers but the last make so many steps."""
+        """All peers but the last make `steps` steps."""
         self.binary, self.folder, self.size = binary, folder, size
         self.peers = {}
         folder.mkdir()
@@ -148,7 +147,7 @@ def run_training(cohort, arguments):
 
 
 def run_idle(cohort, arguments):
-    """A cohort whose peers have ended their training, but for the last."""
+    """A cohort whose peers have ended their training, except the last."""
     began = time.monotonic()
     for rank in range(cohort.size):
         cohort.start(rank)

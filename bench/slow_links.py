@@ -130,7 +130,7 @@ def peers_on(hosts, binary, root, text):
 
 
 def await_ends(peers, limit):
-    """Waits until all these peers have ended well, for at most so many seconds."""
+    """Waits until all these peers have ended well, for `limit` seconds at most."""
     give_up = time.monotonic() + limit
     for peer in peers:
         if peer.wait(timeout=max(1, give_up - time.monotonic())) != 0:

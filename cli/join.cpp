@@ -48,9 +48,8 @@ void add_join(CLI::App& app, const HostHooks& hooks) {
     std::string ticket;
   };
   const auto arguments = std::make_shared<Arguments>();
-  arguments->waits_for_inviter = [has_said = false](const std::string& sentence) mutable {
+  arguments->inviter_is_silent = [has_said = false](const std::string& sentence) mutable {
     if (!std::exchange(has_said, true)) say(stderr, sentence + "\n");
-    return true;
   };
   auto* command = app.add_subcommand("join", "Join a swarm by a ticket, and train");
   command

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "sim/local/keys.hpp"
+
 namespace gv {
 namespace {
 
 std::vector<std::string> launched_names(std::size_t peers) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < peers; ++i) names.push_back(fmt::format("peer-{}", i));
+  for (std::size_t i = 0; i < peers; ++i) names.push_back(peer_name(i));
   return names;
 }
 

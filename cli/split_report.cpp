@@ -291,7 +291,10 @@ std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
         "micro_batches = {}\n",
         peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
     if (plan.group > 1) text += fmt::format("group = {}\n", plan.group);
-    if (!report.pins.empty()) text += fmt::format("pins = {}\n", settings::shown(report.pins));
+    // Peers that are not in the file may be pinned to stages that this plan does not have.
+    NamedPins pins = report.pins;
+    std::erase_if(pins, [&](const auto& pin) { return pin.second >= plan.stages.size(); });
+    if (!pins.empty()) text += fmt::format("pins = {}\n", settings::shown(pins));
     // Otherwise replicas of unlike speeds take equally many micro-batches.
     if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
     return text;

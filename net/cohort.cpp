@@ -15,7 +15,7 @@ namespace {
 
 constexpr SecretFileWords words{.what = "cohort's secret", .command = "grapevine keygen --cohort"};
 constexpr int cohort_base64 = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
-constexpr std::size_t secret_length = 43;
+constexpr std::size_t secret_letters = 43;
 constexpr std::string_view prefix = "cohort ";
 constexpr char context[] = "cohort 1";
 
@@ -34,7 +34,7 @@ std::optional<CohortSecret> secret_in(std::string_view text) {
     line.remove_prefix(prefix.size());
     std::size_t length = 0;
     secret.emplace();
-    if (line.size() != secret_length ||
+    if (line.size() != secret_letters ||
         sodium_base642bin(secret->data(), secret->size(), line.data(), line.size(), nullptr,
                           &length, nullptr, cohort_base64) != 0 ||
         length != secret->size()) {
@@ -57,10 +57,10 @@ void write_cohort_secret(const CohortSecret& secret, SecretText& content) {
   content.text = "# grapevine cohort: anyone who has this file can be any of its peers\n" +
                  std::string(prefix);
   SecretText line;
-  line.text.resize(secret_length + 1);  // Room for the zero byte that libsodium adds.
+  line.text.resize(secret_letters + 1);  // Room for the zero byte that libsodium adds.
   sodium_bin2base64(line.text.data(), line.text.size(), secret.data(), secret.size(),
                     cohort_base64);
-  content.text.append(line.text, 0, secret_length);
+  content.text.append(line.text, 0, secret_letters);
   content.text += '\n';
 }
 

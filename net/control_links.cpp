@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t pending_max = 64;     ///< Frames kept for a link that is being opened.
 constexpr std::size_t setting_shown = 128;  ///< Bytes of another peer's setting in a message.
-constexpr auto links_kept_every = std::chrono::milliseconds(100);
+constexpr auto link_housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
 /// A used link that is silent this long is checked.
 constexpr auto link_silence_max = std::chrono::seconds(1);
@@ -506,7 +506,7 @@ void ControlLinks::Impl::housekeeping() {
     told_unreachable = true;
     callbacks.fact(NotReachable{.address = advertised});
   }
-  timer->expires_after(links_kept_every);
+  timer->expires_after(link_housekeeping_period);
   timer->async_wait([this, weak = std::weak_ptr(timer)](asio::error_code error) {
     if (!error && !weak.expired()) housekeeping();
   });

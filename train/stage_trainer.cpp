@@ -61,7 +61,7 @@ class StageTrainer final : public StageLearner {
     for (const std::size_t end : spec_.ends) {
       stages_.emplace_back(slice(whole_, first, end), spec_.slices);
       forward_sums_.push_back(sums_of(first == 0, false));
-      sums_in_test_.push_back(sums_in_tests(forward_sums_.back()).size());
+      test_sum_counts_.push_back(sums_in_tests(forward_sums_.back()).size());
       backward_sums_.push_back(sums_of(first == 0, true));
       first = end;
     }
@@ -284,7 +284,7 @@ class StageTrainer final : public StageLearner {
   void test_part(const PassPart& pass, const GroupPlace& place, std::size_t number,
                  std::span<const float> in, std::span<float> out) override {
     tested_ += forward_part(pass, place, number, in, out, false);
-    if (pass.part == sums_in_test_[pass.stage]) land(pass.stage, pass.number);
+    if (pass.part == test_sum_counts_[pass.stage]) land(pass.stage, pass.number);
   }
 
   double test_merit() override {
@@ -393,7 +393,7 @@ class StageTrainer final : public StageLearner {
                                                  dropout(pass.stage, pass.number), training)
                            : flight.group->go_on(in);
     const std::size_t sums =
-        training ? forward_sums_[pass.stage].size() : sums_in_test_[pass.stage];
+        training ? forward_sums_[pass.stage].size() : test_sum_counts_[pass.stage];
     if (pass.part == sums) return end_forward(pass.stage, flight, result, out);
     std::ranges::copy(result, out.begin());
     return {};
@@ -549,7 +549,7 @@ class StageTrainer final : public StageLearner {
   std::vector<SlicedStage> stages_;
   std::vector<std::vector<GroupSum>> forward_sums_;  ///< Sums of groups, by stage.
   std::vector<std::vector<GroupSum>> backward_sums_;
-  std::vector<std::size_t> sums_in_test_;  ///< The number of forward sums in a test, by stage.
+  std::vector<std::size_t> test_sum_counts_;  ///< The number of forward sums in a test, by stage.
   std::vector<std::optional<CarriedStage>> carried_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;

@@ -91,8 +91,9 @@ class Mapping {
     return slowest;
   }
 
-  /// Gives a pinned peer its stage in place of its other ones, unless it is among them, and
-  /// relieves another peer of it. Where plans are made, they may want several carriers.
+  /// Gives a pinned peer its stage. If it did not have the stage, it gives up its others, and a
+  /// peer that has the stage beside others gives it up. With `balances` that peer also gives it up
+  /// if the pinned peer had it already; without, a plan may want several carriers.
   void keep_pin(std::size_t i, bool balances) {
     const std::optional<std::uint32_t> stage = carriers_[i].pin;
     if (!stage || *stage >= seconds_.size() || (!balances && carries(i, *stage))) return;
@@ -103,10 +104,10 @@ class Mapping {
     if (fullest) std::erase(stages_of_[*fullest], *stage);
   }
 
-  /// The peer that a newcomer relieves: of those with several stages for which `suits` holds, the
-  /// one that is busy longest. Returns nullopt if there is none.
-  template <class Suits>
-  std::optional<std::size_t> fullest_of(const Suits& suits) const {
+  /// Of the peers with several stages for which `may_yield` holds, the one that is busy longest.
+  /// Returns nullopt if there is none.
+  template <class MayYield>
+  std::optional<std::size_t> fullest_of(const MayYield& may_yield) const {
     const auto work = [this](std::size_t peer) {
       double sum = 0;
       for (const std::uint32_t stage : stages_of_[peer]) sum += seconds_[stage];
@@ -114,7 +115,7 @@ class Mapping {
     };
     std::optional<std::size_t> fullest;
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
-      if (stages_of_[i].size() < 2 || !suits(i)) continue;
+      if (stages_of_[i].size() < 2 || !may_yield(i)) continue;
       if (!fullest || work(i) > work(*fullest)) fullest = i;
     }
     return fullest;

@@ -33,10 +33,10 @@ struct StageCarrier {
 /// peers move only for a real gain, one change at a time, and none moves back and forth while
 /// speeds stay the same. With `balances = false` this last change is left out.
 ///
-/// A pinned peer carries its stage before anything else is decided, and gives up all others if it
-/// did not carry it before. Another peer that has that stage beside others then gives it up. A
-/// pinned peer takes further stages only if too few other peers are there, and never moves for
-/// balance.
+/// A pinned peer gets its stage before anything else is decided, and gives up its other stages if
+/// it did not have that one. One peer that has the stage beside others gives it up then, and with
+/// `balances` also later. A pinned peer takes further stages only if too few other peers are there,
+/// and never moves for balance.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds,
                                                    bool balances = true);

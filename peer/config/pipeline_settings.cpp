@@ -55,8 +55,8 @@ void append_replicas(const Keys& pipeline) {
                   "take up the stages and groups with the shortest predicted step");
   pipeline.add("pins", GV_FIELD(pipeline.pins), {0, 255},
                "stages that certain peers carry whenever they take part, as { desk = 0, laptop = 2 "
-               "} with the names of the peers; any number of peers can be pinned to a stage, and "
-               "all others share out what is left");
+               "} with the names of the peers; at most micro_batches times group peers can be "
+               "pinned to a stage, and all others share out what is left");
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
                   "which replica of a stage takes which micro-batch: in turns, at random, or as "
                   "many as its speed allows");

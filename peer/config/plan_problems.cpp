@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -57,7 +58,9 @@ Problems pin_problems(const Config& config) {
           "write a name of 1 to 64 letters, digits, dots, dashes or underscores");
     }
     if (stage < stages) {
-      ++carriers[stage];
+      // Mirrored, a peer carries both the stage and its image.
+      const bool is_mirrored = pipeline.schedule == PipelineKind::chimera;
+      ++carriers[is_mirrored ? std::min<std::uint32_t>(stage, stages - 1 - stage) : stage];
     } else {
       add(fmt::format("there is no stage {} for {}: the last one is {}", stage, name, stages - 1),
           "pin it to an earlier stage, or cut the model into more stages");

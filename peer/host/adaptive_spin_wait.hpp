@@ -54,25 +54,9 @@ class AdaptiveSpinWait {
   Clock::duration pause_{};
 };
 
-/// Like run_one(), but polls first and meanwhile yields the processor to other programs. Going to
-/// sleep and waking up takes about 40 us, mostly on virtual machines. This is several times as long
-/// as a message takes within one host.
-inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_wait) {
-  using Clock = AdaptiveSpinWait::Clock;
-  Clock::time_point now = Clock::now();
-  const Clock::time_point end = now + AdaptiveSpinWait::awake_max;
-  while (now < end && spin_wait.is_awake(now)) {
-    if (io.poll_one() > 0) return 1;
-    if (io.stopped()) return 0;
-    const Clock::time_point away = Clock::now();
-    std::this_thread::yield();
-    now = Clock::now();
-    spin_wait.gave_way(away, now);
-  }
-  return io.run_one();
-}
-
-/// Polls for `holds`, which another thread makes true, for as long as run_one_polling() would poll.
+/// Calls `holds` until it returns true, at least once. Yields the processor to other programs
+/// between calls. Gives up after AdaptiveSpinWait::awake_max, and at once while `spin_wait` is not
+/// awake.
 template <class Holds>
 void poll_until(AdaptiveSpinWait& spin_wait, Holds holds) {
   using Clock = AdaptiveSpinWait::Clock;
@@ -84,6 +68,15 @@ void poll_until(AdaptiveSpinWait& spin_wait, Holds holds) {
     now = Clock::now();
     spin_wait.gave_way(away, now);
   }
+}
+
+/// Like run_one(), but polls first and meanwhile yields the processor to other programs. Going to
+/// sleep and waking up takes about 40 us, mostly on virtual machines. This is several times as long
+/// as a message takes within one host.
+inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_wait) {
+  std::size_t ran = 0;
+  poll_until(spin_wait, [&] { return (ran = io.poll_one()) > 0 || io.stopped(); });
+  return ran > 0 ? ran : io.run_one();
 }
 
 }  // namespace gv

@@ -261,7 +261,7 @@ void Host::start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays) {
       });
   // A job with a pace sleeps, which the loop must not do.
   if (arrays == nullptr || options_.hooks.pace) return;
-  worker_->average(*arrays, [this] { asio::post(io_, [this] { worker_->look(); }); });
+  worker_->set_arrays(*arrays, [this] { asio::post(io_, [this] { worker_->look(); }); });
 }
 
 /// Opens the status socket, which serves the peer's report and takes commands.

@@ -69,12 +69,14 @@ struct MeanCalls::Meeting {
   bool should_stop = false;               ///< The host ends.
   bool has_face = false;
 
-  /// Protects `later`, and is locked before `mutex`. It is another one so that a thread that looks
-  /// for an array does not wait for the call that has told it to.
+  /// Protects `later`. Held while `later` is called, so that ~Face() waits for a call under way:
+  /// `later` uses the host, which ends after that. It is locked before `mutex`, which the woken
+  /// thread needs at once.
   std::mutex later_mutex;
   std::function<void()> later;  ///< As in ArraySource::peek(); null if nothing waits.
 
-  /// The same as `ended`, and set after it, for a program that polls.
+  /// A copy of `ended` for a program that polls. It is set when `mutex` is free again, which the
+  /// program locks next: it would otherwise often have to sleep on that lock.
   std::atomic<std::uint64_t> polled = 0;
   // Used by the program alone.
   AdaptiveSpinWait spin_wait;

@@ -138,8 +138,14 @@ bool write_certificates(const std::filesystem::path& run_folder, const PublicKey
 }
 
 bool write_data_place(const std::filesystem::path& run_folder, const DataPlace& place) {
-  std::string line = place.folder.empty() ? "" : std::filesystem::absolute(place.folder).string();
-  if (place.is_in_program) line = in_program;
+  std::string line;
+  if (place.is_in_program) {
+    line = in_program;
+  } else if (!place.folder.empty()) {
+    std::error_code error;
+    line = std::filesystem::absolute(place.folder, error).string();
+    if (error) return false;
+  }
   return replace_file(swarm_folder(run_folder) / "data", line + "\n", Readers::owner);
 }
 

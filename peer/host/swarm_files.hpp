@@ -45,8 +45,8 @@ struct DataPlace {
   bool is_in_program = false;  ///< True if the program that it is a part of brings the data.
 };
 
-/// Replaces the file with the data's place, from which doctor learns how the peer was started. It
-/// allows the peer itself nothing. Returns false if that fails.
+/// Writes where the data are, so that doctor can look at the same ones. The peer itself never reads
+/// this file. Returns false if that fails.
 bool write_data_place(const std::filesystem::path& run_folder, const DataPlace& place);
 
 /// Reads that file. Empty if there is none.

@@ -106,17 +106,18 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
   return error || is_below(inner, outer) || is_below(path, folder);
 }
 
-/// Asks the ticket's peer; with `waits`, as SwarmArguments says.
+/// Asks the ticket's peer. `tell` is the arguments' `inviter_is_silent`.
 Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::string& name,
-                      const std::function<bool(const std::string&)>& waits) {
-  if (!waits) return ask_to_join(ticket, own, name);
+                      const std::function<void(const std::string&)>& tell) {
+  if (!tell) return ask_to_join(ticket, own, name);
   constexpr GuestPatience patience{.silence = std::chrono::seconds(3)};
   Admission admission = ask_to_join(ticket, own, name, patience);
   const std::string sentence = fmt::format(
       "{}: {}; waits for the peer that made the ticket until {}, when the ticket "
       "expires; check that it runs and that this machine can reach it",
       admission.address, admission.problem, time_text(ticket.expires_s));
-  while (admission.is_silent && waits(sentence)) {
+  while (admission.is_silent) {
+    tell(sentence);
     if (now_s() >= ticket.expires_s) {
       admission.problem = "no peer has answered there, and the ticket has expired";
       admission.remedy =
@@ -131,13 +132,13 @@ Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::strin
 
 /// Joins by the ticket, and writes down the result.
 Problems redeem(const Ticket& ticket, const HostOptions& options,
-                const std::function<bool(const std::string&)>& waits, SwarmFiles& files) {
+                const std::function<void(const std::string&)>& tell, SwarmFiles& files) {
   // The key is on the disk before the ticket is used, so a repeated request with this key is
   // answered again.
   LoadedKeyPair key = keep_swarm_key(options.folder, "key");
   if (!key.problems.empty()) return std::move(key.problems);
   files = {.swarm = ticket.swarm, .identity = key.pair};
-  const Admission admission = ask_inviter(ticket, files.identity, options.name, waits);
+  const Admission admission = ask_inviter(ticket, files.identity, options.name, tell);
   if (!admission.problem.empty()) {
     return {{admission.address, admission.problem, admission.remedy}};
   }
@@ -395,7 +396,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
                         "ask for a new one (`grapevine invite FOLDER`), or set the clock"});
   } else {
     options.resume = has_checkpoints(options.folder);
-    problems = redeem(given.ticket, options, arguments.waits_for_inviter, files);
+    problems = redeem(given.ticket, options, arguments.inviter_is_silent, files);
   }
   if (!problems.empty()) return problems;
 
@@ -409,7 +410,10 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   const DataPlace data{.folder = arguments.data, .is_in_program = arguments.has_own_data};
   if (!write_data_place(options.folder, data)) {
     const std::string folder = swarm_folder(options.folder).string();
-    return {{folder, "cannot be written", "choose another --folder"}};
+    // A program cannot be warned here, so it is refused.
+    if (data.is_in_program) return {{folder, "cannot be written", "choose another --folder"}};
+    say(stderr, fmt::format("{}: cannot be written; give --data to `grapevine doctor` as well\n",
+                            printable(folder)));
   }
   options.config = std::move(parsed.config);
   options.places = std::move(parsed.places);

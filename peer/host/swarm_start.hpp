@@ -20,9 +20,10 @@ struct SwarmArguments {
   TicketTerms terms;          ///< The terms of the ticket that a first peer prints.
   bool has_own_data = false;  ///< True if the peer is a part of a program that brings model and
                               ///< data.
-  /// Called each time that no peer has answered one that joins, with a sentence about it. The peer
-  /// asks again, until its ticket expires, if this returns true. Empty: it asks once.
-  std::function<bool(const std::string& sentence)> waits_for_inviter;
+  /// Called each time that the inviting peer has not answered, with a sentence for the user. Then
+  /// it is asked again, until the ticket expires; an exception from here ends that. Empty: it is
+  /// asked once.
+  std::function<void(const std::string& sentence)> inviter_is_silent;
 };
 
 /// A time of a ticket, a certificate or a clock, as people read it.

@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/check.hpp"
+
 namespace gv {
 namespace {
 
@@ -18,10 +20,10 @@ bool is_gradient(const Job::Task& task) {
   return std::holds_alternative<task::ComputeGradient>(task);
 }
 
-/// True if a job takes an array, and has no long mean to write before.
+/// True if a job takes an array, has no long mean to write before, and writes no checkpoint.
 bool is_short(const Job& job) {
   const auto* update = first_of<task::ApplyUpdate>(job.tasks);
-  return std::ranges::any_of(job.tasks, is_gradient) &&
+  return std::ranges::any_of(job.tasks, is_gradient) && !job.saves() &&
          (update == nullptr || update->plan.elements <= short_array);
 }
 
@@ -52,16 +54,17 @@ Worker::Worker(std::unique_ptr<Replica> replica, Save save, Done done, Failed fa
 
 Worker::~Worker() = default;
 
-void Worker::average(ArraySource& arrays, std::function<void()> later) {
+void Worker::set_arrays(ArraySource& arrays, std::function<void()> later) {
   arrays_ = &arrays;
   later_ = std::move(later);
 }
 
 void Worker::post(Job job) {
+  check(!waiting_, "no job is posted while one waits for an array");
   if (arrays_ != nullptr && is_short(job) && is_idle()) {
     begin_here(std::move(job));
   } else {
-    queue({.job = std::move(job), .began = Clock::now(), .first = {}});
+    queue({.job = std::move(job), .began = {}, .first = {}});
   }
 }
 
@@ -90,10 +93,7 @@ void Worker::begin_here(Job job) {
   try {
     if (!before.tasks.empty()) work.first = replica_->run(std::move(before));
   } catch (const std::exception& error) {
-    const std::lock_guard lock(mutex_);
-    has_failed_ = true;
-    failed_(error.what());
-    return;
+    return fail(error);
   }
   waiting_ = std::move(work);
   look();
@@ -105,27 +105,33 @@ void Worker::look() {
   if (!floats) return;
   Work work = *std::exchange(waiting_, std::nullopt);
   if (*floats > short_array) return queue(std::move(work));
-  if (carry_out(std::move(work))) return;
-  const std::lock_guard lock(mutex_);
-  has_failed_ = true;
+  carry_out(std::move(work));
 }
 
-/// Returns false if it has failed.
-bool Worker::carry_out(Work work) {
+void Worker::carry_out(Work work) {
+  const Clock::time_point began = work.began.value_or(Clock::now());
   try {
     JobDone done = replica_->run(std::move(work.job));
     if (work.first) done = joined(*std::move(work.first), std::move(done));
-    done.busy = std::chrono::duration_cast<Duration>(Clock::now() - work.began);
+    done.busy = std::chrono::duration_cast<Duration>(Clock::now() - began);
     if (const auto* save = first_of<task::Save>(done.job.tasks)) {
       done.results.emplace_back(result::Saved{save_(*replica_, *save)});
     }
     done_(std::move(done));
     replica_->prefetch();
-    return true;
   } catch (const std::exception& error) {
-    failed_(error.what());
-    return false;
+    fail(error);
   }
+}
+
+/// Lets no other job begin, and says why. Called on the thread that runs the job.
+void Worker::fail(const std::exception& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    has_failed_ = true;
+  }
+  wake_.notify_one();
+  failed_(error.what());
 }
 
 void Worker::run(std::stop_token stop) {
@@ -134,13 +140,13 @@ void Worker::run(std::stop_token stop) {
     {
       std::unique_lock lock(mutex_);
       is_running_ = false;
-      if (!wake_.wait(lock, stop, [this] { return !jobs_.empty(); }) || has_failed_) return;
+      const auto may_go_on = [this] { return !jobs_.empty() || has_failed_; };
+      if (!wake_.wait(lock, stop, may_go_on) || has_failed_) return;
       work = std::move(jobs_.front());
       jobs_.pop_front();
       is_running_ = true;
     }
-    if (!work.first) work.began = Clock::now();
-    if (!carry_out(std::move(work))) return;
+    carry_out(std::move(work));
   }
 }
 

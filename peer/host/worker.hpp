@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,8 @@ void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& w
 /// time than another one needs to wake up, which is about 10 us.
 inline constexpr std::size_t short_array = std::size_t{1} << 14;
 
-/// Runs jobs on its own thread, one after the other. After each it prefetches the next batches.
+/// Runs jobs one after the other: on its own thread, or, if set_arrays() was called, those with
+/// short arrays on the thread that posts. After each it prefetches the next batches.
 class Worker {
  public:
   /// Called on the thread that runs a job, when the job is done.
@@ -45,21 +47,24 @@ class Worker {
   /// Call before the first job if the replica averages these arrays. Jobs with short arrays then
   /// run on the thread that calls post() and look(): handing them to another one would take longer
   /// than they do. `later` is called on any thread when look() should be called.
-  void average(ArraySource& arrays, std::function<void()> later);
+  void set_arrays(ArraySource& arrays, std::function<void()> later);
 
-  /// Queues a job. All jobs are posted by one thread.
+  /// Queues a job. All jobs are posted by one thread; after set_arrays(), each when the one before
+  /// is done.
   void post(Job job);
   /// Goes on with the job that waits for an array, if one does and the array is given. Call it on
   /// the thread that posts.
   void look();
-  /// True if a job waits for that. A program may give its next array as soon as it has a mean.
+  /// True if a job waits for an array. The loop should poll then: a program may give its next array
+  /// as soon as it has a mean.
   bool awaits_array() const { return waiting_.has_value(); }
 
  private:
   /// A job, or the rest of one.
   struct Work {
     Job job;
-    std::chrono::steady_clock::time_point began;
+    /// When it began, if it began before it waited for an array.
+    std::optional<std::chrono::steady_clock::time_point> began;
     std::optional<JobDone> first;  ///< Of the tasks that are done already.
   };
 
@@ -67,7 +72,8 @@ class Worker {
   void queue(Work work);
   bool is_idle();
   void begin_here(Job job);
-  bool carry_out(Work work);
+  void carry_out(Work work);
+  void fail(const std::exception& error);
 
   std::unique_ptr<Replica> replica_;
   Save save_;

@@ -39,7 +39,8 @@ enum {
   GV_WRONG_ARGUMENT = 3, /* The call is wrong. Nothing has changed. */
   GV_REFUSED = 4,        /* The operator must fix a file, a setting or an argument. */
   GV_UNREACHABLE = 5,    /* No authorised peer answered. From gv_join() with a ticket: none within
-                            `patience_s`; the call may be repeated until the ticket expires. */
+                            `patience_s` (the call may be repeated until the ticket expires), or,
+                            once admitted, no peer within 30 s. */
   GV_FAILED = 6,         /* The machine or the peer failed. */
   GV_MISSED = 7          /* The others have gone on without this peer. The array is as it was. */
 };

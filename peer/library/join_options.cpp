@@ -96,12 +96,11 @@ Problems certified_options(const gv_options& given, const PeerArguments& argumen
                                  .data = {},
                                  .terms = {},
                                  .has_own_data = true,
-                                 .waits_for_inviter = [=](const std::string& sentence) {
+                                 .inviter_is_silent = [=](const std::string& sentence) {
                                    const std::chrono::duration<double> passed =
                                        std::chrono::steady_clock::now() - began;
                                    if (patience_s > 0 && passed.count() >= patience_s)
                                      throw InviterIsLate(sentence);
-                                   return true;
                                  }};
   if (given.ticket != nullptr) return prepare_to_join(certified, given.ticket, options, read);
   Problems problems = prepare_to_create(certified, options, read);

@@ -31,8 +31,8 @@ inline std::string text_or(const char* text, std::string otherwise) {
   return text != nullptr ? text : std::move(otherwise);
 }
 
-/// The peer that has made the ticket has not answered within the program's patience. The text says
-/// for whom it waits, and until when that makes sense.
+/// The peer that has made the ticket has not answered within the program's patience. The text is a
+/// sentence for the user: which peer does not answer, and when the ticket expires.
 class InviterIsLate : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

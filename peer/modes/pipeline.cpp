@@ -88,7 +88,8 @@ void PipelineMode::tell_holdings() {
   }
   holdings = parts_.packed(std::move(holdings));
   // Only copies may have no place in a message.
-  std::ranges::stable_partition(holdings, &StageHolding::carried);
+  std::stable_partition(holdings.begin(), holdings.end(),
+                        [](const StageHolding& holding) { return holding.carried; });
   if (holdings.size() > stage_holdings_max) holdings.resize(stage_holdings_max);
   generations_.agreement().set_holdings(std::move(holdings));
 }

@@ -457,7 +457,7 @@ def join(
 
     `config` is the run's TOML file, or None for what the launcher gave or the built-in one. Or it is a ticket, which
     brings the config, a certificate and addresses from the peer that has made it. `folder` keeps them, so that the same
-    call continues as the same peer. While that peer does not answer, it says so once on standard error and waits for it
+    call continues as the same peer. While that peer does not answer, join() says so once on standard error and waits
     until the ticket expires. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or
     one. With a module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in lockstep, to
     newcomers. `state` has further arrays that go there, or is a pair of functions (get, set): get() returns at most

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -139,6 +140,25 @@ std::vector<double> seconds_of(const LayoutCosts& costs) {
   return seconds;
 }
 
+/// One to four stages, and peers with drawn speeds.
+std::pair<LayoutCosts, SplitSite> drawn_case(Rng& rng, std::size_t peers) {
+  std::vector<double> seconds;
+  for (std::size_t s = 0, all = 1 + rng.below(4); s < all; ++s) {
+    seconds.push_back(0.1 + rng.uniform());
+  }
+  return {costs_of(seconds),
+          site_of(drawn_speeds(rng, peers), {.latency_s = 0.001, .bytes_per_s = 1e6})};
+}
+
+/// Pins for about half of the peers.
+Pins drawn_pins(Rng& rng, std::size_t peers, const LayoutCosts& costs) {
+  Pins pins(peers);
+  for (auto& pin : pins) {
+    if (rng.chance(0.5)) pin = static_cast<std::uint32_t>(rng.below(costs.stages.size()));
+  }
+  return pins;
+}
+
 }  // namespace
 
 TEST_CASE("a predicted step is the schedule on a clock", "[unit]") {
@@ -189,13 +209,7 @@ TEST_CASE("no way to give peers whole stages is predicted to be much faster than
   Rng rng(7);
   for (int draw = 0; draw < 40; ++draw) {
     const std::size_t peers = 2 + rng.below(3);
-    std::vector<double> seconds;
-    for (std::size_t s = 0, all = 1 + rng.below(4); s < all; ++s) {
-      seconds.push_back(0.1 + rng.uniform());
-    }
-    const LayoutCosts costs = costs_of(seconds);
-    const SplitSite site =
-        site_of(drawn_speeds(rng, peers), {.latency_s = 0.001, .bytes_per_s = 1e6});
+    const auto [costs, site] = drawn_case(rng, peers);
     const auto best = best_layout(alone(Stages(peers)), costs, site);
     REQUIRE(best);
     CHECK(predicted_step(*best, costs, site) < 1.05 * least_step(costs, site));
@@ -206,21 +220,24 @@ TEST_CASE("no way that keeps the pins is predicted to be much faster than the be
   Rng rng(13);
   for (int draw = 0; draw < 40; ++draw) {
     const std::size_t peers = 2 + rng.below(3);
-    std::vector<double> seconds;
-    for (std::size_t s = 0, all = 1 + rng.below(4); s < all; ++s) {
-      seconds.push_back(0.1 + rng.uniform());
-    }
-    const LayoutCosts costs = costs_of(seconds);
-    const SplitSite site =
-        site_of(drawn_speeds(rng, peers), {.latency_s = 0.001, .bytes_per_s = 1e6});
-    Pins pins(peers);
-    for (auto& pin : pins) {
-      if (rng.chance(0.5)) pin = static_cast<std::uint32_t>(rng.below(seconds.size()));
-    }
+    const auto [costs, site] = drawn_case(rng, peers);
+    const Pins pins = drawn_pins(rng, peers, costs);
     const auto best = best_layout(alone(Stages(peers)), costs, site, pins);
     REQUIRE(best);
     CHECK(keeps_pins(best->stages, pins));
     CHECK(predicted_step(*best, costs, site) < 1.05 * least_step(costs, site, pins));
+  }
+}
+
+TEST_CASE("pins hold where too many peers are there to try every order", "[unit]") {
+  Rng rng(17);
+  for (int draw = 0; draw < 30; ++draw) {
+    const std::size_t peers = 5 + rng.below(3);
+    const auto [costs, site] = drawn_case(rng, peers);
+    const Pins pins = drawn_pins(rng, peers, costs);
+    const auto best = best_layout(alone(Stages(peers)), costs, site, pins);
+    REQUIRE(best);
+    CHECK(keeps_pins(best->stages, pins));
   }
 }
 

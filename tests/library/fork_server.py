@@ -20,6 +20,7 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 import traceback
 
 
@@ -40,6 +41,7 @@ def run(words):
         traceback.print_exc()
         code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     # The process ends without freeing what was imported, which takes nearly as long as to import it.
+    threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     if code is not None and not isinstance(code, int):
@@ -53,37 +55,46 @@ def fork(request, files, connection):
     pid = os.fork()
     if pid != 0:
         return pid
-    connection.close()
-    os.setsid()
-    for file, target in zip(files, (1, 2)):
-        os.dup2(file, target)
-        os.close(file)
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    code = run(request["words"])
-    if code == -signal.SIGINT:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    os._exit(code & 0xFF)
+    code = 1
+    try:
+        connection.close()
+        os.setsid()
+        for file, target in zip(files, (1, 2)):
+            os.dup2(file, target)
+            os.close(file)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        code = run(request["words"])
+        if code == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # No exception may lead the child back to the server's loop.
+        os._exit(code & 0xFF)
 
 
-def main():
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    for module in sys.argv[2:]:
-        importlib.import_module(module)
-    # The collector would otherwise write to every object that was imported, and so copy it for each program.
-    gc.collect()
-    gc.freeze()
-    running = set()
+def kill(pid):
+    """Kills a program and the processes that it has started, which are in its process group."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(pid, signal.SIGKILL)  # It has no group of its own yet.
+    os.waitpid(pid, 0)
+
+
+def serve(connection, running):
+    """Answers requests until the socket's end. `running` are the programs whose exit codes were not told."""
     while True:
         packet, files, _, _ = socket.recv_fds(connection, 1 << 20, 2)
         if not packet:
-            break
+            return
         request = json.loads(packet)
         # Only the thread that forks lives on in the child, and others might have held locks.
         threads = len(os.listdir("/proc/self/task"))
         if "words" in request and threads > 1:
-            answer = {"error": f"{threads - 1} threads were started by importing {' '.join(sys.argv[2:])}"}
+            answer = {"error": f"importing {' '.join(sys.argv[2:])} started threads: {threads - 1}"}
         elif "words" in request:
             pid = fork(request, files, connection)
             running.add(pid)
@@ -95,9 +106,21 @@ def main():
         for file in files:
             os.close(file)
         connection.send(json.dumps(answer).encode())
-    for pid in running:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+
+
+def main():
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    # The collector would otherwise write to every object that was imported, and so copy it for each program.
+    gc.collect()
+    gc.freeze()
+    running = set()
+    try:
+        serve(connection, running)
+    finally:
+        for pid in running:
+            kill(pid)
 
 
 main()

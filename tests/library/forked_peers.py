@@ -22,7 +22,8 @@ class ForkServer:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, str(HERE / "fork_server.py"), str(theirs.fileno()), *modules],
-                env=environment(),
+                # OpenBLAS starts threads when NumPy is imported, unless it may have only one.
+                env=environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -30,10 +31,14 @@ class ForkServer:
             )
 
     def ask(self, request, files=()):
-        socket.send_fds(
-            self.connection, [json.dumps(request).encode()], [file.fileno() for file in files]
-        )
-        answer = self.connection.recv(1 << 16)
+        packet = json.dumps(request).encode()
+        try:
+            socket.send_fds(self.connection, [packet], [file.fileno() for file in files])
+            answer = self.connection.recv(1 << 16)
+        except BaseException:
+            # After a timeout or Ctrl-C, a late answer would be taken for that to the next request.
+            self.connection.close()
+            raise
         if not answer:
             raise RuntimeError(f"the fork server has ended with code {self.process.wait(LIMIT_S)}; see its output")
         answer = json.loads(answer)
@@ -49,14 +54,14 @@ class ForkServer:
 class Forked:
     """A program that a fork server runs, with what tests use of `subprocess.Popen`."""
 
-    def __init__(self, server, words, environment):
+    def __init__(self, server, words, variables):
         self.server = server
         self.words = [str(word) for word in words]
         self.returncode = None
         self._printed = None
         self.stdout = tempfile.TemporaryFile("w+")
         self.stderr = tempfile.TemporaryFile("w+")
-        request = {"words": self.words, "environment": environment}
+        request = {"words": self.words, "environment": variables}
         try:
             self.pid = server.ask(request, (self.stdout, self.stderr))["pid"]
         except BaseException:
@@ -109,5 +114,5 @@ class ForkedPeers(Peers):
         self.server = _with_torch()
         super().__init__(test, peers, config, *words)
 
-    def launched(self, words, environment):
-        return Forked(self.server, words, environment)
+    def launched(self, words, variables):
+        return Forked(self.server, words, variables)

@@ -53,6 +53,18 @@ class ForkedPeersTest(FolderTest):
                 self.assertIn(error, program.communicate()[1])
                 self.assertEqual(program.returncode, code)
 
+    def test_threads_of_a_program_end_before_its_exit_functions_run(self):
+        program = self.forked("import threading\nthreading.Timer(0.1, print, ['a thread']).start()\n")
+        self.assertTrue(program.communicate()[0].endswith("a thread\nthe end\n"))
+
+    def test_a_program_that_cannot_begin_fails_and_the_server_goes_on(self):
+        failed = Forked(self.server, ["script.py"], {"WHERE": 1})
+        self.assertIn("TypeError", failed.communicate()[1])
+        self.assertEqual(failed.returncode, 1)
+        following = self.forked("")
+        following.communicate()
+        self.assertEqual(following.returncode, 0)
+
     def test_signals_end_and_stop_a_program(self):
         for what, error in ((signal.SIGKILL, ""), (signal.SIGTERM, ""), (signal.SIGINT, "KeyboardInterrupt")):
             with self.subTest(what):
@@ -79,20 +91,28 @@ class ForkedPeersTest(FolderTest):
             self.sleeping().communicate(timeout=0.1)
 
     def test_programs_end_when_the_test_is_killed(self):
-        script = self.write("script.py", "import time\ntime.sleep(90)\n")
+        # The program has itself started another one.
+        script = self.write("script.py", "import os, subprocess, sys, time\n"
+                            "other = subprocess.Popen(['sleep', '90'])\n"
+                            "open(sys.argv[1] + '.new', 'w').write(str(other.pid))\n"
+                            "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
+                            "time.sleep(90)\n")  # fmt: skip
+        started = self.folder / "started"
         text = f"""
 import time
 from forked_peers import Forked, ForkServer
 from support import environment
 server = ForkServer()
-print(Forked(server, [{script!r}], environment()).pid, server.process.pid, flush=True)
+print(Forked(server, [{script!r}, {str(started)!r}], environment()).pid, server.process.pid, flush=True)
 time.sleep(90)
 """
         test = subprocess.Popen([sys.executable, "-c", text], cwd=HERE, stdout=subprocess.PIPE, text=True)
         pids = [int(word) for word in test.stdout.readline().split()]
+        self.assertEqual(len(pids), 2)
+        self.assertTrue(eventually(started.exists))
+        pids.append(int(started.read_text()))
         test.kill()
         test.communicate()
-        self.assertEqual(len(pids), 2)
         self.assertTrue(eventually(lambda: all(state_of(pid) in (None, "Z") for pid in pids)))
 
     def test_programs_are_not_forked_from_a_server_with_threads(self):
@@ -101,7 +121,7 @@ time.sleep(90)
         with unittest.mock.patch.dict(os.environ, PYTHONPATH=str(self.folder)):
             server = ForkServer("threaded")
         self.addCleanup(server.close)
-        with self.assertRaisesRegex(RuntimeError, "1 threads were started by importing threaded"):
+        with self.assertRaisesRegex(RuntimeError, "importing threaded started threads: 1"):
             Forked(server, ["script.py"], environment())
 
 

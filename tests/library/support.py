@@ -129,11 +129,11 @@ class Peers:
             "shard": f"{number}/{self.number}",
         }
 
-    def launched(self, words, environment):
-        """A process that runs the script and its arguments."""
+    def launched(self, words, variables):
+        """A process that runs the script and its arguments, with these variables as its environment."""
         return subprocess.Popen(
             [sys.executable, *words],
-            env=environment,
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,6 +2,7 @@
 
 import array
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -37,6 +38,11 @@ class TicketTest(FolderTest):
     def quadratic(self, config, *words):
         return self.start(sys.executable, str(HERE / "quadratic.py"), config, *words)
 
+    def first_line(self, output):
+        """The first line of a program's output. Fails if none comes in time."""
+        self.assertTrue(select.select([output], [], [], LIMIT_S)[0], "the program prints a line")
+        return output.readline()
+
     def model(self, process):
         out, err = process.communicate(timeout=LIMIT_S)
         self.assertEqual((process.returncode, err), (0, ""))
@@ -62,7 +68,7 @@ class TicketTest(FolderTest):
         config = self.write("run.toml", CONFIG.format(waits=2))
         # The first peer waits for the second, and prints its ticket before it waits.
         first = self.quadratic(config, "--create", "first")
-        ticket = first.stdout.readline().strip()
+        ticket = self.first_line(first.stdout).strip()
         self.assertTrue(ticket.startswith("gv1_"), ticket)
         second = self.quadratic(ticket, "--ticket", "1")
         model = self.model(second)
@@ -80,12 +86,12 @@ class TicketTest(FolderTest):
             listen = "127.0.0.1:%d" % reserved.getsockname()[1]
             words = ("--create", "first", "--listen", listen)
             first = self.quadratic(config, *words)
-            ticket = first.stdout.readline().strip()
+            ticket = self.first_line(first.stdout).strip()
             first.kill()
             first.wait()
             second = self.quadratic(ticket, "--ticket", "1")
             late = f"grapevine: {listen}: no peer answers there; waits for the peer that made the ticket until"
-            self.assertIn(late, second.stderr.readline())
+            self.assertIn(late, self.first_line(second.stderr))
             first = self.quadratic(config, *words)
             # It says nothing more.
             self.assertEqual(self.model(second), self.model(first))

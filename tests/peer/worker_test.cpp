@@ -2,6 +2,7 @@
 #include "peer/host/worker.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
@@ -9,7 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -62,13 +65,16 @@ struct ArrayRun {
     JobDone done;
   };
 
-  ArrayRun()
-      : worker(
-            std::make_unique<WholeReplica>(std::move(learner), 0),
-            [](const Replica&, const task::Save&) { return std::string(); },
-            [this](JobDone done) { end(std::move(done)); },
-            [this](std::string why) { failures.push_back(std::move(why)); }) {
-    worker.average(*arrays, [this] { ++told; });
+  ArrayRun() {
+    worker.emplace(
+        std::make_unique<WholeReplica>(std::move(learner), 0),
+        [](const Replica&, const task::Save&) { return std::string(); },
+        [this](JobDone done) { end(std::move(done)); },
+        [this](std::string why) {
+          const std::lock_guard lock(mutex);
+          failures.push_back(std::move(why));
+        });
+    worker->set_arrays(*arrays, [this] { ++told; });
   }
   ~ArrayRun() { calls.leave(); }
 
@@ -90,6 +96,10 @@ struct ArrayRun {
     std::unique_lock lock(mutex);
     return wake.wait_for(lock, patience, [&] { return ended.size() >= jobs; });
   }
+  std::vector<std::string> reasons() {
+    const std::lock_guard lock(mutex);
+    return failures;
+  }
   std::size_t floats_taken(std::size_t job) const {
     const auto* gradient = first_of<result::Gradient>(ended.at(job).done.results);
     return gradient == nullptr ? 0 : gradient->array;
@@ -101,12 +111,12 @@ struct ArrayRun {
   MeanCalls calls;
   std::unique_ptr<Learner> learner = calls.learner();
   ArraySource* arrays = learner->arrays();
-  int told = 0;  ///< How often look() was asked for.
+  std::atomic<int> told = 0;  ///< How often look() was asked for.
   std::mutex mutex;
   std::condition_variable wake;
-  std::vector<Ended> ended;
-  std::vector<std::string> failures;
-  Worker worker;
+  std::vector<Ended> ended;           ///< Protected by `mutex`.
+  std::vector<std::string> failures;  ///< Protected by `mutex`.
+  std::optional<Worker> worker;
 };
 
 }  // namespace
@@ -114,54 +124,54 @@ struct ArrayRun {
 TEST_CASE("a short array is averaged by the thread that posts its jobs", "[unit]") {
   ArrayRun run;
   CHECK(run.calls.wait(0, Duration{}) == MeanCalls::Waited::is_late);
-  run.worker.post(taking(1));
+  run.worker->post(taking(1));
   CHECK(run.calls.wait(0, Duration{}) == MeanCalls::Waited::is_done);
   CHECK_FALSE(run.have_ended(1, 0s));
 
   Array array{1, 2, 3};
   const std::uint64_t call = run.give(array);
   CHECK(run.told == 1);
-  run.worker.look();
+  run.worker->look();
   REQUIRE(run.have_ended(1, 0s));
   CHECK(run.ran_here(0));
   CHECK(run.floats_taken(0) == 3);
 
   // The mean is there at once, although the job also takes the next array.
-  run.worker.post(ending(2, {4, 5, 6}));
+  run.worker->post(ending(2, {4, 5, 6}));
   REQUIRE(run.calls.wait(call, Duration{}) == MeanCalls::Waited::is_done);
   CHECK(run.calls.take(call).peers == 2);
   CHECK(array == Array{4, 5, 6});
   CHECK_FALSE(run.have_ended(2, 0s));
   run.give(array);
   CHECK(run.told == 2);
-  run.worker.look();
+  run.worker->look();
   REQUIRE(run.have_ended(2, 0s));
   CHECK(run.floats_taken(1) == 3);
   CHECK(run.ended.at(1).done.job.tasks.size() == 2);
-  CHECK(run.failures.empty());
+  CHECK(run.reasons().empty());
 }
 
 TEST_CASE("a job that waits for an array ends without one when the program leaves", "[unit]") {
   ArrayRun run;
-  run.worker.post(taking(1));
+  run.worker->post(taking(1));
   run.calls.leave();
   CHECK(run.told == 1);
-  run.worker.look();
+  run.worker->look();
   REQUIRE(run.have_ended(1, 0s));
   CHECK(run.floats_taken(0) == 0);
 }
 
 TEST_CASE("a long array is averaged by the thread of the worker", "[unit]") {
   ArrayRun run;
-  run.worker.post(taking(1));
+  run.worker->post(taking(1));
   Array array(long_array, 1);
   const std::uint64_t call = run.give(array);
-  run.worker.look();
+  run.worker->look();
   REQUIRE(run.have_ended(1, 30s));
   CHECK_FALSE(run.ran_here(0));
   CHECK(run.floats_taken(0) == long_array);
 
-  run.worker.post(ending(2, Array(long_array, 7)));
+  run.worker->post(ending(2, Array(long_array, 7)));
   REQUIRE(run.calls.wait(call, 30s) == MeanCalls::Waited::is_done);
   CHECK(array.back() == 7);
   // The worker's thread itself waits for the next array.
@@ -170,6 +180,47 @@ TEST_CASE("a long array is averaged by the thread of the worker", "[unit]") {
   REQUIRE(run.have_ended(2, 30s));
   CHECK_FALSE(run.ran_here(1));
   CHECK(run.floats_taken(1) == 2);
+}
+
+TEST_CASE("a job that saves runs on the thread of the worker although its array is short",
+          "[unit]") {
+  ArrayRun run;
+  Job job = taking(1);
+  job.add(task::Save{});
+  run.worker->post(std::move(job));
+  Array array{1, 2};
+  run.give(array);
+  REQUIRE(run.have_ended(1, 30s));
+  CHECK_FALSE(run.ran_here(0));
+  CHECK(run.floats_taken(0) == 2);
+}
+
+TEST_CASE("a job whose array cannot be read fails once and no other begins", "[unit]") {
+  ArrayRun run;
+  run.worker->post(taking(1));
+  run.calls.give({.floats = 3,
+                  .read = [](std::span<float>) { throw std::runtime_error("the array is gone"); },
+                  .write = {}},
+                 1);
+  run.worker->look();
+  CHECK(run.reasons() == std::vector<std::string>{"the array is gone"});
+  CHECK_FALSE(run.worker->awaits_array());
+  run.worker->post(taking(2));
+  run.worker.reset();
+  CHECK(run.ended.empty());
+  CHECK(run.reasons().size() == 1);
+}
+
+TEST_CASE("a worker that ends drops the job that waits for an array", "[unit]") {
+  ArrayRun run;
+  run.worker->post(taking(1));
+  REQUIRE(run.worker->awaits_array());
+  Array array{1, 2};
+  const std::uint64_t call = run.give(array);
+  run.worker.reset();
+  CHECK(run.ended.empty());
+  CHECK(run.reasons().empty());
+  CHECK(run.calls.wait(call, Duration{}) == MeanCalls::Waited::is_over);
 }
 
 }  // namespace gv

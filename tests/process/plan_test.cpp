@@ -269,6 +269,15 @@ TEST_CASE("a plan shows pinned peers and keeps them at their stages", "[process]
   CHECK(has(line_with(planned.output, "0-1  dense 32"), "slow"));
   const Planned json = plan(pinned, {"--peers", file.string(), "--json"});
   CHECK(has(json.output, "\"pins\": {"));
+  // The settings of a plan pin nobody to a stage that it does not have.
+  const Planned shorter = plan(
+      config_text("pipeline",
+                  "[pipeline]\nstages = 3\nmicro_batches = 4\npins = { slow = 0, fast = 1, gone = "
+                  "2 }\n"),
+      {"--peers", file.string()});
+  INFO(shorter.output);
+  CHECK(has(shorter.output, "Pinned, but not among these peers: gone to stage 2.\n"));
+  CHECK(has(shorter.output, "pins = { fast = 1, slow = 0 }\n"));
   // Stage 2 needs three peers.
   const Planned refused =
       plan(config_text("pipeline", "[pipeline]\nstages = 3\npins = { slow = 2 }\n"),

@@ -99,7 +99,7 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
 
 void holds(const DrawnWorld& world, Lockstep& seen) {
   const Verdict verdict = run_world(world, &seen);
-  INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : ""));
+  INFO(text_of(verdict));
   CHECK_FALSE(verdict.violation);
 }
 

@@ -73,7 +73,7 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
 
 void holds(const DrawnWorld& world, Probe& probe) {
   const Verdict verdict = run_world(world, &probe);
-  INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : ""));
+  INFO(text_of(verdict));
   CHECK_FALSE(verdict.violation);
 }
 

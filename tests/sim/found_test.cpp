@@ -5,6 +5,7 @@
 
 #include "cli/simulate.hpp"
 #include "sim/virtual/swarm.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 
@@ -20,7 +21,7 @@ TEST_CASE("worlds that found something once keep every invariant", "[sim]") {
     INFO((read.problems.empty() ? "" : to_string(read.problems.front())));
     REQUIRE(read.problems.empty());
     const Verdict verdict = run_world(read.world);
-    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : ""));
+    INFO(text_of(verdict));
     CHECK_FALSE(verdict.violation);
     ++worlds;
   }

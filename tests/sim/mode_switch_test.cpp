@@ -86,7 +86,7 @@ class Switches : public Watcher {
 Switches run(const DrawnWorld& world) {
   Switches switches;
   const Verdict verdict = run_world(world, &switches);
-  INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : ""));
+  INFO(text_of(verdict));
   CHECK_FALSE(verdict.violation);
   return switches;
 }

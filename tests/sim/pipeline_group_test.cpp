@@ -11,6 +11,7 @@
 #include "sim/virtual/stand_ins.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "tests/sim/pipeline_run.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 namespace {
@@ -208,8 +209,7 @@ TEST_CASE("drawn worlds with groups hold every invariant, also with hostile memb
     hostile += world.scenario.saboteurs.ranges.empty() ? 0 : 1;
     const Verdict verdict = run_world(world);
     INFO("seed " << seed);
-    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what
-                            : std::string()));
+    INFO(text_of(verdict));
     CHECK_FALSE(verdict.violation);
     operations += verdict.runs;
   }

@@ -157,8 +157,7 @@ TEST_CASE("drawn pipelines with plans hold every invariant", "[sim]") {
     with_groups += pipeline.group > 1;
     const Verdict verdict = run_world(world);
     INFO("seed " << seed);
-    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what
-                            : std::string()));
+    INFO(text_of(verdict));
     CHECK_FALSE(verdict.violation);
     operations += verdict.runs;
   }
@@ -214,19 +213,28 @@ TEST_CASE("a pinned peer leaves its stage to others while it is away and has it 
 
 TEST_CASE("drawn pipelines with pinned peers hold every invariant", "[sim]") {
   std::uint64_t operations = 0;
+  std::size_t pinned = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     DrawnWorld world = as_pipeline(draw_world(seed));
     PipelineConfig& pipeline = world.config.pipeline;
     const auto last = static_cast<std::uint32_t>(pipeline.stage_count() - 1);
     pipeline.pins = {{"peer-0", last}, {"peer-2", 0}};
-    const Verdict verdict = run_world(world);
+    LayoutRecord record(0);
+    const Verdict verdict = run_world(world, &record);
     INFO("seed " << seed);
-    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what
-                            : std::string()));
+    INFO(text_of(verdict));
     CHECK_FALSE(verdict.violation);
+    // Nothing checks the pins of a hostile proposer.
+    if (world.scenario.saboteurs.ranges.empty()) {
+      for (const LayoutRecord::Layout& layout : record.layouts) {
+        pinned += layout.contains({id_of(0), last});
+        CHECK(layout.contains({id_of(0), last}));
+      }
+    }
     operations += verdict.runs;
   }
   CHECK(operations > 100);
+  CHECK(pinned > 30);
 }
 
 TEST_CASE("a death at any moment of a move to a better plan lets the others go on", "[sim]") {

@@ -23,6 +23,7 @@
 #include "sim/virtual/swarm.hpp"
 #include "tests/pipeline_points.hpp"
 #include "tests/sim/pipeline_run.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 namespace {
@@ -392,8 +393,7 @@ TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on afte
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     const Verdict verdict = run_world(as_pipeline(draw_world(seed)));
     INFO("seed " << seed);
-    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what
-                            : std::string()));
+    INFO(text_of(verdict));
     CHECK_FALSE(verdict.violation);
     operations += verdict.runs;
     without += verdict.stage_lost ? 1 : 0;

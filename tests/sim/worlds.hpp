@@ -12,9 +12,15 @@
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"
+#include "sim/virtual/swarm.hpp"
 #include "train/learner/layout.hpp"
 
 namespace gv {
+
+/// What was wrong in a world; empty if nothing was.
+inline std::string text_of(const Verdict& verdict) {
+  return verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : "";
+}
 
 /// Peers that train until the test stops them, on perfect links: 20 ms a step, an exchange every 10
 /// steps, `dimension` parameters. Clipping is off, so that exchanges are linear.

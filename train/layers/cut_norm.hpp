@@ -45,9 +45,10 @@ class StripNorm {
  private:
   /// Values of one channel of a sample in our strip.
   std::size_t plane() const { return strips_[own_].size() * plan_.in[2]; }
-  /// The number of means: a cell is what has a mean of its own.
+  /// The number of cells. The values of a cell have one mean: a group of channels of one sample, or
+  /// in a batch norm a channel of the whole batch.
   std::size_t cells(std::size_t batch) const { return is_of_batch_ ? groups_ : batch * groups_; }
-  /// The values of a cell in that many rows of every image.
+  /// The number of values of a cell in `rows` rows of every image.
   std::size_t values(std::size_t batch, std::size_t rows) const {
     return plan_.in[0] / groups_ * rows * plan_.in[2] * (is_of_batch_ ? batch : 1);
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <ranges>
 #include <type_traits>
 #include <vector>
 
@@ -37,12 +36,12 @@ class RowsPart final : public Layer<T> {
     if (outputs.empty()) return;
     ModelPlan strip{.layers = {layers.begin(), layers.end()}, .layout = {}};
     read_.rows = outputs;
-    for (LayerPlan& layer : strip.layers | std::views::reverse) {
-      layer.out[1] = read_.rows.size();
-      if (slides_over_rows(layer.spec.kind)) read_ = rows_read(layer, read_.rows);
-      layer.in[1] = read_.zeros_above + read_.rows.size() + read_.zeros_below;
-      layer.in[2] += 2 * padding_of(layer);
-      layer.spec.padding = 0;
+    for (auto layer = strip.layers.rbegin(); layer != strip.layers.rend(); ++layer) {
+      layer->out[1] = read_.rows.size();
+      if (slides_over_rows(layer->spec.kind)) read_ = rows_read(*layer, read_.rows);
+      layer->in[1] = read_.zeros_above + read_.rows.size() + read_.zeros_below;
+      layer->in[2] += 2 * padding_of(*layer);
+      layer->spec.padding = 0;
     }
     strip.in = in_ = strip.layers.front().in;
     strip.outputs = elements(strip.layers.back().out);
@@ -134,8 +133,8 @@ bool follows_in_strip(const LayerPlan& layer) {
 
 Range rows_read_by(std::span<const LayerPlan> layers, const Range& outputs) {
   Range rows = outputs;
-  for (const LayerPlan& layer : layers | std::views::reverse) {
-    if (slides_over_rows(layer.spec.kind)) rows = rows_read(layer, rows).rows;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    if (slides_over_rows(layer->spec.kind)) rows = rows_read(*layer, rows).rows;
   }
   return rows;
 }

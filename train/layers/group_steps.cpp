@@ -176,16 +176,13 @@ std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, 
     }
     return sum;
   }
-  if (has_batch_statistics(step)) {
-    GroupSum sum{.always = 2 * step.in[0], .is_of_batch = true};
-    if (!backward) sum.at_cut.assign(stage.slices(), sum.always);
-    return sum;
-  }
   if (step.kind == Kind::norm || (step.kind == Kind::classes && !backward)) {
     // Forward the sum has a place for every member.
     const LayerPlan& layer = step.layers.front();
-    GroupSum sum{.always = step.kind == Kind::norm ? 2 * layer.spec.groups
-                                                   : loss_part_floats * layer.rows};
+    const bool is_of_batch = has_batch_statistics(step);
+    const std::size_t groups = is_of_batch ? step.in[0] : layer.spec.groups;
+    GroupSum sum{.always = step.kind == Kind::norm ? 2 * groups : loss_part_floats * layer.rows,
+                 .is_of_batch = is_of_batch};
     if (!backward) sum.at_cut.assign(stage.slices(), sum.always);
     return sum;
   }

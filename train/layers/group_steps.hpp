@@ -45,8 +45,8 @@ std::vector<GroupStep> group_steps(const ModelPlan& plan);
 
 /// What members have between two layers: whole samples, or strips. If the strips come from a
 /// convolution whose rows they have exchanged, activations and pools after it need no exchange of
-/// their own (follows_in_strip). They belong to its step; pools
-/// only if they leave a row for each slice.
+/// their own (follows_in_strip). They belong to its step; pools only if they leave a row for each
+/// slice.
 enum class MembersHave { samples, strips, strips_of_convolution };
 /// The steps of some of a model's layers, from what members have to what they leave.
 std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHave& between);

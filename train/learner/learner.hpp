@@ -54,9 +54,9 @@ class ArraySource {
   /// Waits for the program's next array and returns its number of floats. Returns nullopt if none
   /// will come.
   virtual std::optional<std::size_t> await() = 0;
-  /// What await() would return, with 0 for nullopt; nullopt if it would wait. Then `later` is
-  /// called once, on any thread, when it would wait no longer. It must return at once, and replaces
-  /// that of an earlier call.
+  /// Like await(), but does not wait. Returns 0 if no array will come, and nullopt if none is there
+  /// yet. In the last case `later` is called once, on any thread, when one is there or none will
+  /// come. `later` must return at once; a later peek() replaces it.
   virtual std::optional<std::size_t> peek(std::function<void()> later) = 0;
   /// Copies that array to all of `out`, multiplied by its weight, which it returns.
   virtual float read(std::span<float> out) = 0;
