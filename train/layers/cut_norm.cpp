@@ -95,8 +95,12 @@ void StripNorm<T>::normalise(const T* parameters, const T* in, T* out, std::size
   const T* gain = parameters + plan_.weight;
   const T* bias = parameters + plan_.bias;
   each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
+    const T mean = means_[cell];
+    const T scale = scales_[cell];
+    const T slope = gain[channel];
+    const T shift = bias[channel];
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      out[i] = gain[channel] * (in[i] - means_[cell]) * scales_[cell] + bias[channel];
+      out[i] = slope * (in[i] - mean) * scale + shift;
     }
   });
 }
@@ -106,11 +110,17 @@ void StripNorm<T>::give_back(const T* parameters, const T* in, const T* d_out, T
                              std::size_t batch) const {
   const T* gain = parameters + plan_.weight;
   each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
+    const T mean = means_[cell];
+    const T scale = scales_[cell];
+    T sum = summand[2 * cell];
+    T products = summand[2 * cell + 1];
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      const T normal = (in[i] - means_[cell]) * scales_[cell];
-      summand[2 * cell] += gain[channel] * d_out[i];
-      summand[2 * cell + 1] += gain[channel] * d_out[i] * normal;
+      const T d_normal = gain[channel] * d_out[i];
+      sum += d_normal;
+      products += d_normal * ((in[i] - mean) * scale);
     }
+    summand[2 * cell] = sum;
+    summand[2 * cell + 1] = products;
   });
 }
 
@@ -121,10 +131,13 @@ void StripNorm<T>::backward(const T* parameters, const T* in, const T* d_out, co
   const T count = static_cast<T>(values(batch, plan_.in[1]));
   // With h = (x - mean) * scale and dh = gain * dy: dx = scale * (dh - mean(dh) - h * mean(dh h)).
   each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
+    const T mean = means_[cell];
+    const T scale = scales_[cell];
+    const T slope = gain[channel];
+    const T mean_d = sum[2 * cell] / count;
+    const T mean_product = sum[2 * cell + 1] / count;
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      const T normal = (in[i] - means_[cell]) * scales_[cell];
-      d_in[i] = scales_[cell] * (gain[channel] * d_out[i] - sum[2 * cell] / count -
-                                 normal * (sum[2 * cell + 1] / count));
+      d_in[i] = scale * (slope * d_out[i] - mean_d - (in[i] - mean) * scale * mean_product);
     }
   });
 }
@@ -137,10 +150,16 @@ void StripNorm<T>::write_gradient(const T* parameters, const T* in, const T* d_o
   std::fill_n(d_gain, plan_.in[0], T(0));
   std::fill_n(d_bias, plan_.in[0], T(0));
   each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
+    const T mean = means_[cell];
+    const T scale = scales_[cell];
+    T products = d_gain[channel];
+    T sum = d_bias[channel];
     for (std::size_t i = begin; i < begin + plane(); ++i) {
-      d_gain[channel] += d_out[i] * ((in[i] - means_[cell]) * scales_[cell]);
-      d_bias[channel] += d_out[i];
+      products += d_out[i] * ((in[i] - mean) * scale);
+      sum += d_out[i];
     }
+    d_gain[channel] = products;
+    d_bias[channel] = sum;
   });
   if (!is_of_batch_) return;
   // The batch's mean and mean square are the means of those of strips, weighted by their rows.

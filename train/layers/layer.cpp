@@ -20,9 +20,8 @@ LayerFamily family_of(LayerKind kind) {
       return dropout_layers();
     case LayerKind::layer_norm:
     case LayerKind::group_norm:
-      return normalisation_layers();
     case LayerKind::batch_norm:
-      return batch_norm_layers();
+      return normalisation_layers();
     case LayerKind::embedding:
       return embedding_layers();
     case LayerKind::attention:

@@ -74,7 +74,6 @@ LayerFamily pool_layers();
 LayerFamily activation_layers();
 LayerFamily dropout_layers();
 LayerFamily normalisation_layers();
-LayerFamily batch_norm_layers();
 LayerFamily embedding_layers();
 LayerFamily attention_layers();
 LayerFamily lstm_layers();

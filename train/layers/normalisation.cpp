@@ -1,5 +1,4 @@
-// Layer norm (Ba 2016) and group norm (Wu and He 2018). They use no statistics over the batch, so
-// replicas with different data normalise alike.
+// Layer norm (Ba 2016), group norm (Wu and He 2018) and batch norm (Ioffe and Szegedy 2015).
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -53,14 +52,17 @@ class LayerNorm final : public Layer<T> {
   std::vector<RowStatistics<T>> statistics_;
 };
 
-/// Normalises groups of consecutive channels, with one gain for each channel: a strip that is the
-/// whole image.
+/// A group norm or a batch norm of whole images, each of which is one strip. In training a batch
+/// norm uses the batch's own statistics, otherwise the running ones.
 template <class T>
-class GroupNorm final : public Layer<T> {
+class ImageNorm final : public Layer<T> {
  public:
-  explicit GroupNorm(const LayerPlan& plan) : norm_(plan, {{0, plan.in[1]}}, 0) {}
+  explicit ImageNorm(const LayerPlan& plan)
+      : has_running_(plan.spec.kind == LayerKind::batch_norm), norm_(plan, {{0, plan.in[1]}}, 0) {}
 
-  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool training,
+               Rng&) override {
+    if (has_running_ && !training) return norm_.forward_by_running(parameters, in, out, batch);
     sum_.assign(norm_.floats(batch), T(0));
     norm_.give(in, sum_.data(), batch);
     norm_.forward(parameters, in, sum_.data(), out, batch);
@@ -80,6 +82,7 @@ class GroupNorm final : public Layer<T> {
   }
 
  private:
+  bool has_running_;
   StripNorm<T> norm_;
   std::vector<T> sum_;
 };
@@ -87,7 +90,7 @@ class GroupNorm final : public Layer<T> {
 template <class T>
 std::unique_ptr<Layer<T>> make_norm(const LayerPlan& plan) {
   if (plan.spec.kind == LayerKind::layer_norm) return std::make_unique<LayerNorm<T>>(plan);
-  return std::make_unique<GroupNorm<T>>(plan);
+  return std::make_unique<ImageNorm<T>>(plan);
 }
 
 }  // namespace
