@@ -120,6 +120,8 @@ class Fields {
                  a2, b2, c2, d2)
   GRAPEVINE_BIND(31, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
                  a2, b2, c2, d2, e2)
+  GRAPEVINE_BIND(32, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
+                 a2, b2, c2, d2, e2, f2)
 #undef GRAPEVINE_BIND
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -380,8 +379,9 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
   generation_ = std::move(generation);
 }
 
-void Agreement::confirm(Effects& out) const {
+void Agreement::confirm(Effects& out) {
   if (promised_.proposer == self_) return;  // Our own ballot is void, and we wait for a later one.
+  answered_end_ = own_.ends;
   out.send(promised_.proposer, Promise{promised_, own_});
 }
 
@@ -531,7 +531,7 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
     answered_ = true;
     return;
   }
-  if (const std::string why = planner.problem_of_end(start); !why.empty()) {
+  if (const std::string why = planner.problem_of_end(start, answered_end_); !why.empty()) {
     return offend(now, from, why, out);
   }
   if (is_refused(start, planner)) return give_up_on_proposer(now);
@@ -543,15 +543,15 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   begin(now, start, out);
 }
 
-/// True if `start` contains an excluded peer, asks for a state that we do not have, or has settings
-/// that are older or too far ahead.
+/// True if `start` contains an excluded peer, asks for a state that we do not have, goes on after
+/// the end, or has settings that are older or too far ahead.
 bool Agreement::is_refused(const Generation& start, const GenerationPlanner& planner) const {
   const bool goes_back = last_ && start.revision < last_->revision &&
                          last_->revision.number <= start.revision.number + revisions_ahead_max;
   const bool is_with_excluded = std::ranges::any_of(
       start.order, [this](PeerId peer) { return peer != self_ && is_excluded(peer); });
   return is_with_excluded || goes_back || !is_near(start.revision) ||
-         !planner.can_begin(start, self_, own_);
+         planner.contradicts_end(start) || !planner.can_begin(start, self_, own_);
 }
 
 void Agreement::receive(Time now, PeerId from, const Decided& message, Effects& out) {

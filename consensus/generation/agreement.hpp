@@ -131,7 +131,7 @@ class Agreement {
   std::uint64_t ballots() const { return ballots_; }
 
   friend class Fields;
-  static constexpr std::size_t field_count = 31;
+  static constexpr std::size_t field_count = 32;
   friend bool operator==(const Agreement& a, const Agreement& b);
 
   /// How long an answer may take: four times the measured time, within the options' bounds.
@@ -173,7 +173,7 @@ class Agreement {
   std::string problem_of(PeerId from, const Message& message,
                          const GenerationPlanner& planner) const;
   void measure(Time now);
-  void confirm(Effects& out) const;
+  void confirm(Effects& out);
   void ask(PeerId peer, Effects& out) const;
   Duration wait_for_answers() const;
   Time own_turn() const;
@@ -206,6 +206,7 @@ class Agreement {
   bool proposing_ = false;
   bool answered_ = false;  ///< True if we are waiting for another peer's decision, or for its
                            ///< ballot to become void.
+  bool answered_end_ = false;  ///< True if our last answer reported the end.
   std::optional<Time> still_since_;  ///< When our waiting time began; empty before the first.
   Time proposed_at_{};
   Time ask_again_at_ = never;

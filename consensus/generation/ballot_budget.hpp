@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
-#include <vector>
 
 #include "base/ids.hpp"
 #include "base/time.hpp"

@@ -21,9 +21,17 @@ bool is_end_agreed(const Answers& answers, const ModelVersion& version) {
   return 3 * enders > voters;
 }
 
-std::string GenerationPlanner::problem_of_end(const Generation& generation) const {
+bool GenerationPlanner::contradicts_end(const Generation& generation) const {
+  if (generation.ends) return end_view_ == EndView::far;
+  return end_view_ == EndView::over || end_view_ == EndView::reached;
+}
+
+/// A ballot that peers answered before the end may be decided long after it.
+std::string GenerationPlanner::problem_of_end(const Generation& generation, bool answered) const {
   if (generation.ends && end_view_ == EndView::far) return "it ends the run too early";
-  if (!generation.ends && end_view_ == EndView::over) return "it goes on after the end of the run";
+  if (!generation.ends && end_view_ == EndView::over && answered) {
+    return "it goes on after the end of the run";
+  }
   return "";
 }
 

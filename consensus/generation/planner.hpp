@@ -1,6 +1,8 @@
 // The interface by which a mode decides what a generation contains.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -23,14 +25,15 @@ bool is_end_agreed(const Answers& answers, const ModelVersion& version);
 /// What a peer sees of the common end of a run, by its own clock and by the verdicts that it has
 /// heard.
 enum class EndView : std::uint8_t {
-  open,  ///< The end is near, or the peer cannot tell: it accepts either decision.
-  far,   ///< No sound peer can report the end yet.
-  over,  ///< Every sound peer must have reported the end.
+  open,     ///< The end is near, or the peer cannot tell: it accepts either decision.
+  far,      ///< No sound peer can report the end yet.
+  over,     ///< Every sound peer must report the end, by its clock.
+  reached,  ///< The target is reached, by verdicts of which other peers may have heard others.
 };
 
 /// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The
-/// agreement itself knows neither algorithms nor stages. Pure: equal answers and an equal `last`
-/// give equal plans.
+/// agreement itself knows neither algorithms nor stages. Pure: equal answers, an equal `last` and
+/// equal settings give equal plans.
 class GenerationPlanner {
  public:
   virtual ~GenerationPlanner() = default;
@@ -58,19 +61,33 @@ class GenerationPlanner {
     return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
   }
 
-  /// Sets what we see of the end, against which decisions of others are checked.
-  void set_end_view(EndView view) { end_view_ = view; }
+  /// Sets what we see of the end, against which decisions of others are checked, and how many peers
+  /// could take part, including us. A proposer may leave sound ones out, so parts of all peers are
+  /// parts of these.
+  void set_view(EndView end, std::size_t present) {
+    end_view_ = end;
+    present_ = present;
+  }
   EndView end_view() const { return end_view_; }
-  /// Returns how this decision contradicts what we see of the end, in the form of problem(); empty
-  /// if it does not.
-  std::string problem_of_end(const Generation& generation) const;
+  /// True if this decision contradicts what we see of the end.
+  bool contradicts_end(const Generation& generation) const;
+  /// Returns why no sound peer would decide so, in the form of problem(); empty if one might.
+  /// `answered`: our answer to this ballot reported the end.
+  std::string problem_of_end(const Generation& generation, bool answered) const;
 
   /// True if `self`, which is in `start.order` and gave the answer `own`, has the state that the
   /// sound generation `start` expects from it.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
 
+ protected:
+  /// True if `some` are more than a third of the peers, of which `named` are known at least.
+  bool are_many(std::size_t some, std::size_t named) const {
+    return 3 * some > std::max(named, present_);
+  }
+
  private:
   EndView end_view_ = EndView::open;
+  std::size_t present_ = 0;
 };
 
 }  // namespace gv

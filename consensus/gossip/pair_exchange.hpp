@@ -23,9 +23,9 @@ class StateHash;
 ///   responder: receiving -> (whole and sound) send Ready, await Commit -> commit
 ///
 /// The initiator decides. The responder asks again for a missing Commit, and drops the exchange
-/// when the initiator is gone or never answers. That is counted as undecided, and is the only way
-/// in which half an exchange can be applied. Cost: one encoded model each way at once, five small
-/// messages, one vector of floats.
+/// when the initiator is gone or never answers, or when the run ends. That is counted as undecided,
+/// and is the only way in which half an exchange can be applied. Cost: one encoded model each way
+/// at once, five small messages, one vector of floats.
 class PairExchange {
  public:
   struct Options {

@@ -571,8 +571,10 @@ void PairExchange::State::tick(Time now, Effects& out) {
         times.note_hanging(now, flight->partner, flight->began);
         drop_undecided(Reason::timed_out, out);
       } else {
+        // A peer that is about to end has little time, and a query may be lost.
+        const Duration usual = options.answer_deadline;
         out.send(flight->partner, Query{flight->id});
-        flight->deadline = now + options.answer_deadline;
+        flight->deadline = now + (snapshot ? usual : usual / queries_max);
       }
       break;
   }

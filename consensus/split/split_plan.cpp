@@ -343,8 +343,8 @@ std::vector<std::size_t> with_sorted_pins(std::vector<std::size_t> order,
   return order;
 }
 
-/// The order in which pinned peers stand first, each stage before them has one other peer if no
-/// peer is pinned to it, and all others follow.
+/// The order in which pinned peers stand first, and all others follow. Each stage, or layer if pins
+/// name layers, to which no peer is pinned has one other peer before them.
 std::vector<std::size_t> with_early_pins(const std::vector<std::size_t>& order,
                                          const std::vector<SplitPin>& pins) {
   std::vector<std::size_t> free;

@@ -90,8 +90,8 @@ struct SplitPlan {
 /// candidates for one state the slowest are dropped, and with more than four peers stages are given
 /// to those that follow each other in one of two orders, by clusters or by speed. With pins each of
 /// these becomes two orders, in which pinned peers follow each other by their stages: in the places
-/// that they had, and with as few others before them as the stages need. A peer that only slows the
-/// others is left out, since its group is not chosen.
+/// that they had, and with one other before them for each stage or layer without a pin. A peer that
+/// only slows the others is left out, since its group is not chosen.
 ///
 /// A stage's busy time b is the sum of its layers' costs in a step. With m micro-batches a step
 /// takes the longest b, or transfer if that is longer, plus 1/m of each of the others, which wait

@@ -24,7 +24,15 @@ constexpr Duration told_every = std::chrono::milliseconds(250);
 void AgreedEnd::follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
                        Generations& generations, Effects& out, const std::vector<PeerId>* panel) {
   view_ = EndView::open;
-  if (!work.is_on() || course.phase() == Phase::done) return;
+  if (!work.is_on()) return;
+  if (course.phase() == Phase::done) {
+    // Whether a target is reached may look different to others, so only time ends a run for good.
+    if (!done_at_) done_at_ = now;
+    const bool is_over = at_ && work.is_time_over(now, tolerance) && now >= *done_at_ + tolerance;
+    if (is_over) view_ = EndView::over;
+    return;
+  }
+  done_at_.reset();
   const bool trains = course.phase() == Phase::training;
   work.follow_clock(now, trains, members);
   if (trains) work.follow_target(now, members, out, panel);
@@ -47,8 +55,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
 EndView AgreedEnd::seen(Time now, bool trains, const Membership& members, const SwarmWork& work) {
   const Judges& judges = work.judges();
   const bool knows = trains && work.knows_clock();
-  const bool is_over = work.is_time_over(now, -tolerance) || judges.is_reached_for(now, tolerance);
-  if (knows && is_over) return EndView::over;
+  if (knows && work.is_time_over(now, -tolerance)) return EndView::over;
+  if (knows && judges.is_reached_for(now, tolerance)) return EndView::reached;
   const bool is_near = work.is_time_over(now, tolerance) || 3 * judges.votes() > judges.voters();
   if (is_near) return EndView::open;
   if (knows) return EndView::far;

@@ -37,6 +37,7 @@ class AgreedEnd {
   bool is_told_of_end(Time now, const Membership& members, const SwarmWork& work);
 
   std::optional<std::uint64_t> at_;  ///< The step at which all agreed to end.
+  std::optional<Time> done_at_;      ///< When we first saw that we were done.
   Time asked_at_{};
   EndView view_ = EndView::open;
   std::optional<Time> told_at_;  ///< When we last read how long the others have trained.

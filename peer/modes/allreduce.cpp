@@ -110,7 +110,7 @@ void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vecto
   }
   generations_.join(now, course_, out);
   end_.follow(now, course_, members, work_, generations_, out);
-  planner_.set_end_view(end_.view());
+  planner_.set_view(end_.view(), generations_.candidates().size());
   if (ends_together()) planner_.set_final_step(course_.steps());
   if (options_.averages_arrays) follow_calls(now, out);
   while (!follow_generation(now, out)) {
@@ -229,6 +229,7 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
   } else if (source != self_) {
     states_.fetch(now, generation, source, is_common(generation), out);
   } else {
+    planner_.note_sharers(generation.version, holders_of(generation, {}).size());
     states_.need_nothing();
     if (generation.sources != generation.order) {
       first_audit_.begin(holders_of(generation, {}));
@@ -312,6 +313,7 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
       audit_due_ = {generations_.key(), step()};
     }
     states_.forget_debts();
+    planner_.note_sharers(generations_.agreement().version(), operation_.order().size());
     generations_.operation_done(now, before.step, operation_.steps(), out);
     planner_.set_operation_seconds(generations_.operation_seconds());
     begin_operation(now, out);
@@ -488,9 +490,7 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
   const bool is_first = operation == generations_.current()->version.step;
   const auto odd = (is_first ? first_audit_ : audit_).tell(from, operation, fingerprint);
   if (!odd) return;
-  for (const PeerId peer : *odd) {
-    out.tell(ModelsDiffer{.peer = peer, .step = operation});
-  }
+  for (const PeerId peer : *odd) out.tell(ModelsDiffer{.peer = peer, .step = operation});
   if (std::ranges::find(*odd, self_) == odd->end()) return;
   // Our version now counts less than any other and equals none, so the next ballot makes us
   // download a model.
@@ -512,9 +512,12 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
                           .norm_cap = generations_.norm_cap_of(now, state),
                           .end_note = end ? end->note_of(state.version) : nullptr});
   generations_.adopt(state);
+  if (const Generation* generation = generations_.current()) {
+    planner_.note_sharers(state.version, holders_of(*generation, self_).size() + 1);
+  }
   follow_budget(now);
   // A model that replaces another one at the end is saved once more.
-  course_.go_back_to(state.version.step - (step() > 0 && step() >= course_.steps() ? 1 : 0));
+  course_.go_back_to(step() > 0 && step() >= course_.steps() ? step() - 1 : step());
   operation_.forget_gradient();
   audit_due_.reset();
   ++counts_.states_adopted;

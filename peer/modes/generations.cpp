@@ -90,14 +90,14 @@ std::vector<PeerId> Generations::settled_peers(const Course& course) const {
 bool Generations::is_apart(const Course& course, const Membership& members) const {
   if (current() == nullptr) return joined_ && agreement_.last_generation() == nullptr;
   const std::vector<PeerId> settled = settled_peers(course);
-  bool is_apart = false;
+  bool found = false;
   members.for_each_other([&](const Member& member) {
     const bool may_come = is_live(member.state) || member.state == MemberState::dead;
-    if (is_apart || !may_come || std::ranges::binary_search(settled, member.id)) return;
-    is_apart = member.layout_hash == course.options().layout_hash &&
+    if (found || !may_come || std::ranges::binary_search(settled, member.id)) return;
+    found = member.layout_hash == course.options().layout_hash &&
                !agreement_.is_excluded(member.id) && !agreement_.is_left_out(member.id);
   });
-  return is_apart;
+  return found;
 }
 
 std::optional<std::vector<PeerId>> Generations::find_lost(Time now, bool waiting,
@@ -148,8 +148,8 @@ void Generations::move_on(Time now, bool ready, const Mode& mode, Course& course
       rebalance_.enter_generation(now, order_.size());
     }
   }
-  const bool has_ended = unites_ && course.phase() == Phase::done;
-  course.set_apart(has_ended && (!ready || is_apart(course, members)));
+  const bool unites_now = unites_ && course.phase() == Phase::done;
+  course.set_apart(unites_now && (!ready || is_apart(course, members)));
 }
 
 Time Generations::deadline(const Course& course, bool waiting, Time own) const {

@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "consensus/gossip/pair_exchange.hpp"
@@ -110,7 +109,7 @@ class GossipMode final : public Mode {
     return course_.jobs_under_way() == 0 && !exchange_.in_flight() && forces_.empty() &&
            !is_fetching();
   }
-  /// True while the time counts that an exchange in flight has to settle.
+  /// True if the next thing for which we wait is settle_until_.
   bool settles() const {
     if (!course_.is_leaving()) return finale_.is_ending() && exchange_.in_flight();
     return course_.jobs_under_way() == 0 && !course_.is_last_job_asked();

@@ -100,7 +100,7 @@ void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector
   follow_pins(members);
   generations_.join(now, course_, out);
   end_.follow(now, course_, members, work_, generations_, out, &panel_);
-  planner_.set_end_view(end_.view());
+  planner_.set_view(end_.view(), generations_.candidates().size());
   planner_.believe(believed(now));
   for (int calls = 0; calls < 3 && !follow_generation(now, out); ++calls) {
   }

@@ -1,7 +1,6 @@
 // How fast a peer of a pipeline is, how long its steps take and should take, and how far others can
 // be ahead of it.
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
 #include "peer/modes/pipeline.hpp"

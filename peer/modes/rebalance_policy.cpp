@@ -61,6 +61,8 @@ bool RebalancePolicy::newcomers_wait(Time now, const Agreement& agreement,
     rest();
     return false;
   }
+  // The peer that decided before us may have left since the generation began.
+  if (knock_at_ == never) knock_at_ = now + knock_every;
   bool newcomers = false;
   const bool knock = now >= knock_at_;
   if (knock) knock_at_ = now + knock_every;

@@ -11,7 +11,8 @@
 
 namespace gv {
 
-/// Decides when a generation is renewed. Only its first peer by id that is there decides. Pure.
+/// Decides when a generation is renewed. Of its peers that are still there, only the first by id
+/// decides. Pure.
 class RebalancePolicy {
  public:
   explicit RebalancePolicy(PeerId self) : self_(self) {}

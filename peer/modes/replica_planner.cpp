@@ -100,12 +100,13 @@ bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& ne
                                version.step + options_.own_models_within > newest.step);
 }
 
-/// The newest version, or the newest final one that more than a third of the peers have.
+/// The newest version, or the newest final one that more than a third of all peers have.
 ModelVersion ReplicaPlanner::version_of(const Answers& answers) const {
   const auto is_of_many = [&](const ModelVersion& version) {
     const auto has_it = [&](const auto& answer) { return answer.second.version == version; };
+    const auto holders = static_cast<std::size_t>(std::ranges::count_if(answers, has_it));
     return version.step >= final_step_ &&
-           3 * std::ranges::count_if(answers, has_it) > std::ssize(answers);
+           (are_many(holders, answers.size()) || is_shared_by_many(version));
   };
   const auto best = std::ranges::max_element(
       answers,
@@ -183,11 +184,29 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
   if (has_it != is_near(own.version, start.version)) return false;
-  if (own.version.step < final_step_ || own.version == start.version) return true;
   std::size_t holders = 0;
-  for (std::size_t i = 0; i < start.order.size(); ++i)
+  for (std::size_t i = 0; i < start.order.size(); ++i) {
     holders += start.sources[i] == start.order[i];
-  return 3 * holders > start.order.size() && is_before(own.version, start.version);
+  }
+  return may_replace(own.version, start.version, are_many(holders, start.order.size()));
+}
+
+/// `is_of_many`: more than a third of the peers have the other version.
+bool ReplicaPlanner::may_replace(const ModelVersion& own, const ModelVersion& other,
+                                 bool is_of_many) const {
+  if (own.step < final_step_ || own == other) return true;
+  const bool is_ours_of_many = is_shared_by_many(own);
+  if (is_before(own, other)) return is_of_many || !is_ours_of_many;
+  return is_of_many && !is_ours_of_many && other.step >= final_step_;
+}
+
+bool ReplicaPlanner::is_shared_by_many(const ModelVersion& own) const {
+  return are_many(own == shared_ ? sharers_ : 1, 1);
+}
+
+void ReplicaPlanner::note_sharers(const ModelVersion& own, std::size_t peers) {
+  sharers_ = own == shared_ ? std::max(sharers_, peers) : peers;
+  shared_ = own;
 }
 
 }  // namespace gv

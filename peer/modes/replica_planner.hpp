@@ -42,10 +42,13 @@ class ReplicaPlanner final : public GenerationPlanner {
   /// Recent seconds of an operation; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// Versions from this step on are final: the run is over for the peers that have them. A plan
-  /// takes the newest final version that more than a third of the peers have, if there is one. A
-  /// peer with a final version takes only such a one, and only if it is newer, so that no hostile
-  /// peer replaces the model of others by one that only it has.
+  /// takes the newest final version that more than a third of all peers have, if there is one. If
+  /// that many have ours, we replace it only by a newer one that as many have; otherwise also by
+  /// any newer one. So no hostile peer replaces the model of others by one that only it has, and
+  /// peers that ended in small groups find one model.
   void set_final_step(std::uint64_t step) { final_step_ = step; }
+  /// At least this many peers, including us, have our version.
+  void note_sharers(const ModelVersion& own, std::size_t peers);
   /// Assumptions about the site of all peers.
   void set_site(const ReduceSite& site) { site_ = site; }
 
@@ -61,11 +64,15 @@ class ReplicaPlanner final : public GenerationPlanner {
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order, const Answers& answers,
                                     const Generation* last) const;
   ModelVersion version_of(const Answers& answers) const;
+  bool is_shared_by_many(const ModelVersion& own) const;
+  bool may_replace(const ModelVersion& own, const ModelVersion& other, bool is_of_many) const;
   bool is_near(const ModelVersion& version, const ModelVersion& newest) const;
 
   Options options_;
   double operation_seconds_ = 0;
   std::uint64_t final_step_ = std::numeric_limits<std::uint64_t>::max();
+  ModelVersion shared_;
+  std::size_t sharers_ = 0;  ///< Peers that have the version `shared_`.
   ReduceSite site_;
 };
 

@@ -60,11 +60,10 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
   return start;
 }
 
-/// `holders` of the `peers` are said to have the version or a part of it.
-bool StagePlanner::is_believed(const ModelVersion& version, std::size_t holders,
-                               std::size_t peers) const {
-  if (!believed_ || 3 * holders > peers) return true;
-  return version.step <= believed_->step && version.samples <= believed_->samples;
+/// True if our pace accounts for the version.
+bool StagePlanner::is_near(const ModelVersion& version) const {
+  return !believed_ ||
+         (version.step <= believed_->step && version.samples <= believed_->samples);
 }
 
 /// Plans without the versions that we do not believe. If no other version is complete, these may be
@@ -75,17 +74,21 @@ std::optional<StagePlan> StagePlanner::plan_with(const std::vector<StageOffer>& 
     return plan_stages(some, stage_seconds_, options_,
                        [&](PeerId a, PeerId b) { return link_between(links, a, b); });
   };
-  const auto holders = [&](const ModelVersion& version) {
-    return static_cast<std::size_t>(std::ranges::count_if(offers, [&](const StageOffer& offer) {
+  if (!believed_) return plan_of(offers);
+  const auto is_believed = [&](const ModelVersion& version) {
+    if (is_near(version)) return true;
+    const auto has_it = [&](const StageOffer& offer) {
       return std::ranges::find(offer.holdings, version, &StageHolding::version) !=
              offer.holdings.end();
-    }));
+    };
+    const auto holders = static_cast<std::size_t>(std::ranges::count_if(offers, has_it));
+    return are_many(holders, offers.size());
   };
   std::vector<StageOffer> believed = offers;
   std::size_t left_out = 0;
   for (StageOffer& offer : believed) {
     left_out += std::erase_if(offer.holdings, [&](const StageHolding& holding) {
-      return !is_believed(holding.version, holders(holding.version), offers.size());
+      return !is_believed(holding.version);
     });
   }
   std::optional<StagePlan> plan = plan_of(believed);
@@ -192,7 +195,7 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   std::set<PeerId> sources;
   for (const StageAssignment& assignment : start.assignments) sources.insert(assignment.source);
-  if (!is_believed(start.version, sources.size(), start.order.size())) return false;
+  if (!is_near(start.version) && !are_many(sources.size(), start.order.size())) return false;
   const std::vector<StageHolding> holdings = options_.parts.unpacked(own.holdings);
   bool carries = false;
   for (const StageAssignment& assignment : start.assignments) {

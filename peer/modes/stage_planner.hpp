@@ -25,9 +25,10 @@ class StagePlanner final : public GenerationPlanner {
   /// not checked for pins, because each peer has its own list of names.
   void pin(std::map<PeerId, std::uint32_t> pins) { options_.pins = std::move(pins); }
 
-  /// From now on we begin no generation at a version with more steps or samples than this one,
-  /// unless more than a third of the peers have it or a part of it, and plan with such a version
-  /// only if no other is complete. Nullopt: we believe any version.
+  /// From now on we begin no other peer's generation at a version with more steps or samples than
+  /// this one, unless it names more than a third of all peers as having the version or a part of
+  /// it. Our own plans have such a version only if no other is complete. Nullopt: we believe any
+  /// version.
   void believe(std::optional<ModelVersion> most) { believed_ = most; }
 
   /// Shares are speeds here, in thousandths of the fastest peer's.
@@ -47,7 +48,7 @@ class StagePlanner final : public GenerationPlanner {
                      const std::vector<LinkReport>& links) const;
 
  private:
-  bool is_believed(const ModelVersion& version, std::size_t holders, std::size_t peers) const;
+  bool is_near(const ModelVersion& version) const;
   std::optional<StagePlan> plan_with(const std::vector<StageOffer>& offers,
                                      const LinkTable& links) const;
   std::string problem_of_slices(const Generation& generation) const;

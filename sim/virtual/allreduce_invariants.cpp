@@ -19,22 +19,6 @@ constexpr std::size_t gradients_kept = 16;
 /// Values of a whole sum that come from a hostile peer may be up to four times the limit.
 constexpr float sum_max = 4 * largest_gradient;
 
-/// True if more than a third of the peers began the generation with its version, and a sound one of
-/// them has ended the run with it.
-bool has_ended_with_it(const Simulator& world, const Generation& generation) {
-  std::size_t holders = 0;
-  bool has_ended = false;
-  for (std::size_t i = 0; i < generation.order.size(); ++i) {
-    if (generation.sources[i] != generation.order[i]) continue;
-    ++holders;
-    const PeerNumber holder = number_of(generation.order[i]);
-    const Node* node = world.peer(holder).node.get();
-    const bool is_done = node == nullptr || node->mode().course().phase() == Phase::done;
-    has_ended |= is_done && !world.is_hostile(holder);
-  }
-  return has_ended && 3 * holders > generation.order.size();
-}
-
 }  // namespace
 
 AllReduceInvariants::PeerRecord& AllReduceInvariants::record(PeerNumber peer) {
@@ -48,6 +32,16 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
   Sample some{};
   for (std::size_t i = 0; i < some.size(); ++i) some[i] = values[i * elements / some.size()];
   return some;
+}
+
+/// True if more than a third of the peers began the generation with its version, and a sound one
+/// has ended the run with it.
+bool AllReduceInvariants::has_ended_with_it(const Generation& generation) const {
+  std::size_t holders = 0;
+  for (std::size_t i = 0; i < generation.order.size(); ++i) {
+    holders += generation.sources[i] == generation.order[i];
+  }
+  return ended_.contains(generation.version.lineage) && 3 * holders > generation.order.size();
 }
 
 /// True if the peer is in mode `allreduce` and not about to change to another one.
@@ -249,6 +243,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   }
   const ModelVersion version = agreement.version();
   const ModelVersion before = std::exchange(mine.version, version);
+  if (acted.node->mode().course().phase() == Phase::done) ended_.insert(version.lineage);
   if (!std::exchange(mine.seen, true) || version == before) return;
   if (std::exchange(mine.refuses, false) && version == mine.replaced) return;
   const bool at_once = was_in == 0 || version.lineage == after_operation(before, key, 0).lineage;
@@ -262,7 +257,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   const Generation& in = generations_.at(worked_in);
   if (version == in.version) {  // It has downloaded the state of its generation.
     mine.replaced = before;
-    if (version.samples < before.samples && !has_ended_with_it(world, in)) {
+    if (version.samples < before.samples && !has_ended_with_it(in)) {
       fail(
           world, "one result of an operation",
           fmt::format("peer-{} gives up {} samples for {}", peer, before.samples, version.samples));

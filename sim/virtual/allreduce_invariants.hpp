@@ -59,6 +59,7 @@ class AllReduceInvariants : public Checker {
   };
 
   void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
+  bool has_ended_with_it(const Generation& generation) const;
   void check_bound(const Simulator& world, PeerNumber peer, const task::ApplyUpdate& update);
   void check_sum(const Simulator& world, PeerNumber peer, std::span<const float> sum);
   static bool is_in_lockstep(const Simulator& world, PeerNumber peer);
@@ -72,6 +73,7 @@ class AllReduceInvariants : public Checker {
       results_;                                    ///< Results by generation and step.
   std::map<std::uint64_t, Parent> parents_;        ///< Keyed by lineage.
   std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by lineage.
+  std::set<std::uint64_t> ended_;                  ///< Lineages with which sound peers have ended.
   std::uint64_t sums_ = 0;
 };
 

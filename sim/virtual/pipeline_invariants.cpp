@@ -309,7 +309,8 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   }
   if (!is_first) return;
   // "nothing given up": all continue from the newest version whose stages all have carriers. One
-  // that no more than a third of the peers carry may seem out of reach to the others.
+  // that no more than a third of all peers carry may seem out of reach to the proposer, if it is
+  // more than two runs ahead.
   struct Carried {
     ModelVersion version;
     std::set<std::uint32_t> parts;
@@ -327,10 +328,16 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
     parts.insert(its.carried.begin(), its.carried.end());
     ++peers;
   }
+  const PeerNumber proposer = number_of(generation.id.proposer);
+  std::size_t all = generation.order.size();
+  if (const PipelineMode* planned = mode_of(world, proposer)) {
+    all = std::max(all, planned->generations()->candidates().size());
+  }
   for (const auto& [lineage, held] : carried) {
     const auto& [version, parts, peers] = held;
     const bool whole = parts.size() == world.options().node.pipeline.parts().count();
-    if (!whole || 3 * peers <= generation.order.size()) continue;
+    const bool is_far = version.step > record(proposer).version.step + 2;
+    if (!whole || (is_far && 3 * peers <= all)) continue;
     if (!is_before(generation.version, version)) continue;
     fail(world, "nothing given up",
          fmt::format("all go back to operation {} although every stage of {} is there",

@@ -315,6 +315,24 @@ TEST_CASE("a responder that makes no further exchange asks for a lost commit wor
   CHECK(network.at(1).forces.size() == 1);
 }
 
+TEST_CASE("a responder that makes no further exchange asks again if its question is lost") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  bool is_commit_lost = false, is_query_lost = false;
+  network.filter = [&](PeerId, PeerId, const Message& message) {
+    if (std::holds_alternative<Commit>(message)) return std::exchange(is_commit_lost, true);
+    return !std::holds_alternative<Query>(message) || std::exchange(is_query_lost, true);
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  network.at(1).exchange.set_snapshot(nullptr, 0);
+  network.advance(100ms);
+  REQUIRE(is_query_lost);
+  REQUIRE(network.at(1).forces.empty());
+  network.advance(500ms);
+  CHECK(network.at(1).forces.size() == 1);
+}
+
 TEST_CASE("an exchange that is given up without the word of its initiator counts as undecided") {
   ExchangeNetwork network(2, plain());
   for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));

@@ -214,20 +214,34 @@ class OnePeer {
   /// stage and get it from `source`; a third peer gets the second one from `second`. True if we
   /// begin it.
   bool begins(const ModelVersion& version, bool ends, PeerId source, PeerId second = hostile) {
-    const GenerationId ballot{.number = 100, .proposer = hostile};
-    mode_.receive(now_, hostile, Propose{ballot}, members_, out_);
-    Generation install{.id = ballot,
-                       .order = {self, hostile, third},
+    Generation install{.order = {self, hostile, third},
                        .sources = {self, hostile, third},
                        .shares = {1000, 1000, 1000},
                        .version = version,
                        .ends = ends};
     install.assignments = {{0, self, source}, {1, hostile, hostile}, {1, third, second}};
+    return begins(install);
+  }
+
+  /// The same without the third peer; we get our stage from the hostile peer.
+  bool begins_with_hostile_alone(const ModelVersion& version) {
+    Generation install{.order = {self, hostile},
+                       .sources = {self, hostile},
+                       .shares = {1000, 1000},
+                       .version = version};
+    install.assignments = {{0, self, hostile}, {1, hostile, hostile}};
+    return begins(install);
+  }
+
+  bool begins(Generation install) {
+    install.id = {.number = ++ballots_, .proposer = hostile};
+    mode_.receive(now_, hostile, Propose{install.id}, members_, out_);
     mode_.receive(now_, hostile, installed(install), members_, out_);
     return mode_.generations()->current() != nullptr;
   }
 
   const ModelVersion& version() const { return mode_.generations()->agreement().version(); }
+  Phase phase() const { return mode_.course().phase(); }
   /// How often the hostile peer was told to be unsound.
   std::size_t told_unsound() const {
     return static_cast<std::size_t>(std::ranges::count_if(
@@ -247,6 +261,7 @@ class OnePeer {
       signer_of(self),
       Rng(1)};
   StageReplica replica_{task_.learner(0)};
+  std::uint64_t ballots_ = 100;
   Time now_{};
   Effects out_;
 };
@@ -268,6 +283,30 @@ TEST_CASE("no proposer ends a pipeline whose time is not over by the clock of it
     CHECK(peer.begins(peer.version(), true, self));
     CHECK(peer.told_unsound() == 0);
   }
+}
+
+TEST_CASE("no proposer makes a peer train on when the time of the run is over", "[unit]") {
+  OnePeer peer;
+  peer.train_until(Time(14s));
+  REQUIRE(peer.phase() == Phase::done);
+  peer.meet(hostile, 10'000);
+  peer.meet(third, 10'000);
+  CHECK_FALSE(peer.begins(peer.version(), false, self));
+  CHECK(peer.phase() == Phase::done);
+  CHECK(peer.told_unsound() == 1);
+}
+
+TEST_CASE("a sound peer may decide late, or see less of a target, and is only refused", "[unit]") {
+  ReplicaPlanner planner({});
+  const Generation goes_on{.ends = false};
+  planner.set_view(EndView::over, 3);
+  CHECK(planner.contradicts_end(goes_on));
+  CHECK_FALSE(planner.problem_of_end(goes_on, true).empty());
+  // Others may have answered the ballot before the end as well.
+  CHECK(planner.problem_of_end(goes_on, false).empty());
+  planner.set_view(EndView::reached, 3);
+  CHECK(planner.contradicts_end(goes_on));
+  CHECK(planner.problem_of_end(goes_on, true).empty());
 }
 
 TEST_CASE("a peer that has just come ends with the others by their clocks", "[unit]") {
@@ -305,6 +344,21 @@ TEST_CASE("a peer of a pipeline goes on from a version that more than a third of
   CHECK(peer.begins(version, false, hostile, second) == (second == third));
 }
 
+TEST_CASE("a proposer that leaves peers out does not become more than a third of them", "[unit]") {
+  OnePeer peer;
+  peer.train_until(Time(3s));
+  peer.meet(hostile, 3000);
+  peer.meet(third, 3000);
+  ModelVersion version = peer.version();
+  ++version.step;
+  version.samples += 24;
+  version.lineage = 99;
+  CHECK(peer.begins_with_hostile_alone(version));
+  version.step = 100'000;
+  version.samples = 100'000 * 24;
+  CHECK_FALSE(peer.begins_with_hostile_alone(version));
+}
+
 TEST_CASE("no peer of a pipeline becomes the source of a part that it has not promised", "[unit]") {
   OnePeer peer;
   peer.train_until(Time(3s));
@@ -339,6 +393,8 @@ TEST_CASE("a final model is replaced only by a newer one that more than a third 
   const ModelVersion claimed{.step = 10, .samples = 1000, .lineage = 99};
   ReplicaPlanner planner({});
   planner.set_final_step(10);
+  planner.set_view(EndView::open, 3);
+  planner.note_sharers(ours, 2);
   const Answers answers{
       {self, {.version = ours}}, {third, {.version = ours}}, {hostile, {.version = claimed}}};
   CHECK(planner.plan(answers, nullptr)->version == ours);
@@ -347,10 +403,35 @@ TEST_CASE("a final model is replaced only by a newer one that more than a third 
       .order = {self, third, hostile}, .sources = {hostile, hostile, hostile}, .version = claimed};
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
   CHECK(planner.can_begin(start, self, {.version = {.step = 9, .samples = 9, .lineage = 7}}));
+  // It does not become more than a third of the peers by leaving one out.
+  const Generation pair{
+      .order = {self, hostile}, .sources = {hostile, hostile}, .version = claimed};
+  CHECK_FALSE(planner.can_begin(pair, self, {.version = ours}));
+  const Answers two{{self, {.version = ours}}, {hostile, {.version = claimed}}};
+  CHECK(planner.plan(two, nullptr)->version == ours);
   start.sources[1] = third;
   CHECK(planner.can_begin(start, self, {.version = ours}));
   // What it has is not given up for less.
   start.version.samples = 10;
+  CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
+}
+
+TEST_CASE("a final model that few have is replaced by a newer one or by one that many have",
+          "[unit]") {
+  const ModelVersion ours{.step = 10, .samples = 11, .lineage = 7};
+  ReplicaPlanner planner({});
+  planner.set_final_step(10);
+  planner.set_view(EndView::open, 3);
+  Generation start{.order = {self, third, hostile},
+                   .sources = {hostile, hostile, hostile},
+                   .version = {.step = 10, .samples = 12, .lineage = 8}};
+  CHECK(planner.can_begin(start, self, {.version = ours}));
+  start.version.samples = 10;
+  CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
+  start.sources[1] = third;
+  CHECK(planner.can_begin(start, self, {.version = ours}));
+  // A run that is not over has no final model.
+  start.version.step = 9;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
 }
 

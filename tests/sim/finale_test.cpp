@@ -377,6 +377,25 @@ TEST_CASE("halves that are cut off at the end and meet again end with one model"
   CHECK(end.models({0, 1, 2, 3}) == 1);
 }
 
+TEST_CASE("peers that each end alone and meet again end with one model", "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
+  for (const std::size_t peers : {3, 6}) {
+    Simulator::Options options = world_of(peers, 600 / peers, way);
+    options.node.course.linger = 60s;
+    options.scenario.links = {every_link({.latency = 200ms})};
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      options.scenario.faults.push_back(fault(FaultKind::partition, 1s, just(peer), 34s));
+    }
+    INFO("way " << static_cast<int>(way) << ", " << peers << " peers");
+    Ending end(options);
+    end.run();
+    std::vector<PeerNumber> all;
+    for (PeerNumber peer = 0; peer < peers; ++peer) all.push_back(peer);
+    CHECK(end.done.size() == peers);
+    CHECK(end.models(all) == 1);
+  }
+}
+
 TEST_CASE("a peer that the others believe dead when they end has their model soon", "[sim]") {
   const Way way = GENERATE(Way::gossip, Way::rounds_without_waiting);
   Simulator::Options options = world_of(4, 200, way);
