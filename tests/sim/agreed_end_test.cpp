@@ -18,6 +18,7 @@
 #include "consensus/membership/membership.hpp"
 #include "consensus/membership/statement.hpp"
 #include "peer/modes/pipeline.hpp"
+#include "peer/modes/rebalance_policy.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/stage_planner.hpp"
 #include "tests/signers.hpp"
@@ -433,6 +434,37 @@ TEST_CASE("a final model that few have is replaced by a newer one or by one that
   // A run that is not over has no final model.
   start.version.step = 9;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
+}
+
+TEST_CASE("the first peer that is left in a generation asks lost ones whether they are back",
+          "[unit]") {
+  constexpr PeerId gone{1}, first{2}, lost{3};
+  const ReplicaPlanner planner({});
+  Agreement agreement(first, 0, {}, signer_of(first));
+  agreement.set_candidates(Time(0s), {gone, first, lost});
+  Effects out;
+  const auto hear = [&](const Message& message) {
+    agreement.receive(Time(1s), gone, message, planner, out);
+  };
+  const GenerationId ballot{.number = 1, .proposer = gone};
+  hear(EndGeneration{.blamed = {lost}});
+  hear(Propose{ballot});
+  hear(installed({.id = ballot,
+                  .order = {gone, first},
+                  .sources = {gone, first},
+                  .shares = {1, 1},
+                  .version = agreement.version()}));
+  REQUIRE(agreement.generation() != nullptr);
+  REQUIRE(agreement.is_blamed(lost));
+  RebalancePolicy policy(first);
+  policy.enter_generation(Time(1s), 2);
+  out = {};
+  policy.newcomers_wait(Time(3s), agreement, {gone, first, lost}, out);
+  CHECK(out.messages.empty());
+  policy.newcomers_wait(Time(4s), agreement, {first, lost}, out);
+  policy.newcomers_wait(Time(5s), agreement, {first, lost}, out);
+  REQUIRE(out.messages.size() == 1);
+  CHECK(out.messages.front().to == lost);
 }
 
 TEST_CASE("peers of a run without a common end do not repeat that a hostile one reports an end",
