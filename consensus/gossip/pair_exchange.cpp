@@ -33,7 +33,6 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<con
   state_->since.assign(since.begin(), since.end());
   state_->alpha = alpha;
   if (state_->snapshot) return;
-  state_->ask_for_word();
   state_->snapshots.clear();
   state_->differences.clear();
 }
@@ -122,6 +121,14 @@ void PairExchange::peer_gone(Time, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
   state.give_up(Reason::peer_gone, false, out);
+}
+
+void PairExchange::stop(Time now, Effects& out) {
+  set_snapshot(nullptr, 0);
+  state_->stops = true;
+  if (state_->flight && state_->flight->stage == State::Stage::awaiting_word) {
+    state_->ask_for_word(now, out);
+  }
 }
 
 void PairExchange::give_up(Effects& out) {

@@ -75,8 +75,8 @@ class PairExchange {
   /// Sets the snapshot that this peer offers and answers with, and the coefficient that it accepts.
   /// `since` are forces that the snapshot does not contain yet. These and later forces are added
   /// before the snapshot is used again, so no difference counts twice. With a null snapshot every
-  /// offer is refused as not ready, the memory for exchanges is freed, because a final mean or a
-  /// download needs as much, and a responder that waits for Commit asks for it at the next tick.
+  /// offer is refused as not ready, and the memory for exchanges is freed, because a final mean or
+  /// a download needs as much.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
   /// The present snapshot: the one that was set, possibly with later forces added. May be null.
@@ -103,6 +103,9 @@ class PairExchange {
   void lane_refused(Time now, PeerId peer, Effects& out);
   /// Call when `peer` is dead or has left: ends the exchange with it.
   void peer_gone(Time now, PeerId peer, Effects& out);
+  /// Call when the run ends. Begins no further exchange, as with a null snapshot, and a responder
+  /// that waits for Commit asks for it at once, and then eight times as often as before.
+  void stop(Time now, Effects& out);
   /// Ends the exchange under way, if there is one. A responder that has sent Ready does not learn
   /// then whether the other side applies its half.
   void give_up(Effects& out);

@@ -222,9 +222,14 @@ void PairExchange::State::give_up(Reason reason, bool tell, Effects& out) {
   }
 }
 
-/// A responder that waits for Commit need not wait for the deadline to ask.
-void PairExchange::State::ask_for_word() {
-  if (flight && flight->stage == Stage::awaiting_word) flight->deadline = Time{};
+/// A peer that is about to end has little time, and the question or its answer may be lost.
+Duration PairExchange::State::until_query(Duration usual) const {
+  return stops ? options.answer_deadline / queries_max : usual;
+}
+
+void PairExchange::State::ask_for_word(Time now, Effects& out) {
+  out.send(flight->partner, Query{flight->id});
+  flight->deadline = now + until_query(options.answer_deadline);
 }
 
 /// The reason why an offer cannot be accepted; Reason::none if it can.
@@ -462,7 +467,7 @@ void PairExchange::State::whole(Time now, Effects& out) {
   }
   if (!mine.initiator) {
     mine.stage = Stage::awaiting_word;
-    mine.deadline = now + options.progress_deadline;
+    mine.deadline = now + until_query(options.progress_deadline);
     out.send(mine.partner, Ready{mine.id});
     return;
   }
@@ -571,10 +576,7 @@ void PairExchange::State::tick(Time now, Effects& out) {
         times.note_hanging(now, flight->partner, flight->began);
         drop_undecided(Reason::timed_out, out);
       } else {
-        // A peer that is about to end has little time, and a query may be lost.
-        const Duration usual = options.answer_deadline;
-        out.send(flight->partner, Query{flight->id});
-        flight->deadline = now + (snapshot ? usual : usual / queries_max);
+        ask_for_word(now, out);
       }
       break;
   }

@@ -90,7 +90,7 @@ struct PairExchange::State {
     Time quarantined_until{};
   };
 
-  static constexpr std::size_t field_count = 19;
+  static constexpr std::size_t field_count = 20;
 
   PeerId self{};
   TransferNumbers numbers;
@@ -99,6 +99,7 @@ struct PairExchange::State {
   SnapshotPtr snapshot;
   std::vector<Force> since;  ///< Forces committed since the snapshot was taken.
   float alpha = 0;
+  bool stops = false;                 ///< True if the run ends.
   std::vector<Force> forces;          ///< Committed forces that are not taken yet.
   std::optional<PeerId> turned_away;  ///< The first peer refused as busy, if not taken yet.
   std::optional<Flight> flight;
@@ -147,7 +148,8 @@ struct PairExchange::State {
   void abort(Reason reason, bool tell, Effects& out);
   void drop_undecided(Reason reason, Effects& out);
   void give_up(Reason reason, bool tell, Effects& out);
-  void ask_for_word();
+  Duration until_query(Duration usual) const;
+  void ask_for_word(Time now, Effects& out);
   bool begin_code(Time now, const Block& block, Effects& out);
   void take_values(const Block& block, std::uint64_t begin);
   bool decode_models(Time now, Effects& out);

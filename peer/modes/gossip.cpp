@@ -450,7 +450,7 @@ bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::v
                       !course_.is_leaving() && finale_.is_due(now, false, members, out);
   if (finale_.ends(is_due, step_, course_, members, out)) {
     settle_until_ = now + exchange_settle_max;
-    exchange_.set_snapshot(nullptr, 0);
+    exchange_.stop(now, out);
     has_snapshot_ = false;
     give_up_download();
   }
@@ -570,7 +570,7 @@ void GossipMode::leave(Time now, Effects& out) {
   if (finale_.mean() != nullptr) finale_.mean()->leave(now, out);
   course_.leave();
   settle_until_ = now + exchange_settle_max;
-  exchange_.set_snapshot(nullptr, 0);
+  exchange_.stop(now, out);
 }
 
 Time GossipMode::deadline() const {

@@ -300,37 +300,42 @@ TEST_CASE("a commit word that comes after the responder gave up adds nothing") {
   CHECK(network.at(1).exchange.counts().committed == 0);
 }
 
-TEST_CASE("a responder that makes no further exchange asks for a lost commit word at once") {
+TEST_CASE("a responder whose run ends asks for a lost commit word at once and soon again") {
   ExchangeNetwork network(2, plain());
   for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
-  bool is_next_lost = true;
+  const int queries_lost = GENERATE(0, 2);
+  int commits = 0, queries = 0;
   network.filter = [&](PeerId, PeerId, const Message& message) {
-    return !std::holds_alternative<Commit>(message) || !std::exchange(is_next_lost, false);
+    if (std::holds_alternative<Commit>(message)) return ++commits > 1;
+    return !std::holds_alternative<Query>(message) || ++queries > queries_lost;
   };
   REQUIRE(network.start(0, 1));
   network.deliver();
   REQUIRE(network.at(1).forces.empty());
-  network.at(1).exchange.set_snapshot(nullptr, 0);
-  network.advance(100ms);
+  network.feed(1, [&](Endpoint& own, Effects& out) {
+    own.exchange.stop(network.now(), out);
+    return true;
+  });
+  network.advance(queries_lost * 300ms);
   CHECK(network.at(1).forces.size() == 1);
+  CHECK(queries == queries_lost + 1);
 }
 
-TEST_CASE("a responder that makes no further exchange asks again if its question is lost") {
+TEST_CASE("a peer that downloads a model does not ask for a commit word without pause") {
   ExchangeNetwork network(2, plain());
   for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
-  bool is_commit_lost = false, is_query_lost = false;
+  int queries = 0;
   network.filter = [&](PeerId, PeerId, const Message& message) {
-    if (std::holds_alternative<Commit>(message)) return std::exchange(is_commit_lost, true);
-    return !std::holds_alternative<Query>(message) || std::exchange(is_query_lost, true);
+    queries += std::holds_alternative<Query>(message);
+    return !std::holds_alternative<Commit>(message);
   };
   REQUIRE(network.start(0, 1));
   network.deliver();
-  network.at(1).exchange.set_snapshot(nullptr, 0);
-  network.advance(100ms);
-  REQUIRE(is_query_lost);
-  REQUIRE(network.at(1).forces.empty());
-  network.advance(500ms);
-  CHECK(network.at(1).forces.size() == 1);
+  for (int i = 0; i < 10; ++i) {
+    network.at(1).exchange.set_snapshot(nullptr, 0);
+    network.advance(100ms);
+  }
+  CHECK(queries == 0);
 }
 
 TEST_CASE("an exchange that is given up without the word of its initiator counts as undecided") {
