@@ -181,7 +181,7 @@ auto Generations::receive(Time now, PeerId from, const Message& message, bool bu
     if (here->ballot != generation->id) return Heard::disturbed;
   } else if (!Agreement::handles(message)) {
     return Heard::other;
-  } else if (votes) {
+  } else if (votes || std::holds_alternative<Equivocation>(message)) {
     if (std::holds_alternative<Propose>(message)) joined_ = true;
     agreement_.receive(now, from, message, planner, out);
     const bool ended = generation != nullptr && current() == nullptr;

@@ -98,6 +98,7 @@ class Generations {
     disturbed,  ///< The sender is in another generation, so this one has to end.
   };
   /// `busy`: other peers are waiting for a result or download of ours. `votes`: we answer ballots.
+  /// Proofs of equivocation count in any case: the next mode learns of them from this one.
   Heard receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
                 const GenerationPlanner& planner, Effects& out);
   /// Refuses to work with `peer` for a while, and reports this. Returns true if the generation

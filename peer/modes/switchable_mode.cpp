@@ -111,17 +111,29 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
     Mode& concerned = is_of_exchange ? *made_.mode : active();
     return concerned.receive(now, from, message, members, out);
   }
-  const std::uint64_t number = ballot->number;
-  if (number >= first_ballot_of_mean || kind_ == ModeKind::pipeline) {
+  receive_in_ballot(now, from, message, ballot->number, members, out);
+  const bool may_prove = std::visit(
+      []<class M>(const M&) { return IsOneOf<M, std::variant<Install, Decided, Equivocation>>; },
+      message);
+  if (!may_prove || !takes_part()) return;
+  show_proofs(now, *made_.mode, members, out);
+  if (meeting_) show_proofs(now, *meeting_, members, out);
+}
+
+/// Passes the message to the part whose ballots have this number. While others are in a mode that
+/// we have not begun, none of ours may have it. A proof then goes to the council, which outlives
+/// all modes: its signer is excluded for the rest of the run, and not only from that mode.
+void SwitchableMode::receive_in_ballot(Time now, PeerId from, const Message& message,
+                                       std::uint64_t number, Membership& members, Effects& out) {
+  const bool is_of_council = number >= first_ballot_of_council && number < first_ballot_of_mean;
+  if (number >= first_ballot_of_mean || kind_ == ModeKind::pipeline ||
+      ballots_of_mode(present_).contains(number)) {
     made_.mode->receive(now, from, message, members, out);
-  } else if (number >= first_ballot_of_council) {
+  } else if (meeting_ && SwitchCouncil::ballots_of_mean(*target_).contains(number)) {
+    meeting_->receive(now, from, message, members, out);
+  } else if (is_of_council || std::holds_alternative<Equivocation>(message)) {
     if (!takes_part() || !members.view().contains(from)) return;
     council_.receive(now, from, message, standing(), members, out);
-  } else if (number >= first_ballot_of_meetings) {
-    const bool is_ours = meeting_ && SwitchCouncil::ballots_of_mean(*target_).contains(number);
-    if (is_ours) meeting_->receive(now, from, message, members, out);
-  } else if (ballots_of_mode(present_).contains(number)) {
-    made_.mode->receive(now, from, message, members, out);
   }
 }
 
@@ -322,8 +334,8 @@ void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) 
   show_proofs(now, *meeting_, members, out);
 }
 
-/// Shows another mode, and the council, the proofs of equivocation that we have. A peer that one of
-/// them excludes for good must not come back by a switch.
+/// Shows a mode, and the council, the proofs of equivocation that any part of us has. A peer that
+/// one of them excludes for good must not work with another part, nor come back by a switch.
 void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effects& out) {
   std::map<PeerId, Equivocation> proofs = council_.proofs();
   for (const Mode* from : {made_.mode.get(), meeting_.get()}) {
@@ -336,8 +348,13 @@ void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effect
     council_.receive(now, self_, proof, standing(), members, made);
     to.receive(now, self_, proof, members, made);
   }
-  // That they are proved is no news.
+  // That they are proved is no news, but a generation may end.
+  std::erase_if(made.facts,
+                [](const Fact& fact) { return std::holds_alternative<EquivocationProved>(fact); });
+  std::ranges::move(made.facts, std::back_inserter(out.facts));
   std::ranges::move(made.messages, std::back_inserter(out.messages));
+  std::ranges::move(made.transfers, std::back_inserter(out.transfers));
+  std::ranges::move(made.cancels, std::back_inserter(out.cancels));
 }
 
 /// True if our model is the mean.

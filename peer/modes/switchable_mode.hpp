@@ -83,6 +83,8 @@ class SwitchableMode final : public Mode {
   const Mode& mode() const { return *made_.mode; }
   Mode& active();
   bool takes_part() const;
+  void receive_in_ballot(Time now, PeerId from, const Message& message, std::uint64_t number,
+                         Membership& members, Effects& out);
   SwitchCouncil::Standing standing() const;
   void follow_council(Time now, const Membership& members, Effects& out);
   void decide(Time now, const SwitchCouncil::Decision& decision, Effects& out);

@@ -2,13 +2,18 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/fingerprint.hpp"
+#include "consensus/generation/equivocation.hpp"
 #include "peer/config/switched_mode.hpp"
+#include "peer/modes/generations.hpp"
 #include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/finale_invariants.hpp"
 #include "sim/virtual/invariants.hpp"
@@ -92,6 +97,30 @@ Switches run(const DrawnWorld& world) {
 }
 
 constexpr std::uint64_t revision(std::uint64_t number) { return number << algorithm_bits; }
+
+constexpr PeerNumber liar = 4;
+
+/// Two decisions of the ballot with this number, which the liar has signed.
+Equivocation proof_about(const Simulator& world, std::uint64_t number) {
+  const StandInSigner signer = world.signer(id_of(liar));
+  const auto decision = [&](std::uint64_t step) {
+    Generation generation{.id = {.number = number, .proposer = id_of(liar)},
+                          .version = {.step = step}};
+    return decision_in(signed_install(std::move(generation), signer), signer);
+  };
+  return {decision(1), decision(2)};
+}
+
+bool convicts(const Simulator& world, PeerNumber peer) {
+  const Generations* generations = world.peer(peer).node->generations();
+  return generations != nullptr && generations->agreement().is_convicted(id_of(liar));
+}
+
+/// Numbers of ballots of the first mode, of one that comes later, of a mean and of a council.
+std::vector<std::uint64_t> numbers_of_all_parts() {
+  return {7, ballots_of_mode({2, "gossip"}).first + 7, first_ballot_of_meetings + 7,
+          first_ballot_of_council + 7};
+}
 
 }  // namespace
 
@@ -188,6 +217,79 @@ TEST_CASE("a hostile peer that counts switches up to the last leaves every mode 
       CHECK(node.mode().revision()->number == options.node.revision.number);
       CHECK(node.mode().step() > 100);
     }
+  }
+}
+
+TEST_CASE("a proof about a ballot of any mode, mean or council excludes its signer at once",
+          "[sim][switch]") {
+  for (const ModeKind mode : {ModeKind::allreduce, ModeKind::mixing}) {
+    for (const std::uint64_t number : numbers_of_all_parts()) {
+      INFO(to_string(mode) << ", ballot " << number);
+      Simulator simulator(simulator_options(world_of(mode, {})), workloads(world_of(mode, {})));
+      std::map<PeerNumber, int> told;
+      FactWatch facts([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+        told[peer] += std::holds_alternative<EquivocationProved>(fact);
+      });
+      simulator.watch(facts);
+      simulator.run(Time(2s));
+      simulator.send_from_outside(id_of(1), 0, proof_about(simulator, number));
+      simulator.run(Time(4s));
+      for (PeerNumber peer = 0; peer < liar; ++peer) {
+        CHECK(convicts(simulator, peer));
+        CHECK(told[peer] == 1);
+        const Generations& generations = *simulator.peer(peer).node->generations();
+        REQUIRE(generations.current() != nullptr);
+        CHECK_FALSE(generations.current()->contains(id_of(liar)));
+      }
+    }
+  }
+}
+
+TEST_CASE("a proof that comes in gossip, or while a switch is made, holds in the next mode",
+          "[sim][switch]") {
+  for (const ModeKind from : {ModeKind::gossip, ModeKind::allreduce, ModeKind::mixing}) {
+    const ModeKind to = from == ModeKind::mixing ? ModeKind::allreduce : ModeKind::mixing;
+    for (const std::uint64_t number : numbers_of_all_parts()) {
+      // Gossip has no ballots of its own.
+      if (from == ModeKind::gossip && ballots_of_mode({}).contains(number)) continue;
+      INFO(to_string(from) << " to " << to_string(to) << ", ballot " << number);
+      const DrawnWorld world = world_of(from, {switched(5s, 0, std::string(to_string(to)))});
+      Simulator simulator(simulator_options(world), workloads(world));
+      simulator.run(Time(4s));
+      const SwitchableMode& mode = simulator.peer(0).node->switchable();
+      while (!mode.is_switching()) REQUIRE(simulator.step(Time(10s)));
+      // Only this peer hears of it, and passes it on.
+      simulator.send_from_outside(id_of(1), 0, proof_about(simulator, number));
+      bool is_held = true;
+      while (mode.is_switching()) {
+        is_held = is_held && (from == ModeKind::gossip || convicts(simulator, 0));
+        REQUIRE(simulator.step(Time(30s)));
+      }
+      CHECK(is_held);
+      simulator.run(simulator.now() + 1s);
+      for (PeerNumber peer = 0; peer < liar; ++peer) CHECK(convicts(simulator, peer));
+    }
+  }
+}
+
+TEST_CASE("a false proof about a ballot of any part counts once and excludes nobody",
+          "[sim][switch]") {
+  for (const std::uint64_t number : numbers_of_all_parts()) {
+    INFO("ballot " << number);
+    const DrawnWorld world = world_of(ModeKind::allreduce, {});
+    Simulator simulator(simulator_options(world), workloads(world));
+    int unsound = 0;
+    FactWatch facts([&](const Simulator&, PeerNumber, const Fact& fact) {
+      unsound += std::holds_alternative<UnsoundMessage>(fact);
+    });
+    simulator.watch(facts);
+    simulator.run(Time(2s));
+    Equivocation claim = proof_about(simulator, number);
+    claim.other.signature.front() ^= 1;
+    simulator.send_from_outside(id_of(1), 0, claim);
+    simulator.run(Time(4s));
+    CHECK(unsound == 1);
+    CHECK_FALSE(convicts(simulator, 0));
   }
 }
 
