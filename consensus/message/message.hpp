@@ -514,10 +514,11 @@ struct Complete {
 };
 
 /// The fingerprint of the sender's parameters before this collective; if arrays are averaged, the
-/// length of its array. It should be equal at all peers.
+/// length of its array. It should be equal at all peers. In a pipeline: the fingerprint of a part of
+/// a stage as the generation begins, which should be equal at all its carriers.
 struct Audit {
   GenerationId ballot;
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;  ///< In a pipeline the number of the part.
   std::uint64_t fingerprint = 0;
 };
 

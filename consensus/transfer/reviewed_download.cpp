@@ -64,10 +64,11 @@ void ReviewedDownload::ask_next(Time now, Effects& out) {
     failed_ = true;
     return;
   }
-  source_ = untried_.back();
+  const PeerId before = std::exchange(source_, untried_.back());
   untried_.pop_back();
   download_.want(now, {source_},
                  travels_as(wanted_.version, source_, wanted_.session, wanted_.is_common), out);
+  is_mixed_ = download_.received() > 0 && (is_mixed_ || before != source_);
 }
 
 void ReviewedDownload::receive(Time now, PeerId from, const Message& message,
@@ -98,6 +99,9 @@ void ReviewedDownload::review(Time now, std::span<const float> memory, Effects& 
     std::vector<PeerId> witnesses = wanted_.holders;
     if (source_ != wanted_.source) witnesses.push_back(wanted_.source);
     std::erase(witnesses, source_);
+    // Equal versions may hide different bits, and then the parts do not fit together.
+    has_others_ = !witnesses.empty();
+    if (!has_others_ && is_mixed_) witnesses.push_back(source_);
     draws_.shuffle(std::span(witnesses));
     review_.meet(witnesses, out);
   }
@@ -114,7 +118,7 @@ void ReviewedDownload::settle(Time now, Effects& out) {
   if (verdict->problem == Reason::none) {
     is_wanted_ = false;
     confirmed_ = source_;
-    has_witness_ = verdict->step.has_value();
+    has_witness_ = has_others_ && verdict->step.has_value();
     return;
   }
   out.tell(ModelRefused{.peer = source_, .reason = verdict->problem, .norm = std::nullopt});

@@ -22,7 +22,8 @@ ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_
 /// Downloads the state of one peer, and asks others that have it how far theirs is (ModelReview).
 /// If they find it wrong, another of them becomes the source, until each was tried once. A state
 /// that only its source has is believed. A refused source is not accused, because its judges may
-/// have lied. Pure; the caller owns the memory of the state and passes it in.
+/// have lied. But if bytes of an earlier source are part of it, the source is asked whether the
+/// state is still its own. Pure; the caller owns the memory of the state and passes it in.
 class ReviewedDownload {
  public:
   struct Options {
@@ -83,6 +84,8 @@ class ReviewedDownload {
   bool is_wanted_ = false;
   std::vector<PeerId> untried_;  ///< Holders from which we have not downloaded.
   PeerId source_{};
+  bool has_others_ = false;  ///< True if other peers than the source review the download.
+  bool is_mixed_ = false;    ///< True if bytes of an earlier source may be part of the download.
   std::optional<PeerId> confirmed_;
   bool has_witness_ = false;
   bool failed_ = false;

@@ -148,6 +148,7 @@ void PipelineMode::look_after_generation(Time now, Effects& out) {
   if (generations_.is_rebalance_due(now, course_.phase(), true, out) && between_runs) {
     end_generation(now, out);
   }
+  give_up_odd(now, out);
   if (const auto silent = states_.tick(now, out)) disturb(now, {*silent}, out);
   const auto lost = generations_.find_lost(now, is_waiting(), progress(), out);
   if (lost) disturb(now, *lost, out);
@@ -179,6 +180,7 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   states_.enter(generation);
   // Some schedules change stages during a run, so copies for reviews are made before the first.
   if (!is_synchronous(options_.kind)) states_.prepare_reviews();
+  states_.begin_audit(out);
   begun_in_generation_ = 0;
   measured_s_ = 0;
   planned_speed_ = pace_.speed();
@@ -278,6 +280,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     out.send(assignment.source,
              StatusReply{.ballot = generation.id, .step = generation.version.step});
   }
+  carried_.merge(std::exchange(given_up_, {}));
   for (const std::uint32_t part : carried_) {
     if (!parts_.is_slice(part) && !carries.contains(part)) due_.releases.push_back(part);
   }
@@ -435,6 +438,8 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
     const bool has_them =
         generation != nullptr && generations_.agreement().version() == generation->version;
     if (has_them) plan_exports();
+  } else if (const auto* audit = std::get_if<Audit>(&message)) {
+    states_.receive(from, *audit, out);
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (generation == nullptr || complete->ballot != generation->id || !generation->contains(from))
       return;

@@ -153,6 +153,7 @@ class PipelineMode final : public Mode {
   void keep_exports(const task::ExportStages& exported, const ModelVersion& version, Effects& out);
   void keep_until_run();
   bool may_become_ready() const;
+  void give_up_odd(Time now, Effects& out);
   void hand_over();
   void end_handing_over(Time now, Effects& out);
   void taken_over(PeerId peer, const StatusReply& here);
@@ -200,6 +201,8 @@ class PipelineMode final : public Mode {
   bool preparing_ = false;  ///< True if we are in a generation but not yet ready for its first run.
   bool run_was_begun_ = false;  ///< True if a run has begun and is neither finished nor given up.
   std::set<std::uint32_t> carried_;  ///< The parts that we carry.
+  /// Parts that we carried until most others had another state of them, and still hold in memory.
+  std::set<std::uint32_t> given_up_;
   /// True if we have gone on from a version at which the seed still counted, and have finished no
   /// run since.
   bool has_left_seed_ = false;

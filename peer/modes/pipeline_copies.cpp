@@ -24,6 +24,22 @@ void PipelineMode::keep_until_run() {
   }
 }
 
+/// Most carriers have another state of some of our parts. We no longer say that we have these, and
+/// the next ballot names a carrier of whom we get them.
+void PipelineMode::give_up_odd(Time now, Effects& out) {
+  const std::vector<std::uint32_t> odd = states_.take_odd();
+  // A state of a run that others may have finished is not the one that was compared.
+  if (odd.empty() || generations_.current() == nullptr || complete_) return;
+  const ModelVersion& version = generations_.current()->version;
+  const bool has_moved_there = generations_.agreement().version() == version;
+  for (const std::uint32_t part : odd) {
+    states_.drop(part, version);
+    if (has_moved_there && carried_.erase(part) > 0) given_up_.insert(part);
+  }
+  tell_holdings();
+  disturb(now, {}, out);
+}
+
 /// True if all states of the generation have arrived, and those that they replace or that we hand
 /// over are copied. If the generation ended before such a copy was made, the parts that we release
 /// might be nowhere. Until the jobs under way are done, our stages are not at the generation's

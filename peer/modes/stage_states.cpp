@@ -20,7 +20,8 @@ StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineO
       draws_(draws.fork("review")),
       is_common_(options.consensus == StageConsensus::allreduce && is_synchronous(options.kind)),
       server_(generation_server(layout_hash)),
-      sketches_(layout_hash) {}
+      sketches_(layout_hash),
+      audit_(self) {}
 
 StageValues StageStates::blank(std::uint32_t stage) {
   const std::size_t size = sizes_[stage].state;
@@ -41,10 +42,17 @@ void StageStates::keep_until_run(std::uint32_t stage, const ModelVersion& versio
 }
 
 void StageStates::settle(const ModelVersion& version) {
+  audit_.settle();
   for (auto& [stage, kept] : kept_) {
     std::erase_if(kept, [](const Kept& one) { return one.is_until_run; });
     std::erase_if(kept, [&](const Kept& one) { return is_before(one.version, version); });
   }
+}
+
+void StageStates::drop(std::uint32_t stage, const ModelVersion& version) {
+  const auto kept = kept_.find(stage);
+  if (kept == kept_.end()) return;
+  std::erase_if(kept->second, [&](const Kept& one) { return one.version == version; });
 }
 
 StageValues StageStates::find(std::uint32_t stage, const ModelVersion& version) const {
@@ -68,6 +76,8 @@ void StageStates::enter(const Generation& generation) {
   leave();
   key_ = generation.key();
   version_ = generation.version;
+  // Where carriers have values of their own, these always differ. At step 0 all come from the seed.
+  if (is_common_ && version_.step > 0) audit_.enter(generation);
   for (const StageAssignment& assignment : generation.assignments) {
     if (assignment.carrier == assignment.source) {
       holders_[assignment.stage].push_back(assignment.carrier);
@@ -92,6 +102,7 @@ void StageStates::leave() {
   handed_over_.clear();
   server_.clear();
   sketches_.clear();
+  audit_.leave();
   copies_.clear();
   newest_copies_.clear();
   expected_.clear();
@@ -103,6 +114,18 @@ void StageStates::prepare_reviews() {
   for (const auto& [stage, peer] : lacking_) {
     if (may_ask(peer, stage)) has_ready(stage);
   }
+}
+
+void StageStates::begin_audit(Effects& out) {
+  for (const std::uint32_t stage : audit_.own_parts()) {
+    if (has_ready(stage)) tell(stage, out);
+  }
+}
+
+/// Tells the other carriers which values of the stage we have, if these are compared.
+void StageStates::tell(std::uint32_t stage, Effects& out) {
+  const std::span<const float> values = *handed_over_.at(stage);
+  audit_.tell(stage, values.first(compared(stage)), out);
 }
 
 /// Floats at the beginning of a stage's state that other carriers confirm. If bits may differ, the
@@ -179,6 +202,7 @@ void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& ou
   if (!asked_.contains(stage)) return;
   handed_over_[stage] = std::move(values);
   send(stage, out);
+  tell(stage, out);
 }
 
 /// Sends the stage, or sketches of it, to all peers that have asked for it, if it is there.

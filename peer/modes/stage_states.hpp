@@ -19,6 +19,7 @@
 #include "consensus/transfer/sketch_server.hpp"
 #include "consensus/transfer/state_server.hpp"
 #include "peer/modes/pipeline_options.hpp"
+#include "peer/modes/stage_audit.hpp"
 #include "peer/modes/vector_pool.hpp"
 #include "peer/node/job.hpp"
 
@@ -46,6 +47,8 @@ class StageStates {
   void keep_until_run(std::uint32_t stage, const ModelVersion& version, StageValues values);
   /// Call when a run is finished and all copies of this point have arrived. Drops older ones.
   void settle(const ModelVersion& version);
+  /// Drops the state of a stage that we have at this version.
+  void drop(std::uint32_t stage, const ModelVersion& version);
   /// Null if the state is not kept.
   StageValues find(std::uint32_t stage, const ModelVersion& version) const;
   std::vector<StageHolding> holdings() const;
@@ -61,6 +64,8 @@ class StageStates {
   /// Has copies made of all our parts that a peer downloads from another carrier, since it may ask
   /// us whether they are alike.
   void prepare_reviews();
+  /// Has copies made of our parts that are compared in this generation (StageAudit).
+  void begin_audit(Effects& out);
   /// Requests this stage's state from `source`.
   void fetch(Time now, std::uint32_t stage, PeerId source, Effects& out);
   bool is_fetching() const;
@@ -74,6 +79,10 @@ class StageStates {
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
   /// Handles the messages about states.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
+  void receive(PeerId from, const Audit& audit, Effects& out) { audit_.receive(from, audit, out); }
+  /// Our stages of which most carriers have other values, and which we have to download; each is
+  /// returned once.
+  std::vector<std::uint32_t> take_odd() { return audit_.take_odd(); }
   /// Call when the peer has received all states that we owed it.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
@@ -130,6 +139,7 @@ class StageStates {
   void ask(Time now, PeerId from, const StateRequest& request, Effects& out);
   void ask(PeerId from, const SketchRequest& request, Effects& out);
   void send(std::uint32_t stage, Effects& out);
+  void tell(std::uint32_t stage, Effects& out);
   std::size_t compared(std::uint32_t stage) const;
   bool receive_fetched(Time now, PeerId from, const Block& block, Effects& out);
   bool receive_copy(PeerId from, const Block& block);
@@ -153,6 +163,7 @@ class StageStates {
                                                         ///< it.
   StateServer server_;
   SketchServer sketches_;
+  StageAudit audit_;
   std::set<std::uint32_t> asked_;       ///< Stages that are copied or to be copied.
   std::vector<std::uint32_t> to_copy_;  ///< Stages in `asked_` that no job has been asked to copy
                                         ///< yet.

@@ -277,6 +277,29 @@ TEST_CASE("only peers that lack a state may ask peers that have it", "[unit]") {
   CHECK_FALSE(transfer_of_peer(self).may_ask(generation, first, state_id(first, key, 1)));
 }
 
+namespace {
+
+/// `source`, which has these values of stage 1, answers if it is asked for a sketch of them.
+void sketch_from(StageStates& states, PeerId source, const Generation& generation,
+                 const StageValues& values, const Effects& asked) {
+  for (const auto& [to, message] : asked.messages) {
+    const auto* request = std::get_if<SketchRequest>(&message);
+    if (request == nullptr || to != source) continue;
+    PipelineOptions options;
+    options.stages = {{.state = 10}, {.state = elements}};
+    StageStates sender(source, layout, options, Rng(1));
+    sender.enter(generation);
+    Effects said;
+    sender.receive(Time{}, self, *request, said);
+    sender.hand_over(1, values, said);
+    REQUIRE(said.messages.size() == 1);
+    Effects out;
+    states.receive(Time{}, source, said.messages.front().message, out);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("the next generation's source sends the rest of a stage where replicas are equal",
           "[unit]") {
   const bool is_common = GENERATE(true, false);
@@ -311,9 +334,43 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   CHECK(ended.transfer.offset == (is_common ? block_bytes_usual : 0));
   states.receive(Time{}, second, ended.accepted, out);
   CHECK(states.is_fetching());
+  out = {};
   CHECK(states.receive(Time{}, second, ended.block(ended.left()), out));
+  // Nobody else can confirm a state from two peers, so the second one is asked for a fingerprint.
+  CHECK(states.is_fetching() == is_common);
+  if (is_common) sketch_from(states, second, next, constant(value), out);
   CHECK_FALSE(states.is_fetching());
   CHECK(std::ranges::equal(*states.take().at(1), *constant(value)));
+}
+
+TEST_CASE("a stage made of the different states of two peers is not taken", "[unit]") {
+  PipelineOptions options;
+  options.stages = {{.state = 10}, {.state = elements}};
+  StageStates states(self, layout, options, Rng(1));
+  const auto fetch = [&](PeerId source, std::uint64_t ballot, float value, std::size_t bytes) {
+    const Generation generation = from(source, ballot);
+    Effects out;
+    states.enter(generation);
+    states.fetch(Time{}, 1, source, out);
+    StageStates sender(source, layout, options, Rng(1));
+    Effects said;
+    sender.enter(generation);
+    sender.receive(Time{}, self, request_in(out), said);
+    sender.hand_over(1, constant(value), said);
+    const StateAnswer answer = answer_in(said);
+    states.receive(Time{}, source, answer.accepted, out);
+    out = {};
+    states.receive(Time{}, source, answer.block(std::min(bytes, answer.left())), out);
+    sketch_from(states, source, generation, constant(value), out);
+    return answer.transfer.offset;
+  };
+  CHECK(fetch(first, 1, 1, block_bytes_usual) == 0);
+  CHECK(fetch(second, 2, 2, elements * sizeof(float)) == block_bytes_usual);
+  CHECK(states.is_fetching());
+  Effects out;
+  CHECK(states.tick(Time{}, out) == second);
+  // The next generation's source sends everything.
+  CHECK(fetch(second, 3, 2, block_bytes_usual) == 0);
 }
 
 TEST_CASE("a stage that the other carriers do not have is refused and one of them sends theirs",

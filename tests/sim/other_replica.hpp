@@ -1,6 +1,8 @@
 // A wrapper around a virtual peer's replica, which can change what jobs do.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +25,8 @@ class OtherReplica : public Replica {
   }
   std::uint64_t step() const override { return inner_->step(); }
   std::span<const float> parameters() const override { return inner_->parameters(); }
+  std::span<const float> stage(std::size_t stage) const override { return inner_->stage(stage); }
+  std::vector<float> part(std::uint32_t part) const override { return inner_->part(part); }
   ConservationChecksum checksum() const override { return inner_->checksum(); }
   std::vector<ReplicaPart> parts() const override { return inner_->parts(); }
   std::string restore(ReplicaPart part) override { return inner_->restore(std::move(part)); }
