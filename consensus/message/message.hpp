@@ -514,8 +514,8 @@ struct Complete {
 };
 
 /// The fingerprint of the sender's parameters before this collective; if arrays are averaged, the
-/// length of its array. It should be equal at all peers. In a pipeline: the fingerprint of a part of
-/// a stage as the generation begins, which should be equal at all its carriers.
+/// length of its array. In a pipeline: that of a part of a stage as the generation begins. It is
+/// equal at all sound peers that have this.
 struct Audit {
   GenerationId ballot;
   std::uint64_t step = 0;  ///< In a pipeline the number of the part.

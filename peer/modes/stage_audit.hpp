@@ -57,8 +57,8 @@ class StageAudit {
   std::uint64_t step_ = 0;  ///< The step at which it begins.
   std::map<std::uint32_t, Compared> compared_;
   std::vector<std::uint32_t> odd_;
-  bool may_be_in_vain_ = false;  ///< True if a download of this generation needs a second voice,
-                                 ///< and no run is finished.
+  /// True while a download of this generation needs a second voice and no run is finished.
+  bool may_be_in_vain_ = false;
   bool was_in_vain_ = false;     ///< True if a generation ended like that.
 };
 
