@@ -195,9 +195,7 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
 bool ReplicaPlanner::may_replace(const ModelVersion& own, const ModelVersion& other,
                                  bool is_of_many) const {
   if (own.step < final_step_ || own == other) return true;
-  const bool is_ours_of_many = is_shared_by_many(own);
-  if (is_before(own, other)) return is_of_many || !is_ours_of_many;
-  return is_of_many && !is_ours_of_many && other.step >= final_step_;
+  return is_before(own, other) && (is_of_many || !is_shared_by_many(own));
 }
 
 bool ReplicaPlanner::is_shared_by_many(const ModelVersion& own) const {
