@@ -191,10 +191,12 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
   return may_replace(own.version, start.version, are_many(holders, start.order.size()));
 }
 
-/// `is_of_many`: more than a third of the peers have the other version.
+/// `is_of_many`: more than a third of the peers have the other version. A sound proposer takes an
+/// older one than that of our answer only if it is a final one that as many have.
 bool ReplicaPlanner::may_replace(const ModelVersion& own, const ModelVersion& other,
                                  bool is_of_many) const {
-  if (own.step < final_step_ || own == other) return true;
+  if (own == other) return true;
+  if (own.step < final_step_) return is_before(own, other) || is_of_many;
   return is_before(own, other) && (is_of_many || !is_shared_by_many(own));
 }
 

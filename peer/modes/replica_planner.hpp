@@ -45,7 +45,8 @@ class ReplicaPlanner final : public GenerationPlanner {
   /// takes the newest final version that more than a third of all peers have, if there is one. If
   /// that many have ours, we replace it only by a newer one that as many have; otherwise also by
   /// any newer one. So no hostile peer replaces the model of others by one that only it has, and
-  /// peers that ended in small groups find one model.
+  /// peers that ended in small groups find one model. A peer whose run is not over takes an older
+  /// version than its own only if that many have it.
   void set_final_step(std::uint64_t step) { final_step_ = step; }
   /// At least this many peers, including us, have our version.
   void note_sharers(const ModelVersion& own, std::size_t peers);
