@@ -204,8 +204,8 @@ class Agreement {
   Answers answers_;                 ///< Answers to our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
-  bool answered_ = false;  ///< True if we are waiting for another peer's decision, or for its
-                           ///< ballot to become void.
+  bool answered_ = false;      ///< True if we are waiting for another peer's decision, or for its
+                               ///< ballot to become void.
   bool answered_end_ = false;  ///< True if our last answer reported the end.
   std::optional<Time> still_since_;  ///< When our waiting time began; empty before the first.
   Time proposed_at_{};

@@ -28,11 +28,9 @@ bool GenerationPlanner::contradicts_end(const Generation& generation) const {
 
 /// A ballot that peers answered before the end may be decided long after it.
 std::string GenerationPlanner::problem_of_end(const Generation& generation, bool answered) const {
-  if (generation.ends && end_view_ == EndView::far) return "it ends the run too early";
-  if (!generation.ends && end_view_ == EndView::over && answered) {
-    return "it goes on after the end of the run";
-  }
-  return "";
+  if (!contradicts_end(generation)) return "";
+  if (generation.ends) return "it ends the run too early";
+  return end_view_ == EndView::over && answered ? "it goes on after the end of the run" : "";
 }
 
 }  // namespace gv

@@ -28,7 +28,7 @@ enum class EndView : std::uint8_t {
   open,     ///< The end is near, or the peer cannot tell: it accepts either decision.
   far,      ///< No sound peer can report the end yet.
   over,     ///< Every sound peer must report the end, by its clock.
-  reached,  ///< The target is reached, by verdicts of which other peers may have heard others.
+  reached,  ///< The target is reached, as far as the peer has heard; others may disagree.
 };
 
 /// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The
@@ -62,8 +62,8 @@ class GenerationPlanner {
   }
 
   /// Sets what we see of the end, against which decisions of others are checked, and how many peers
-  /// could take part, including us. A proposer may leave sound ones out, so parts of all peers are
-  /// parts of these.
+  /// could take part, including us. A proposer may leave sound ones out, so a third of all peers is
+  /// a third of these.
   void set_view(EndView end, std::size_t present) {
     end_view_ = end;
     present_ = present;

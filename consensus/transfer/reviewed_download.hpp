@@ -21,9 +21,9 @@ ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_
 
 /// Downloads the state of one peer, and asks others that have it how far theirs is (ModelReview).
 /// If they find it wrong, another of them becomes the source, until each was tried once. A state
-/// that only its source has is believed. A refused source is not accused, because its judges may
-/// have lied. But if bytes of an earlier source are part of it, the source is asked whether the
-/// state is still its own. Pure; the caller owns the memory of the state and passes it in.
+/// that only its source has is believed. But if bytes of an earlier source are part of it, the
+/// source is asked whether the whole is its state. A refused source is not accused, because its
+/// judges may have lied. Pure; the caller owns the memory of the state and passes it in.
 class ReviewedDownload {
  public:
   struct Options {

@@ -95,7 +95,7 @@ bool Generations::is_apart(const Course& course, const Membership& members) cons
     const bool may_come = is_live(member.state) || member.state == MemberState::dead;
     if (found || !may_come || std::ranges::binary_search(settled, member.id)) return;
     found = member.layout_hash == course.options().layout_hash &&
-               !agreement_.is_excluded(member.id) && !agreement_.is_left_out(member.id);
+            !agreement_.is_excluded(member.id) && !agreement_.is_left_out(member.id);
   });
   return found;
 }

@@ -10,8 +10,6 @@
 #include "consensus/gossip/pair_exchange.hpp"
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
-#include "consensus/topology/pairing.hpp"
-#include "consensus/topology/topology.hpp"
 #include "consensus/transfer/model_review.hpp"
 #include "consensus/transfer/state_download.hpp"
 #include "consensus/transfer/state_server.hpp"

@@ -25,7 +25,7 @@ void PipelineMode::keep_until_run() {
 }
 
 /// Most carriers have another state of some of our parts. We no longer say that we have these, and
-/// the next ballot names a carrier of whom we get them.
+/// the next ballot names carriers from which we download them.
 void PipelineMode::give_up_odd(Time now, Effects& out) {
   const std::vector<std::uint32_t> odd = states_.take_odd();
   // A state of a run that others may have finished is not the one that was compared.

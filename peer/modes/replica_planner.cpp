@@ -5,6 +5,7 @@
 
 #include "base/shares.hpp"
 #include "consensus/generation/agreement.hpp"
+#include "peer/modes/state_transfer.hpp"
 
 namespace gv {
 namespace {
@@ -184,15 +185,12 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
   if (has_it != is_near(own.version, start.version)) return false;
-  std::size_t holders = 0;
-  for (std::size_t i = 0; i < start.order.size(); ++i) {
-    holders += start.sources[i] == start.order[i];
-  }
+  const std::size_t holders = holders_of(start, {}).size();
   return may_replace(own.version, start.version, are_many(holders, start.order.size()));
 }
 
-/// `is_of_many`: more than a third of the peers have the other version. A sound proposer takes an
-/// older one than that of our answer only if it is a final one that as many have.
+/// `is_of_many`: more than a third of the peers have the other version. A sound proposer plans with
+/// an older version than that of our answer only in this case, because it is final for those peers.
 bool ReplicaPlanner::may_replace(const ModelVersion& own, const ModelVersion& other,
                                  bool is_of_many) const {
   if (own == other) return true;
@@ -200,8 +198,8 @@ bool ReplicaPlanner::may_replace(const ModelVersion& own, const ModelVersion& ot
   return is_before(own, other) && (is_of_many || !is_shared_by_many(own));
 }
 
-bool ReplicaPlanner::is_shared_by_many(const ModelVersion& own) const {
-  return are_many(own == shared_ ? sharers_ : 1, 1);
+bool ReplicaPlanner::is_shared_by_many(const ModelVersion& version) const {
+  return are_many(version == shared_ ? sharers_ : 1, 1);
 }
 
 void ReplicaPlanner::note_sharers(const ModelVersion& own, std::size_t peers) {

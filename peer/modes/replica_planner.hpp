@@ -65,15 +65,15 @@ class ReplicaPlanner final : public GenerationPlanner {
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order, const Answers& answers,
                                     const Generation* last) const;
   ModelVersion version_of(const Answers& answers) const;
-  bool is_shared_by_many(const ModelVersion& own) const;
+  bool is_shared_by_many(const ModelVersion& version) const;
   bool may_replace(const ModelVersion& own, const ModelVersion& other, bool is_of_many) const;
   bool is_near(const ModelVersion& version, const ModelVersion& newest) const;
 
   Options options_;
   double operation_seconds_ = 0;
   std::uint64_t final_step_ = std::numeric_limits<std::uint64_t>::max();
-  ModelVersion shared_;
-  std::size_t sharers_ = 0;  ///< Peers that have the version `shared_`.
+  ModelVersion shared_;      ///< The version of note_sharers().
+  std::size_t sharers_ = 0;  ///< Number of peers that have this version.
   ReduceSite site_;
 };
 

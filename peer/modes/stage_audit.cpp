@@ -1,4 +1,4 @@
-// Compares parts of stages by fingerprints that nobody can foresee.
+// Compares parts of stages by fingerprints that depend on the generation.
 #include "peer/modes/stage_audit.hpp"
 
 #include <algorithm>

@@ -59,7 +59,7 @@ class StageAudit {
   std::vector<std::uint32_t> odd_;
   /// True while a download of this generation needs a second voice and no run is finished.
   bool may_be_in_vain_ = false;
-  bool was_in_vain_ = false;     ///< True if a generation ended like that.
+  bool was_in_vain_ = false;  ///< True if a generation ended like that.
 };
 
 }  // namespace gv

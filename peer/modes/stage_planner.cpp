@@ -62,8 +62,7 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
 
 /// True if our pace accounts for the version.
 bool StagePlanner::is_near(const ModelVersion& version) const {
-  return !believed_ ||
-         (version.step <= believed_->step && version.samples <= believed_->samples);
+  return !believed_ || (version.step <= believed_->step && version.samples <= believed_->samples);
 }
 
 /// Plans without the versions that we do not believe. If no other version is complete, these may be
@@ -87,9 +86,8 @@ std::optional<StagePlan> StagePlanner::plan_with(const std::vector<StageOffer>& 
   std::vector<StageOffer> believed = offers;
   std::size_t left_out = 0;
   for (StageOffer& offer : believed) {
-    left_out += std::erase_if(offer.holdings, [&](const StageHolding& holding) {
-      return !is_believed(holding.version);
-    });
+    left_out += std::erase_if(
+        offer.holdings, [&](const StageHolding& holding) { return !is_believed(holding.version); });
   }
   std::optional<StagePlan> plan = plan_of(believed);
   return plan || left_out == 0 ? plan : plan_of(offers);

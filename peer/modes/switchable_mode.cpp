@@ -343,18 +343,17 @@ void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effect
     const auto& known = from->generations()->agreement().proofs();
     proofs.insert(known.begin(), known.end());
   }
-  Effects made;
+  const auto told = std::ssize(out.facts);
   for (const auto& [peer, proof] : proofs) {
-    council_.receive(now, self_, proof, standing(), members, made);
-    to.receive(now, self_, proof, members, made);
+    council_.receive(now, self_, proof, standing(), members, out);
+    to.receive(now, self_, proof, members, out);
   }
-  // That they are proved is no news, but a generation may end.
-  std::erase_if(made.facts,
-                [](const Fact& fact) { return std::holds_alternative<EquivocationProved>(fact); });
-  std::ranges::move(made.facts, std::back_inserter(out.facts));
-  std::ranges::move(made.messages, std::back_inserter(out.messages));
-  std::ranges::move(made.transfers, std::back_inserter(out.transfers));
-  std::ranges::move(made.cancels, std::back_inserter(out.cancels));
+  // That they are proved is no news.
+  const auto is_proved = [](const Fact& f) {
+    return std::holds_alternative<EquivocationProved>(f);
+  };
+  out.facts.erase(std::remove_if(out.facts.begin() + told, out.facts.end(), is_proved),
+                  out.facts.end());
 }
 
 /// True if our model is the mean.

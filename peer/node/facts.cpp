@@ -279,9 +279,11 @@ FactText text(const StateAdopted& f) {
 FactText text(const ModelsDiffer& f) {
   return {
       .info = {"models_differ", "the model of {peer} differs from the majority's at step {step}",
-               "That peer has bad memory, or bytes were corrupted on the way. It downloads the "
-               "majority's model.",
-               "Test the memory of that machine if it happens again."},
+               "That peer has bad memory, bytes were corrupted on the way, or a member has sent it "
+               "something else than the others. It downloads the majority's model, or the stages "
+               "of it that differ.",
+               "Test the memory of that machine if it happens again, and look for a member that "
+               "others refuse."},
       .numbers = numbers("step", f.step)};
 }
 FactText text(const SumRefused&) {

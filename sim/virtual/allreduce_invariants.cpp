@@ -37,10 +37,7 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
 /// True if more than a third of the peers began the generation with its version, and a sound one
 /// has ended the run with it.
 bool AllReduceInvariants::has_ended_with_it(const Generation& generation) const {
-  std::size_t holders = 0;
-  for (std::size_t i = 0; i < generation.order.size(); ++i) {
-    holders += generation.sources[i] == generation.order[i];
-  }
+  const std::size_t holders = holders_of(generation, {}).size();
   return ended_.contains(generation.version.lineage) && 3 * holders > generation.order.size();
 }
 

@@ -159,6 +159,14 @@ Pins drawn_pins(Rng& rng, std::size_t peers, const LayoutCosts& costs) {
   return pins;
 }
 
+/// The best layout of these peers, which keeps the pins.
+StageLayout best_with(const Pins& pins, const LayoutCosts& costs, const SplitSite& site) {
+  const auto best = best_layout(alone(Stages(pins.size())), costs, site, pins);
+  REQUIRE(best);
+  CHECK(keeps_pins(best->stages, pins));
+  return *best;
+}
+
 }  // namespace
 
 TEST_CASE("a predicted step is the schedule on a clock", "[unit]") {
@@ -222,10 +230,8 @@ TEST_CASE("no way that keeps the pins is predicted to be much faster than the be
     const std::size_t peers = 2 + rng.below(3);
     const auto [costs, site] = drawn_case(rng, peers);
     const Pins pins = drawn_pins(rng, peers, costs);
-    const auto best = best_layout(alone(Stages(peers)), costs, site, pins);
-    REQUIRE(best);
-    CHECK(keeps_pins(best->stages, pins));
-    CHECK(predicted_step(*best, costs, site) < 1.05 * least_step(costs, site, pins));
+    const StageLayout best = best_with(pins, costs, site);
+    CHECK(predicted_step(best, costs, site) < 1.05 * least_step(costs, site, pins));
   }
 }
 
@@ -234,10 +240,7 @@ TEST_CASE("pins hold where too many peers are there to try every order", "[unit]
   for (int draw = 0; draw < 30; ++draw) {
     const std::size_t peers = 5 + rng.below(3);
     const auto [costs, site] = drawn_case(rng, peers);
-    const Pins pins = drawn_pins(rng, peers, costs);
-    const auto best = best_layout(alone(Stages(peers)), costs, site, pins);
-    REQUIRE(best);
-    CHECK(keeps_pins(best->stages, pins));
+    best_with(drawn_pins(rng, peers, costs), costs, site);
   }
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("a carrier whose first word came too early says it again", "[unit]") {
   CHECK(carriers.said.at(PeerId{1}).size() == 2);
 }
 
-TEST_CASE("fingerprints of a stage are others in each generation", "[unit]") {
+TEST_CASE("fingerprints of a stage differ between generations", "[unit]") {
   Carriers carriers({{PeerId{1}, 1}, {PeerId{2}, 1}});
   carriers.enter(1);
   carriers.enter(2);
@@ -130,8 +130,7 @@ TEST_CASE("fingerprints of a stage are others in each generation", "[unit]") {
   CHECK(carriers.said.at(PeerId{2}).back().fingerprint == said.back().fingerprint);
 }
 
-TEST_CASE("nobody but the carriers of a stage is heard about it, and only in its generation",
-          "[unit]") {
+TEST_CASE("only carriers of a stage are heard about it, and only in their generation", "[unit]") {
   StageAudit audit(PeerId{1});
   const std::vector<PeerId> holders{PeerId{1}, PeerId{2}};
   audit.enter(generation_of(1, holders));

@@ -336,7 +336,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   CHECK(states.is_fetching());
   out = {};
   CHECK(states.receive(Time{}, second, ended.block(ended.left()), out));
-  // Nobody else can confirm a state from two peers, so the second one is asked for a fingerprint.
+  // No other peer can confirm a state that came from two, so the second is asked for a fingerprint.
   CHECK(states.is_fetching() == is_common);
   if (is_common) sketch_from(states, second, next, constant(value), out);
   CHECK_FALSE(states.is_fetching());

@@ -269,7 +269,7 @@ TEST_CASE("a plan shows pinned peers and keeps them at their stages", "[process]
   CHECK(has(line_with(planned.output, "0-1  dense 32"), "slow"));
   const Planned json = plan(pinned, {"--peers", file.string(), "--json"});
   CHECK(has(json.output, "\"pins\": {"));
-  // The settings of a plan pin nobody to a stage that it does not have.
+  // The settings of a plan have no pins to stages that the plan lacks.
   const Planned shorter = plan(
       config_text("pipeline",
                   "[pipeline]\nstages = 3\nmicro_batches = 4\npins = { slow = 0, fast = 1, gone = "

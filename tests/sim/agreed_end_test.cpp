@@ -428,7 +428,7 @@ TEST_CASE("a final model that few have is replaced by any newer one", "[unit]") 
   CHECK(planner.can_begin(start, self, {.version = ours}));
   start.version.samples = 10;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
-  // Nobody else gives up work for an older version of one peer.
+  // A peer whose run is not over gives up no work either for an older version of one peer.
   const ModelVersion early{.step = 9, .samples = 11, .lineage = 7};
   CHECK_FALSE(planner.can_begin(start, self, {.version = early}));
   // An older one may be of peers whose run is not over.

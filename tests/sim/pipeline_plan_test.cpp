@@ -259,9 +259,7 @@ TEST_CASE("a death at any moment of a move to a better plan lets the others go o
     if (invariants.violation()) UNSCOPED_INFO(invariants.violation()->what);
     CHECK_FALSE(invariants.violation());
     REQUIRE(record.newest == task.steps);
-    for (const auto& [stage, replicas] : record.stages) {
-      for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
-    }
+    record.require_equal_replicas();
   }
 }
 

@@ -188,6 +188,13 @@ class StageRecord : public Watcher {
     }
   }
 
+  /// All carriers of a part have the same bits.
+  void require_equal_replicas() const {
+    for (const auto& [stage, replicas] : stages) {
+      for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
+    }
+  }
+
   std::map<std::size_t, std::vector<std::vector<float>>> stages;  ///< By part; stages come first.
   std::uint64_t newest = 0;
   FactCounts facts;

@@ -41,9 +41,7 @@ Stages run(const PipelineTask& task, const Simulator::Options& options) {
   INFO(record.story);
   REQUIRE(record.newest == task.steps);
   REQUIRE(record.stages.size() == task.stages);
-  for (const auto& [stage, replicas] : record.stages) {
-    for (const auto& replica : replicas) CHECK(replica == replicas.front());
-  }
+  record.require_equal_replicas();
   return record.stages;
 }
 
@@ -198,9 +196,7 @@ TEST_CASE("a death at any moment lets the others go on with every micro-batch co
     REQUIRE(record.facts.of<SumRefused>() == 0);
     REQUIRE(record.stages.size() == task.stages);
     if (task.consensus == StageConsensus::mixing) continue;  // Replicas may differ.
-    for (const auto& [stage, replicas] : record.stages) {
-      for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
-    }
+    record.require_equal_replicas();
   }
 }
 
@@ -499,9 +495,7 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
       REQUIRE(record.facts.of<SumRefused>() == 0);
       REQUIRE(record.facts.of<StageLost>() == 0);
       REQUIRE(record.stages.size() == task.stages);
-      for (const auto& [stage, replicas] : record.stages) {
-        for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
-      }
+      record.require_equal_replicas();
     }
   }
 }
