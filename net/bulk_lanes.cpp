@@ -343,7 +343,11 @@ void BulkLanes::send(Transfer transfer) {
   std::erase_if(lane.queue, [&](const Transfer& old) { return old.id == transfer.id; });
   impl_->counters.superseded +=
       std::erase_if(lane.queue, [&](const Transfer& old) { return supersedes(transfer, old); });
-  if (lane.queue.size() < transfers_max) lane.queue.push_back(std::move(transfer));
+  if (lane.queue.size() < transfers_max) {
+    const auto place = transfer.can_wait ? lane.queue.end()
+                                         : std::ranges::find_if(lane.queue, &Transfer::can_wait);
+    lane.queue.insert(place, std::move(transfer));
+  }
   if (lane.state == Impl::Lane::State::none) {
     impl_->invite(lane);
   } else {

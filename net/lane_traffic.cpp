@@ -80,6 +80,8 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
          .transfer = transfer.id.kind},
         bytes);
     bytes_taken += bytes.size();
+    // What is written cannot be overtaken any more.
+    if (transfer.can_wait) bytes_taken = block_bytes_max;
     transfer.offset += bytes.size();
     if (bytes.size() == left.size()) lane.queue.pop_front();
   }

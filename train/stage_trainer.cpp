@@ -11,6 +11,7 @@
 #include "train/carried_stage.hpp"
 #include "train/data/sampler.hpp"
 #include "train/evaluation.hpp"
+#include "train/group_batch.hpp"
 #include "train/layers/group_network.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"
@@ -377,13 +378,7 @@ class StageTrainer final : public StageLearner {
                      std::span<const float> in, std::span<float> out, bool training) {
     const std::size_t first = pass.stage == 0 ? 1 : 0;
     if (pass.part < first) {
-      std::ranges::fill(out, 0.0F);
-      if (!place.is_first()) return {};
-      if (training) {
-        draw_batch(draw, out);
-      } else {
-        read_test(draw, out);
-      }
+      give_batch(draw, training, place, out);
       return {};
     }
     if (pass.part == first) begin_flight(pass, place, in);
@@ -415,7 +410,12 @@ class StageTrainer final : public StageLearner {
       flight.group = std::move(own.spare_groups.back());
       own.spare_groups.pop_back();
     }
-    take_inputs(pass.stage, in, flight);
+    if (pass.stage == 0) {
+      flight.inputs.resize(input_size(0));
+      take_truth(0, batch_of_group().take(in, place, flight.inputs), flight);
+    } else {
+      take_inputs(pass.stage, in, flight);
+    }
     own.flights.insert_or_assign(pass.number, std::move(flight));
   }
 
@@ -423,15 +423,29 @@ class StageTrainer final : public StageLearner {
   std::vector<GroupSum> sums_of(bool is_first, bool backward) const {
     std::vector<GroupSum> sums = gv::group_sums(stages_.back(), backward, !is_first);
     for (GroupSum& sum : sums) sum = sum.times(spec_.trainer.batch);
-    // The first member's batch is sent to all members.
-    if (is_first && !backward && !sums.empty()) {
-      sums.insert(sums.begin(), GroupSum{.always = input_size(0) + truth_size()});
-    }
+    if (is_first && !backward && !sums.empty()) sums.insert(sums.begin(), batch_of_group().sum());
     return sums;
   }
 
   std::size_t input_size(std::size_t stage) const {
     return spec_.trainer.batch * elements(plan(stage).in);
+  }
+
+  GroupBatch batch_of_group() const { return {stages_.front(), spec_.trainer.batch, truth_size()}; }
+
+  /// Writes what the member of a group gives the others of a batch, which the first member draws.
+  void give_batch(std::size_t draw, bool training, const GroupPlace& place, std::span<float> out) {
+    if (!place.is_first()) {
+      std::ranges::fill(out, 0.0F);
+      return;
+    }
+    drawn_for_group_.resize(input_size(0) + truth_size());
+    if (training) {
+      draw_batch(draw, drawn_for_group_);
+    } else {
+      read_test(draw, drawn_for_group_);
+    }
+    batch_of_group().give(drawn_for_group_, place, out);
   }
 
   /// Writes the peer's own batch number `draw` of the run, and its truth.
@@ -462,7 +476,11 @@ class StageTrainer final : public StageLearner {
     const std::size_t size = input_size(stage);
     check(in.size() == size + truth_size(), "a stage gets what passes its boundary");
     flight.inputs.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size));
-    flight.truth.assign(in.begin() + static_cast<std::ptrdiff_t>(size), in.end());
+    take_truth(stage, in.subspan(size), flight);
+  }
+
+  void take_truth(std::size_t stage, std::span<const float> truth, Flight& flight) const {
+    flight.truth.assign(truth.begin(), truth.end());
     if (stage + 1 < stages() || shard_->classes == 0) return;
     // Labels come from other peers, so one of a class that does not exist is replaced by one that
     // does.
@@ -549,6 +567,8 @@ class StageTrainer final : public StageLearner {
   std::vector<SlicedStage> stages_;
   std::vector<std::vector<GroupSum>> forward_sums_;  ///< Sums of groups, by stage.
   std::vector<std::vector<GroupSum>> backward_sums_;
+  /// The batch that we drew last for our group. It is kept for its memory.
+  std::vector<float> drawn_for_group_;
   std::vector<std::size_t> test_sum_counts_;  ///< The number of forward sums in a test, by stage.
   std::vector<std::optional<CarriedStage>> carried_;
   std::uint64_t step_ = 0;

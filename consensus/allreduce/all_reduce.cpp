@@ -139,15 +139,15 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
   buckets_.reserve(options_.buckets.size());
   for (const Range& range : options_.buckets) {
     Bucket& bucket = buckets_.emplace_back();
-    bucket.is_gathered = !options_.parts.empty() && range.begin == options_.parts.front().begin;
+    bucket.has_parts = !options_.parts.empty() && range.begin == options_.parts.front().begin;
     const std::vector<ReduceStep> plan = plan_of(bucket, range);
     bucket.steps.reserve(plan.size());
     for (const ReduceStep& what : plan) {
-      // Our own part of a gathered bucket is put in place at once, in ready().
+      // Our own part is put in place at once, in ready(). What is dealt is sent from the input.
       Step step{.what = what,
                 .at = what.range.begin,
-                .first_touch = !bucket.is_gathered,
-                .is_gathered = bucket.is_gathered};
+                .first_touch = !bucket.has_parts || options_.is_dealt,
+                .is_gathered = bucket.has_parts && !options_.is_dealt};
       for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
         Step& earlier = bucket.steps[i];
         if (!overlap(earlier.what.range, what.range)) continue;
@@ -167,7 +167,10 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
 }
 
 std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) const {
-  if (bucket.is_gathered) return gather_plan(options_.parts, rank_);
+  if (bucket.has_parts) {
+    return options_.is_dealt ? deal_plan(options_.parts, rank_)
+                             : gather_plan(options_.parts, rank_);
+  }
   auto steps = reduce_plan(options_.algorithm, options_.order.size(), rank_, range.size());
   for (ReduceStep& step : steps) {
     step.range.begin += range.begin;
@@ -215,9 +218,10 @@ void AllReduce::ready(std::size_t number, Effects& out) {
   check(!bucket.ready, "a bucket is ready once");
   bucket.ready = true;
   --left_;
-  if (bucket.is_gathered) {
+  if (bucket.has_parts) {
     const Range& own = options_.parts[rank_];
-    std::copy_n(input_->data() + own.begin, own.size(), work_->data() + own.begin);
+    const bool is_input = !options_.is_dealt || rank_ == 0;
+    if (is_input) std::copy_n(input_->data() + own.begin, own.size(), work_->data() + own.begin);
   } else if (options_.order.size() == 1) {
     const Range& range = options_.buckets[number];
     bring_in(range.begin, range.end, nullptr, options_.scale);
@@ -259,7 +263,8 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
     bytes_sent_ += written.bytes.size();
     out.transfers.push_back({.to = options_.order[step.what.peer],
                              .id = piece_id(self_, options_.generation, piece, options_.stage),
-                             .payload = std::move(written)});
+                             .payload = std::move(written),
+                             .can_wait = options_.is_dealt});
     step.at = until;
   }
 }

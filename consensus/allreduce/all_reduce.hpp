@@ -39,6 +39,8 @@ struct AllReduceShape {
   /// One range for each rank, adjacent, or none. Together they form one bucket, which is gathered
   /// and not summed: every peer gets each part unchanged from its rank. Needs a plain wire.
   std::vector<Range> parts;
+  /// True if rank 0 has all parts, and deals them out: each rank gets only its own one.
+  bool is_dealt = false;
   /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
@@ -56,6 +58,8 @@ struct AllReduceShape {
   /// Must be plain except for the ring, where pieces are passed on whole. Each peer encodes its
   /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.
   WireFormat wire;
+
+  static constexpr std::size_t field_count = 13;
 };
 
 /// Sums weight_i * input_i over all peers in `order`, times `scale`. The plan fixes the order of
@@ -122,7 +126,7 @@ class AllReduce {
   };
   struct Bucket {
     bool ready = false;
-    bool is_gathered = false;  ///< True if its parts are gathered, not summed.
+    bool has_parts = false;  ///< True if its parts are gathered or dealt out, not summed.
     std::vector<Step> steps;
   };
   /// Bucket, step and segment of a block that arrived too early.

@@ -283,6 +283,16 @@ std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t
   return plan.steps;
 }
 
+std::vector<ReduceStep> deal_plan(const std::vector<Range>& parts, std::size_t rank) {
+  check(rank < parts.size(), "a rank is one of the ranks");
+  Plan plan;
+  if (rank > 0) plan.append(Kind::copy, 0, parts[rank], 0);
+  for (std::size_t to = 1; rank == 0 && to < parts.size(); ++to) {
+    plan.append(Kind::send, to, parts[to], 0);
+  }
+  return plan.steps;
+}
+
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements) {
   check(ranks > 0, "somebody reduces");
   if (ranks == 1 || elements == 0) return {};

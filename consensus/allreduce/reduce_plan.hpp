@@ -37,6 +37,9 @@ std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks
 /// rank gets it unchanged. The rules of reduce_plan() hold, but nothing is added.
 std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank);
 
+/// The steps of `rank` when rank 0 sends each other rank its part.
+std::vector<ReduceStep> deal_plan(const std::vector<Range>& parts, std::size_t rank);
+
 /// The cost of an all-reduce of 4-byte values by the formulas of ReduceAlgorithm, which ignore
 /// rounding to whole elements.
 struct ReduceCost {

@@ -37,6 +37,8 @@ struct Transfer {
   /// begin, a lane keeps only the newest. One that has begun is finished, so something always
   /// arrives.
   bool superseded_by_next = false;
+  /// True if nobody waits for it yet. A lane sends all other transfers first.
+  bool can_wait = false;
 };
 
 /// True if `newer` makes `waiting` useless. Both go to the same peer, and no byte of `waiting` has

@@ -54,15 +54,19 @@ const std::vector<GroupSum>& GroupSums::sums_of(std::uint32_t stage, std::uint32
 StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>& members,
                             const GroupPlace& place) {
   const auto& sums = sums_of(name.stage, name.micro_batch, name.backward);
-  const std::size_t size = sums[name.part].size(place.cuts);
+  const GroupSum& sum = sums[name.part];
+  const std::size_t size = sum.size(place.cuts);
   const std::uint64_t number = run_ * sums_in_run() +
                                (2 * name.micro_batch + (name.backward ? 1 : 0)) * parts_max_ +
                                name.part;
+  const bool is_dealt = !sum.dealt.empty();
   const AllReduceShape shape{.order = members,
                              .generation = key_,
                              .stage = first_id_ + name.stage,
                              .algorithm = fastest(members.size(), size, {}),
                              .buckets = {{0, size}},
+                             .parts = is_dealt ? sum.parts(place.cuts) : std::vector<Range>{},
+                             .is_dealt = is_dealt,
                              .segment = options_.segment_elements,
                              .largest = largest_gradient};
   StageValues summand = blank(size);

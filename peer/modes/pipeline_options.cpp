@@ -32,8 +32,11 @@ SplitLayer split_layer(const StageSize& size, double seconds, bool is_shared) {
   layer.slices = size.slices.size();
   const std::size_t sums =
       std::max<std::size_t>({1, size.forward_sums.size(), size.backward_sums.size()});
+  // What one member deals out is sent once, where a sum sends everything twice.
   const auto floats_in = [](const std::vector<GroupSum>& all, std::size_t i) {
-    return i < all.size() ? static_cast<double>(all[i].always) : 0;
+    if (i >= all.size()) return 0.0;
+    const std::size_t dealt = all[i].dealt.empty() ? 0 : all[i].dealt.back().end;
+    return static_cast<double>(all[i].always) + static_cast<double>(dealt) / 2;
   };
   // The mean of both directions, and of all places for a cut.
   const auto edges_in = [&](const std::vector<GroupSum>& all, std::size_t i) {

@@ -60,19 +60,36 @@ bool PipelineRun::may_begin(const PipelineInstruction& what) const {
 std::optional<Job::Task> PipelineRun::next() {
   if (!begun_) return std::nullopt;
   std::optional<Job::Task> task = parameters_task();
+  if (!task) task = batch_in_advance();
   for (std::size_t i = 0; !task && i < passes_.size(); ++i) task = next_part(i);
   if (!task && position_ < list().size() && may_begin(list()[position_])) {
-    passes_.push_back({.what = list()[position_]});
+    const bool has_batch = drawn_for_ == list()[position_];
+    passes_.push_back({.what = list()[position_], .part = has_batch ? std::size_t{1} : 0});
     task = next_part(passes_.size() - 1);
     if (task) {
       ++position_;
       skip_updates();
+      if (has_batch) drawn_for_.reset();
     } else {
       passes_.pop_back();
     }
   }
   computing_ += task.has_value();
   return task;
+}
+
+/// The first part of the group's next forward pass through the first stage, in which its first
+/// member draws the batch for all. It comes in advance, so that the batch is under way to them
+/// while they compute other passes.
+std::optional<Job::Task> PipelineRun::batch_in_advance() {
+  if (drawn_for_ || own_group().size() == 1) return std::nullopt;
+  const std::span<const PipelineInstruction> to_come = std::span(list()).subspan(position_);
+  const auto next = std::ranges::find_if(to_come, [](const PipelineInstruction& what) {
+    return what.stage == 0 && what.action == Action::forward;
+  });
+  if (next == to_come.end() || sums_in(*next).empty()) return std::nullopt;
+  drawn_for_ = *next;
+  return part_of({.what = *next});
 }
 
 /// The next part of a pass that is under way; nullopt while its input is missing.

@@ -131,6 +131,7 @@ void PipelineRun::leave() {
   incoming_.clear();
   early_routes_.clear();
   passes_.clear();
+  drawn_for_.reset();
   held_.take();
   group_sums_.leave();
 }
@@ -145,6 +146,7 @@ void PipelineRun::begin(std::uint64_t operation, bool tests, Effects& out) {
   computing_ = 0;
   position_ = 0;
   passes_.clear();
+  drawn_for_.reset();
   drawn_ = 0;
   group_sums_.begin(operation);
   if (routes_.empty() || options_.router == RouterKind::random) {

@@ -184,6 +184,7 @@ class PipelineRun {
   /// What we sum with our group in an instruction's passes; empty if we are alone in the group.
   const std::vector<GroupSum>& sums_in(const PipelineInstruction& what) const;
   bool may_begin(const PipelineInstruction& what) const;
+  std::optional<Job::Task> batch_in_advance();
   std::optional<Job::Task> next_part(std::size_t pass);
   static GroupSumName sum_name(const PipelineInstruction& what, std::size_t part);
   void send_round(const task::SendStage& send, Effects& out);
@@ -231,6 +232,8 @@ class PipelineRun {
   bool is_tested_ = false;      ///< True if the last of these passes was returned.
   std::size_t position_ = 0;
   std::deque<Pass> passes_;  ///< Passes of which next() has not returned all parts yet.
+  /// The forward pass whose batch is drawn already, while it has not begun otherwise.
+  std::optional<PipelineInstruction> drawn_for_;
   std::size_t drawn_ = 0;
   std::vector<StageSum> sums_;
   GroupSums group_sums_;

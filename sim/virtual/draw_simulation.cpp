@@ -4,7 +4,9 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/range.hpp"
 #include "peer/config/node_options.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "sim/virtual/draw.hpp"
@@ -13,6 +15,20 @@
 #include "train/learner/layout.hpp"
 
 namespace gv {
+namespace {
+
+/// The strips of a vector, by slice. Each overlaps its neighbours by an element.
+std::vector<Range> strips_of(std::size_t size) {
+  std::vector<Range> strips;
+  for (std::size_t slice = 0; slice < slices_of_stage; ++slice) {
+    const std::size_t begin = size * slice / slices_of_stage;
+    const std::size_t end = size * (slice + 1) / slices_of_stage;
+    strips.push_back({begin - std::min<std::size_t>(1, begin), std::min(size, end + 1)});
+  }
+  return strips;
+}
+
+}  // namespace
 
 NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
   const std::size_t size = scenario.dimension;
@@ -30,9 +46,10 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     StageSize stage{.parameters = size, .state = size, .forward = passes, .backward = passes};
     // A third of the stages have nothing that a group could share.
     if (config.pipeline.group > 1 && s % 3 != 2) {
-      // The second sum is as long as the group has cuts.
-      stage.forward_sums = {{.always = size},
-                            {.at_cut = std::vector<std::size_t>(slices_of_stage, 1 + size / 8)}};
+      // The first stage begins with strips. The second sum is as long as the group has cuts.
+      stage.forward_sums = {
+          s == 0 ? GroupSum{.always = 1, .dealt = strips_of(size)} : GroupSum{.always = size},
+          {.at_cut = std::vector<std::size_t>(slices_of_stage, 1 + size / 8)}};
       stage.backward_sums = {{.always = size}};
       const std::size_t slice = 1 + size / 32;
       stage.slices.assign(slices_of_stage, {slice, slice});

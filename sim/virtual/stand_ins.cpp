@@ -239,12 +239,12 @@ class IdleStageLearner final : public StageLearner {
   Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t,
                      std::span<const float> in, std::span<float> out) override {
     if (pass.part == 0) passed_[{pass.stage, pass.number}] = {.place = place};
-    sum_with_group(pass, in, out, group_sums(pass.stage, false).size());
+    sum_with_group(pass, in, out, sizes_[pass.stage].forward_sums);
     return {};
   }
   void backward_part(const PassPart& pass, std::span<const float> in,
                      std::span<float> out) override {
-    sum_with_group(pass, in, out, group_sums(pass.stage, true).size());
+    sum_with_group(pass, in, out, sizes_[pass.stage].backward_sums);
   }
 
   void test(std::size_t, std::size_t, std::span<const float>, std::span<float> out) override {
@@ -253,9 +253,9 @@ class IdleStageLearner final : public StageLearner {
   void test_part(const PassPart& pass, const GroupPlace& place, std::size_t,
                  std::span<const float> in, std::span<float> out) override {
     if (pass.part == 0) passed_[{pass.stage, pass.number}] = {.place = place};
-    const std::size_t sums = sums_in_tests(group_sums(pass.stage, false)).size();
+    const std::vector<GroupSum> sums = sums_in_tests(sizes_[pass.stage].forward_sums);
     sum_with_group(pass, in, out, sums);
-    if (pass.part < sums) return;
+    if (pass.part < sums.size()) return;
     are_tests_sound_ &= passed_.at({pass.stage, pass.number}).factor == 1;
     passed_.erase({pass.stage, pass.number});
   }
@@ -326,19 +326,33 @@ class IdleStageLearner final : public StageLearner {
     return {size * place.own / place.members, size * (place.own + 1) / place.members};
   }
 
-  /// Every member adds 1 at its own part of each sum, so a whole sum is 1 everywhere.
+  /// Every member adds 1 at its own part of each sum, so a whole sum is 1 everywhere. Where parts
+  /// are dealt out, each value that the first member gives is its place.
   void sum_with_group(const PassPart& pass, std::span<const float> in, std::span<float> out,
-                      std::size_t sums) {
+                      const std::vector<GroupSum>& sums) {
     Passed& passed = passed_.at({pass.stage, pass.number});
-    // Every value is compared by its bits, which takes less time than to stop at a wrong one.
-    std::uint32_t wrong_bits = 0;
-    for (const float value : in) {
-      wrong_bits |= std::bit_cast<std::uint32_t>(value) ^ std::bit_cast<std::uint32_t>(1.0F);
+    const auto is_dealt = [&](std::size_t part) { return !sums[part].dealt.empty(); };
+    if (pass.part > 0 && is_dealt(pass.part - 1)) {
+      const Range own = sums[pass.part - 1].parts(passed.place.cuts)[passed.place.own];
+      for (std::size_t i = own.begin; i < own.end; ++i) {
+        if (in[i] != static_cast<float>(i)) passed.factor = 0;
+      }
+    } else if (pass.part > 0) {
+      // Every value is compared by its bits, which takes less time than to stop at a wrong one.
+      std::uint32_t wrong_bits = 0;
+      for (const float value : in) {
+        wrong_bits |= std::bit_cast<std::uint32_t>(value) ^ std::bit_cast<std::uint32_t>(1.0F);
+      }
+      if (wrong_bits != 0) passed.factor = 0;
     }
-    if (pass.part > 0 && wrong_bits != 0) passed.factor = 0;
     std::ranges::fill(out, 0.0F);
-    const Range own = own_part(passed.place, out.size());
-    if (pass.part < sums) std::ranges::fill(out.subspan(own.begin, own.size()), 1.0F);
+    if (pass.part == sums.size()) return;
+    if (is_dealt(pass.part)) {
+      if (passed.place.is_first()) std::iota(out.begin(), out.end(), 0.0F);
+    } else {
+      const Range own = own_part(passed.place, out.size());
+      std::ranges::fill(out.subspan(own.begin, own.size()), 1.0F);
+    }
   }
 
   std::vector<StageSize> sizes_;

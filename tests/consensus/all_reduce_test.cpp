@@ -279,6 +279,38 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   }
 }
 
+TEST_CASE("parts are dealt out by the first rank, and each rank gets its own one only",
+          "[allreduce][all_reduce]") {
+  const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
+  CAPTURE(ranks);
+  // Parts of different sizes, one of them empty.
+  std::vector<Range> parts;
+  std::size_t elements = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t begin = std::exchange(elements, elements + (rank == 2 ? 0 : 20 + 7 * rank));
+    parts.push_back({begin, elements});
+  }
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Cluster cluster({.generation = 99,
+                     .buckets = {{0, elements}},
+                     .parts = parts,
+                     .is_dealt = true,
+                     .segment = 9},
+                    ranks, elements, Rng(seed));
+    cluster.begin(std::vector<float>(ranks, 1.0f));
+    cluster.run();
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const AllReduce& part = cluster.parts[rank];
+      REQUIRE(part.done());
+      CHECK(*cluster.inputs[rank] == cluster.untouched[rank]);
+      for (std::size_t i = parts[rank].begin; i < parts[rank].end; ++i) {
+        REQUIRE((*part.result())[i] == cluster.untouched[0][i]);
+      }
+      CHECK(part.bytes_sent() == (rank > 0 ? 0 : sizeof(float) * (elements - parts[0].size())));
+    }
+  }
+}
+
 TEST_CASE("what no sound peer sends stops at the first sound peer, which names its sender",
           "[allreduce][all_reduce]") {
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));

@@ -248,6 +248,26 @@ TEST_CASE("what waits on a lane gives way to a newer one and what has begun does
   CHECK(came.size() + swarm[0].lanes->counters().superseded == 8);
 }
 
+TEST_CASE("a transfer that can wait goes after all others") {
+  const Security security = GENERATE(Security::unix_socket, Security::plain, Security::tls);
+  Swarm swarm(2, security);
+  std::vector<std::uint64_t> came;
+  swarm[1].on_block = [&](const Block& block) {
+    came.push_back(block.id.number);
+    swarm[1].received.clear();
+  };
+  // There is no lane yet, so all of them wait.
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    const auto bytes = pattern(100, number);
+    swarm[0].lanes->send({.to = peer(1),
+                          .id = {peer(0), 1, number},
+                          .payload = {bytes, std::span(*bytes)},
+                          .can_wait = number <= 2 || number == 4});
+  }
+  REQUIRE(swarm.until([&] { return came.size() == 5; }));
+  CHECK(came == std::vector<std::uint64_t>{3, 5, 1, 2, 4});
+}
+
 TEST_CASE("a partner that ends is noticed, and what it still sent arrives") {
   Swarm swarm(2, Security::automatic);
   swarm.send(0, 1, pattern(1000, 1));

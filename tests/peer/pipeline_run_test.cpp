@@ -2,11 +2,15 @@
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -111,6 +115,87 @@ TEST_CASE("a member of a group is named if its summand is larger than any layer'
     }
     CHECK(ours.unsound_from().has_value() == (value > largest_gradient));
   }
+}
+
+/// Two members of a group that carries the only stage of a pipeline, and blocks on the way to them.
+struct GroupOfTwo {
+  explicit GroupOfTwo(const PipelineOptions& options)
+      : members{PipelineRun(self, 7, options), PipelineRun(replica, 7, options)} {
+    Generation begun{
+        .id = {.number = 5, .proposer = self}, .order = {self, replica}, .shares = {1, 1}};
+    begun.sources = begun.order;
+    begun.assignments = {
+        {0, self, self}, {0, replica, replica}, {1, self, self}, {2, replica, replica}};
+    Effects out;
+    for (PipelineRun& member : members) {
+      member.enter(begun);
+      member.begin(0, false, out);
+    }
+  }
+
+  /// Does all tasks for which a member has the input, and returns their passes, such as "F0.1": the
+  /// second part of micro-batch 0's forward pass.
+  std::vector<std::string> work(std::size_t member) {
+    std::vector<std::string> passes;
+    while (const std::optional<Job::Task> task = members[member].next()) {
+      const auto& pass = std::get<task::StagePass>(*task);
+      passes.push_back(to_string(pass.what) + "." + std::to_string(pass.part));
+      if (pass.out) std::ranges::fill(*pass.out, 1.0F);
+      Job job;
+      job.add(*task);
+      Effects out;
+      members[member].done(job, out);
+      for (Transfer& sent : out.transfers) on_the_way.push_back(std::move(sent));
+    }
+    return passes;
+  }
+
+  void deliver() {
+    Effects out;
+    for (const Transfer& sent : std::exchange(on_the_way, {})) {
+      PipelineRun& to = members[sent.to == self ? 0 : 1];
+      to.receive(sent.id.owner, {sent.id, sent.offset, sent.payload.bytes}, out);
+    }
+    for (Transfer& sent : out.transfers) on_the_way.push_back(std::move(sent));
+  }
+
+  std::array<PipelineRun, 2> members;
+  std::vector<Transfer> on_the_way;
+};
+
+TEST_CASE("a group draws the batch of the next pass while it waits for that of this one",
+          "[unit]") {
+  PipelineOptions options{.micro_batches = 3, .group = 2};
+  options.stages = {{.parameters = 4, .state = 4, .forward = 0, .backward = 0}};
+  options.stages[0].slices.assign(2, {1, 1});
+  options.stages[0].forward_sums = {{.always = 1, .dealt = {{0, 3}, {2, 5}}}, {.always = 4}};
+  options.stage_seconds = {1};
+  GroupOfTwo group(options);
+  using Passes = std::vector<std::string>;
+  // The first member has its own part at once. It sends the other one its part of each batch: three
+  // values and one that every member gets.
+  CHECK(group.work(0) == Passes{"F0.0", "F0.1", "F1.0"});
+  CHECK(std::ranges::count(group.on_the_way, true, &Transfer::can_wait) == 2);
+  for (const Transfer& sent : group.on_the_way) {
+    CHECK(sent.to == replica);
+    if (sent.can_wait) CHECK(sent.payload.bytes.size() == 4 * sizeof(float));
+  }
+  CHECK(group.work(1) == Passes{"F0.0"});
+  Passes all[2];
+  for (int turn = 0; turn < 20; ++turn) {
+    group.deliver();
+    for (const std::size_t member : {0, 1}) {
+      for (const std::string& pass : group.work(member)) all[member].push_back(pass);
+    }
+  }
+  for (const Passes& passes : all) {
+    const auto place = [&](const char* pass) { return std::ranges::find(passes, pass); };
+    CHECK(std::ranges::count(passes, "F2.0") == 1);
+    CHECK(place("F2.0") < place("F1.2"));
+    CHECK(place("B2.0") != passes.end());
+  }
+  CHECK(group.members[0].drawn() == 3);
+  CHECK(group.members[1].drawn() == 0);
 }
 
 TEST_CASE("a test of the model makes no sums of a batch's statistics", "[unit]") {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -106,6 +107,7 @@ class Group {
       held_.push_back(stage_.held(slices));
       members_.emplace_back(stage_, held_.back(), work.batch, place, work.wants_d_inputs);
       own_.push_back(held_.back().take(std::span<const double>(work.parameters)));
+      x_.push_back(rows_read(members_.size() - 1));
     }
   }
 
@@ -113,7 +115,7 @@ class Group {
     Passes passes;
     passes.y = pass(
         group_sums(stage_, false, work_.wants_d_inputs),
-        [&](std::size_t m) { return members_[m].begin(own_[m], work_.x, work_.labels, Rng(7)); },
+        [&](std::size_t m) { return members_[m].begin(own_[m], x_[m], work_.labels, Rng(7)); },
         [&](std::size_t m, const Doubles& sum) { return members_[m].go_on(sum); });
     passes.dx = pass(
         group_sums(stage_, true, work_.wants_d_inputs),
@@ -131,7 +133,7 @@ class Group {
     return pass(
         sums_in_tests(group_sums(stage_, false, work_.wants_d_inputs)),
         [&](std::size_t m) {
-          return members_[m].begin(own_[m], work_.x, work_.labels, Rng(7), false);
+          return members_[m].begin(own_[m], x_[m], work_.labels, Rng(7), false);
         },
         [&](std::size_t m, const Doubles& sum) { return members_[m].go_on(sum); });
   }
@@ -159,6 +161,21 @@ class Group {
   }
 
  private:
+  /// The inputs, with NaN in the rows that the member does not read.
+  Doubles rows_read(std::size_t member) const {
+    const std::vector<Range> by_slice = rows_read_at_first(stage_);
+    if (by_slice.empty()) return work_.x;
+    const std::size_t rows = work_.plan.in[1];
+    const std::size_t width = work_.plan.in[2];
+    const Range own = range_of_member(by_slice, cuts_, member);
+    Doubles x(work_.x.size(), std::numeric_limits<double>::quiet_NaN());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t row = i / width % rows;
+      if (row >= own.begin && row < own.end) x[i] = work_.x[i];
+    }
+    return x;
+  }
+
   template <class Begin, class GoOn>
   Doubles pass(const std::vector<GroupSum>& sums, Begin begin, GoOn go_on) {
     std::vector<Doubles> results;
@@ -187,6 +204,7 @@ class Group {
   std::vector<HeldParameters> held_;
   std::vector<GroupNetwork<double>> members_;
   std::vector<Doubles> own_;
+  std::vector<Doubles> x_;
 };
 
 inline std::vector<GroupSum> sums_of(const ModelPlan& plan, bool backward, bool wants_d_inputs) {

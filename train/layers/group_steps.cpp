@@ -247,6 +247,20 @@ Range rows_to_read(const SlicedStage& stage, std::span<const LayerPlan> readers,
   return rows_read_by(readers, stage.grains_of(readers.back().out[1], slices));
 }
 
+std::vector<Range> rows_read_at_first(const SlicedStage& stage) {
+  const std::vector<GroupStep> steps = group_steps(stage.plan());
+  std::vector<Range> rows;
+  if (steps.empty() || steps.front().kind != Kind::scatter) return rows;
+  const std::vector<LayerPlan>& readers = steps.front().layers;
+  for (std::size_t slice = 0; slice < stage.slices(); ++slice) {
+    const Range from_here = rows_to_read(stage, readers, {slice, stage.slices()});
+    const Range to_here = rows_to_read(stage, readers, {0, slice + 1});
+    const std::size_t begin = from_here.empty() ? to_here.end : from_here.begin;
+    rows.push_back({begin, std::max(begin, to_here.end)});
+  }
+  return rows;
+}
+
 std::vector<Range> edge_rows(const SlicedStage& stage, std::span<const LayerPlan> readers,
                              std::span<const std::size_t> cuts) {
   std::vector<Range> edges;

@@ -77,4 +77,8 @@ std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
 Range rows_to_read(const SlicedStage& stage, std::span<const LayerPlan> readers,
                    const Range& slices);
 
+/// The rows of its inputs that each slice reads, if the stage begins with strips of them; otherwise
+/// empty. A member with several slices reads from the first one's begin to the last one's end.
+std::vector<Range> rows_read_at_first(const SlicedStage& stage);
+
 }  // namespace gv

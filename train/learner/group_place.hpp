@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -29,30 +28,60 @@ struct GroupPlace {
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
 };
 
-/// A sum that the members of a group make in a pass.
+/// What a member needs of an array of which `by_slice` has the part for each slice: from the begin
+/// of its first slice's part to the end of its last slice's.
+inline Range range_of_member(std::span<const Range> by_slice, std::span<const std::size_t> cuts,
+                             std::size_t member) {
+  const std::size_t first = member == 0 ? 0 : cuts[member - 1];
+  const std::size_t end = member == cuts.size() ? by_slice.size() : cuts[member];
+  return {by_slice[first].begin, std::max(by_slice[first].begin, by_slice[end - 1].end)};
+}
+
+/// A sum that the members of a group make in a pass, or what the first member deals out to all.
 struct GroupSum {
-  std::size_t always = 0;  ///< Floats that every group sums.
+  std::size_t always = 0;  ///< Floats that every group sums, or that each member is dealt.
   /// Floats that a group sums besides for each of its cuts, by the number of the slice that begins
   /// there. Empty: none, wherever its cuts are.
   std::vector<std::size_t> at_cut = {};
   /// True for statistics of a whole batch: the sum is as long for any number of samples, and tests
   /// of the model, which use running statistics, do without it.
   bool is_of_batch = false;
+  /// If not empty, nothing is summed, and each member gets a part from the first one: a range of an
+  /// array, here by slice (range_of_member), and then `always` floats.
+  std::vector<Range> dealt = {};
 
   /// The length of the sum in a group with these cuts. It is never 0.
   std::size_t size(std::span<const std::size_t> cuts) const {
+    if (!dealt.empty()) return parts(cuts).back().end;
     std::size_t floats = always;
     for (const std::size_t cut : cuts) floats += cut < at_cut.size() ? at_cut[cut] : 0;
     return std::max<std::size_t>(1, floats);
   }
+  /// The places of the members' parts, if they are dealt out.
+  std::vector<Range> parts(std::span<const std::size_t> cuts) const {
+    std::vector<Range> parts;
+    std::size_t end = 0;
+    for (std::size_t member = 0; member <= cuts.size(); ++member) {
+      const std::size_t begin = end;
+      end += std::max<std::size_t>(1, range_of_member(dealt, cuts, member).size() + always);
+      parts.push_back({begin, end});
+    }
+    return parts;
+  }
   /// Its length in a group with all cuts.
-  std::size_t most() const { return std::reduce(at_cut.begin(), at_cut.end(), always); }
+  std::size_t most() const {
+    std::size_t floats = dealt.empty() ? always : 0;
+    for (const std::size_t more : at_cut) floats += more;
+    for (const Range& range : dealt) floats += std::max<std::size_t>(1, range.size() + always);
+    return floats;
+  }
   /// The same sum for that many samples in place of one. Statistics of a batch stay as long.
   GroupSum times(std::size_t samples) const {
     GroupSum sum = *this;
     if (is_of_batch) return sum;
     sum.always *= samples;
     for (std::size_t& floats : sum.at_cut) floats *= samples;
+    for (Range& range : sum.dealt) range = {range.begin * samples, range.end * samples};
     return sum;
   }
   friend bool operator==(const GroupSum&, const GroupSum&) = default;
