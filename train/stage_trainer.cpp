@@ -394,7 +394,7 @@ class StageTrainer final : public StageLearner {
     return {};
   }
 
-  /// Begins the flight of a micro-batch in a group, from the values that all its members have.
+  /// Begins the flight of a micro-batch in a group.
   void begin_flight(const PassPart& pass, const GroupPlace& place, std::span<const float> in) {
     CarriedStage& own = *carried_[pass.stage];
     if (own.place != place) {

@@ -37,7 +37,7 @@ struct Transfer {
   /// begin, a lane keeps only the newest. One that has begun is finished, so something always
   /// arrives.
   bool superseded_by_next = false;
-  /// True if nobody waits for it yet. A lane sends all other transfers first.
+  /// True if it is sent in advance. A lane sends all other transfers first.
   bool can_wait = false;
 };
 

@@ -66,13 +66,15 @@ std::optional<Job::Task> PipelineRun::next() {
     const bool has_batch = drawn_for_ == list()[position_];
     passes_.push_back({.what = list()[position_], .part = has_batch ? std::size_t{1} : 0});
     task = next_part(passes_.size() - 1);
-    if (task) {
-      ++position_;
-      skip_updates();
-      if (has_batch) drawn_for_.reset();
-    } else {
+    if (!task && !has_batch) {
       passes_.pop_back();
+      return std::nullopt;
     }
+    ++position_;
+    skip_updates();
+    if (has_batch) drawn_for_.reset();
+    // The batch may still be under way.
+    if (!task) return next();
   }
   computing_ += task.has_value();
   return task;
@@ -80,9 +82,10 @@ std::optional<Job::Task> PipelineRun::next() {
 
 /// The first part of the group's next forward pass through the first stage, in which its first
 /// member draws the batch for all. It comes in advance, so that the batch is under way to them
-/// while they compute other passes.
+/// while they compute other passes. At most two batches are under way.
 std::optional<Job::Task> PipelineRun::batch_in_advance() {
-  if (drawn_for_ || own_group().size() == 1) return std::nullopt;
+  const bool is_ours = own_group().size() > 1 && carries(0);
+  if (!is_ours || drawn_for_ || passes_.size() > 1) return std::nullopt;
   const std::span<const PipelineInstruction> to_come = std::span(list()).subspan(position_);
   const auto next = std::ranges::find_if(to_come, [](const PipelineInstruction& what) {
     return what.stage == 0 && what.action == Action::forward;

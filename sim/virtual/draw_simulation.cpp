@@ -46,9 +46,11 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     StageSize stage{.parameters = size, .state = size, .forward = passes, .backward = passes};
     // A third of the stages have nothing that a group could share.
     if (config.pipeline.group > 1 && s % 3 != 2) {
-      // The first stage begins with strips. The second sum is as long as the group has cuts.
+      // In half of the worlds the first stage begins with strips. The second sum is as long as the
+      // group has cuts.
+      const bool is_dealt = s == 0 && size % 2 == 0;
       stage.forward_sums = {
-          s == 0 ? GroupSum{.always = 1, .dealt = strips_of(size)} : GroupSum{.always = size},
+          is_dealt ? GroupSum{.always = 1, .dealt = strips_of(size)} : GroupSum{.always = size},
           {.at_cut = std::vector<std::size_t>(slices_of_stage, 1 + size / 8)}};
       stage.backward_sums = {{.always = size}};
       const std::size_t slice = 1 + size / 32;

@@ -327,7 +327,7 @@ class IdleStageLearner final : public StageLearner {
   }
 
   /// Every member adds 1 at its own part of each sum, so a whole sum is 1 everywhere. Where parts
-  /// are dealt out, each value that the first member gives is its place.
+  /// are dealt out, each value that the first member gives names its place and its micro-batch.
   void sum_with_group(const PassPart& pass, std::span<const float> in, std::span<float> out,
                       const std::vector<GroupSum>& sums) {
     Passed& passed = passed_.at({pass.stage, pass.number});
@@ -335,7 +335,7 @@ class IdleStageLearner final : public StageLearner {
     if (pass.part > 0 && is_dealt(pass.part - 1)) {
       const Range own = sums[pass.part - 1].parts(passed.place.cuts)[passed.place.own];
       for (std::size_t i = own.begin; i < own.end; ++i) {
-        if (in[i] != static_cast<float>(i)) passed.factor = 0;
+        if (in[i] != static_cast<float>(i + pass.number)) passed.factor = 0;
       }
     } else if (pass.part > 0) {
       // Every value is compared by its bits, which takes less time than to stop at a wrong one.
@@ -348,7 +348,8 @@ class IdleStageLearner final : public StageLearner {
     std::ranges::fill(out, 0.0F);
     if (pass.part == sums.size()) return;
     if (is_dealt(pass.part)) {
-      if (passed.place.is_first()) std::iota(out.begin(), out.end(), 0.0F);
+      const auto first = static_cast<float>(pass.number);
+      if (passed.place.is_first()) std::iota(out.begin(), out.end(), first);
     } else {
       const Range own = own_part(passed.place, out.size());
       std::ranges::fill(out.subspan(own.begin, own.size()), 1.0F);

@@ -152,7 +152,10 @@ void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
                 [&](const Stream& stream) { return stream.transfer.id == transfer.id; });
   counts.superseded += std::erase_if(
       lane.streams, [&](const Stream& stream) { return supersedes(transfer, stream.transfer); });
-  lane.streams.push_back({std::move(transfer), peers[from].incarnation, peers[to].incarnation});
+  const auto place = std::ranges::find_if(lane.streams, [&](const Stream& stream) {
+    return !transfer.can_wait && stream.transfer.can_wait;
+  });
+  lane.streams.insert(place, {std::move(transfer), peers[from].incarnation, peers[to].incarnation});
   if (lane.pumping) return;
   lane.pumping = true;
   pump(from, to);

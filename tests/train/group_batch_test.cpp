@@ -65,16 +65,15 @@ TEST_CASE("members of a group that begins with strips get the rows that they rea
     }
     // Neighbours both get the two rows at their cut, and every member gets the truth.
     const std::size_t overlap = 2 * batch * 2 * 5;
-    CHECK(given.size() == batch * elements(shape) + (speeds.size() - 1) * overlap +
-                              speeds.size() * truth);
+    CHECK(given.size() ==
+          batch * elements(shape) + (speeds.size() - 1) * overlap + speeds.size() * truth);
   }
 }
 
 TEST_CASE("members of a group that does not begin with strips get the whole batch") {
   const SampleShape shape{1, 8, 8};
-  const SlicedStage stage =
-      stage_of({{.kind = LayerKind::dense, .units = 48}, {.kind = LayerKind::dense, .units = 64}},
-               shape);
+  const SlicedStage stage = stage_of(
+      {{.kind = LayerKind::dense, .units = 48}, {.kind = LayerKind::dense, .units = 64}}, shape);
   const GroupBatch whole_for_all(stage, batch, truth);
   const GroupSum sum = whole_for_all.sum();
   CHECK(sum == GroupSum{.always = batch * 64 + truth});

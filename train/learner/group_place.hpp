@@ -68,7 +68,8 @@ struct GroupSum {
     }
     return parts;
   }
-  /// Its length in a group with all cuts.
+  /// Its length in a group with all cuts. Fewer members may be dealt more, where the parts of
+  /// slices leave gaps.
   std::size_t most() const {
     std::size_t floats = dealt.empty() ? always : 0;
     for (const std::size_t more : at_cut) floats += more;
