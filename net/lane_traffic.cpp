@@ -80,10 +80,10 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
          .transfer = transfer.id.kind},
         bytes);
     bytes_taken += bytes.size();
-    // What is written cannot be overtaken any more.
-    if (transfer.can_wait) bytes_taken = block_bytes_max;
     transfer.offset += bytes.size();
+    const bool can_wait = transfer.can_wait;
     if (bytes.size() == left.size()) lane.queue.pop_front();
+    if (can_wait) return;  // What is written cannot be overtaken any more.
   }
 }
 

@@ -61,6 +61,7 @@ class StageTrainer final : public StageLearner {
     std::size_t first = 0;
     for (const std::size_t end : spec_.ends) {
       stages_.emplace_back(slice(whole_, first, end), spec_.slices);
+      if (first == 0) group_batch_.emplace(stages_.front(), spec_.trainer.batch, truth_size());
       forward_sums_.push_back(sums_of(first == 0, false));
       test_sum_counts_.push_back(sums_in_tests(forward_sums_.back()).size());
       backward_sums_.push_back(sums_of(first == 0, true));
@@ -412,7 +413,7 @@ class StageTrainer final : public StageLearner {
     }
     if (pass.stage == 0) {
       flight.inputs.resize(input_size(0));
-      take_truth(0, batch_of_group().take(in, place, flight.inputs), flight);
+      take_truth(0, group_batch_->take(in, place, flight.inputs), flight);
     } else {
       take_inputs(pass.stage, in, flight);
     }
@@ -423,7 +424,7 @@ class StageTrainer final : public StageLearner {
   std::vector<GroupSum> sums_of(bool is_first, bool backward) const {
     std::vector<GroupSum> sums = gv::group_sums(stages_.back(), backward, !is_first);
     for (GroupSum& sum : sums) sum = sum.times(spec_.trainer.batch);
-    if (is_first && !backward && !sums.empty()) sums.insert(sums.begin(), batch_of_group().sum());
+    if (is_first && !backward && !sums.empty()) sums.insert(sums.begin(), group_batch_->sum());
     return sums;
   }
 
@@ -431,9 +432,7 @@ class StageTrainer final : public StageLearner {
     return spec_.trainer.batch * elements(plan(stage).in);
   }
 
-  GroupBatch batch_of_group() const { return {stages_.front(), spec_.trainer.batch, truth_size()}; }
-
-  /// Writes what the member of a group gives the others of a batch, which the first member draws.
+  /// The first member of a group draws a batch and writes what it gives to all.
   void give_batch(std::size_t draw, bool training, const GroupPlace& place, std::span<float> out) {
     if (!place.is_first()) {
       std::ranges::fill(out, 0.0F);
@@ -445,7 +444,7 @@ class StageTrainer final : public StageLearner {
     } else {
       read_test(draw, drawn_for_group_);
     }
-    batch_of_group().give(drawn_for_group_, place, out);
+    group_batch_->give(drawn_for_group_, place, out);
   }
 
   /// Writes the peer's own batch number `draw` of the run, and its truth.
@@ -567,6 +566,7 @@ class StageTrainer final : public StageLearner {
   std::vector<SlicedStage> stages_;
   std::vector<std::vector<GroupSum>> forward_sums_;  ///< Sums of groups, by stage.
   std::vector<std::vector<GroupSum>> backward_sums_;
+  std::optional<GroupBatch> group_batch_;  ///< Set with the first stage.
   /// The batch that we drew last for our group. It is kept for its memory.
   std::vector<float> drawn_for_group_;
   std::vector<std::size_t> test_sum_counts_;  ///< The number of forward sums in a test, by stage.

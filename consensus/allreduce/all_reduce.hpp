@@ -39,7 +39,8 @@ struct AllReduceShape {
   /// One range for each rank, adjacent, or none. Together they form one bucket, which is gathered
   /// and not summed: every peer gets each part unchanged from its rank. Needs a plain wire.
   std::vector<Range> parts;
-  /// True if rank 0 has all parts, and deals them out: each rank gets only its own one.
+  /// True if rank 0 has all parts and deals them out: each rank gets only its own, and no other
+  /// element of its result has a meaning.
   bool is_dealt = false;
   /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
@@ -59,7 +60,7 @@ struct AllReduceShape {
   /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.
   WireFormat wire;
 
-  static constexpr std::size_t field_count = 13;
+  static constexpr std::size_t field_count = 13;  ///< Fields counts no more than 12 by itself.
 };
 
 /// Sums weight_i * input_i over all peers in `order`, times `scale`. The plan fixes the order of

@@ -151,6 +151,17 @@ std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
   return buckets;
 }
 
+/// A part for each rank. Their sizes differ, and one is empty.
+std::vector<Range> unlike_parts(std::size_t ranks) {
+  std::vector<Range> parts;
+  std::size_t end = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t begin = std::exchange(end, end + (rank == 2 ? 0 : 20 + 7 * rank));
+    parts.push_back({begin, end});
+  }
+  return parts;
+}
+
 }  // namespace
 
 TEST_CASE("everybody gets the weighted sum in the same bits however blocks are delayed",
@@ -233,13 +244,9 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
   CAPTURE(to_string(algorithm), ranks);
-  // Parts of different sizes, one of them empty, followed by values to sum.
-  std::vector<Range> parts;
-  std::size_t gathered = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::size_t begin = std::exchange(gathered, gathered + (rank == 2 ? 0 : 20 + 7 * rank));
-    parts.push_back({begin, gathered});
-  }
+  // The parts are followed by values to sum.
+  const std::vector<Range> parts = unlike_parts(ranks);
+  const std::size_t gathered = parts.back().end;
   const std::size_t elements = gathered + 60;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster(
@@ -283,13 +290,8 @@ TEST_CASE("parts are dealt out by the first rank, and each rank gets its own one
           "[allreduce][all_reduce]") {
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
   CAPTURE(ranks);
-  // Parts of different sizes, one of them empty.
-  std::vector<Range> parts;
-  std::size_t elements = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::size_t begin = std::exchange(elements, elements + (rank == 2 ? 0 : 20 + 7 * rank));
-    parts.push_back({begin, elements});
-  }
+  const std::vector<Range> parts = unlike_parts(ranks);
+  const std::size_t elements = parts.back().end;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster({.generation = 99,
                      .buckets = {{0, elements}},

@@ -1,8 +1,11 @@
 // The batch that the first member of a group gives to all.
 #include "train/group_batch.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "tests/train/group_work.hpp"

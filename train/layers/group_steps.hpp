@@ -78,7 +78,7 @@ Range rows_to_read(const SlicedStage& stage, std::span<const LayerPlan> readers,
                    const Range& slices);
 
 /// The rows of its inputs that each slice reads, if the stage begins with strips of them; otherwise
-/// empty. A member with several slices reads from the first one's begin to the last one's end.
+/// empty. A member with several slices reads the rows of its range_of_member().
 std::vector<Range> rows_read_at_first(const SlicedStage& stage);
 
 }  // namespace gv

@@ -28,8 +28,8 @@ struct GroupPlace {
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
 };
 
-/// What a member needs of an array of which `by_slice` has the part for each slice: from the begin
-/// of its first slice's part to the end of its last slice's.
+/// The range of an array that a member needs, where `by_slice` has the range that each slice needs:
+/// from the beginning for its first slice to the end for its last one.
 inline Range range_of_member(std::span<const Range> by_slice, std::span<const std::size_t> cuts,
                              std::size_t member) {
   const std::size_t first = member == 0 ? 0 : cuts[member - 1];

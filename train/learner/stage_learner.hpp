@@ -141,8 +141,8 @@ class StageLearner {
   virtual std::vector<GroupSum> group_sums(std::size_t stage, bool backward) const = 0;
   /// The parts of a pass in a group, which replace forward(), and backward_input() or the first
   /// half of backward(). For parts other than the first, `in` is the group's sum; for parts other
-  /// than the last, `out` is our summand. Where the first member deals out parts (GroupSum::dealt),
-  /// only our own part of `in` is set. Otherwise they are those of the whole pass. The group's
+  /// than the last, `out` is our summand. Otherwise they are those of the whole pass. Of a sum that
+  /// the first member deals out (GroupSum::dealt), only our own part has been set. The group's
   /// first member draws the batches of the first stage. backward_weight() adds the gradient of our
   /// slices, and of the common part what no other member adds. There is one version of the
   /// parameters in a run.
