@@ -170,4 +170,11 @@ std::size_t PairExchange::held() const {
          state.memories.held();
 }
 
+std::size_t PairExchange::held_max(std::size_t others) {
+  // For each peer the last commit, its last accepted offer, its conduct, our patience and its rest.
+  constexpr std::size_t tables = 5;
+  return tables * others + std::min(others, PairMemories::partners_max) + distances_max +
+         PartnerTimes::recent_max;
+}
+
 }  // namespace gv

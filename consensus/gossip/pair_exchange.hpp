@@ -1,6 +1,7 @@
 // The pair exchange: two peers swap snapshots and add opposite forces to their models.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,9 @@ class StateHash;
 /// at once, five small messages, one vector of floats.
 class PairExchange {
  public:
+  /// Recent distances that set the adaptive radius.
+  static constexpr std::size_t distances_max = 15;
+
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
@@ -132,9 +136,11 @@ class PairExchange {
   bool in_flight() const;
   const Counts& counts() const;
 
-  /// Number of entries kept about other peers and past exchanges: at most 6 for each peer ever met,
-  /// plus 30. Forces that no snapshot contains yet are not counted.
+  /// Number of entries kept about other peers and past exchanges. Forces that no snapshot contains
+  /// yet are not counted.
   std::size_t held() const;
+  /// The most that held() returns if this many other peers were ever met.
+  static std::size_t held_max(std::size_t others);
 
  private:
   struct State;

@@ -19,8 +19,7 @@ constexpr int resumes_max = 3;  ///< Broken lanes and pauses that one exchange s
 constexpr int queries_max = 8;  ///< How often the responder asks for Commit before it gives up.
 /// An offer can give way after the answer deadline divided by this.
 constexpr int patience_part = 8;
-constexpr std::size_t distances_max = 15;  ///< Recent distances that set the adaptive radius.
-constexpr std::size_t distances_min = 5;   ///< Fewer distances give no usual value.
+constexpr std::size_t distances_min = 5;  ///< Fewer distances give no usual value.
 /// With fewer partners no median over partners outweighs a single one.
 constexpr std::size_t partners_min = 3;
 

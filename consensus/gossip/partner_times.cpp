@@ -7,7 +7,6 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t recent_max = 15;
 constexpr std::size_t recent_min = 3;  ///< Fewer exchanges give no usual time.
 
 }  // namespace

@@ -23,6 +23,8 @@ class PartnerTimes {
   static constexpr Duration rest_max = std::chrono::seconds(45);
   /// A shorter exchange is never slow, because a machine's load causes delays of this length.
   static constexpr Duration never_slow = std::chrono::milliseconds(100);
+  /// Recent exchanges whose times say what is usual.
+  static constexpr std::size_t recent_max = 15;
 
   /// An exchange with `partner` that began at `began` ended now.
   void note(Time now, PeerId partner, Time began);
@@ -38,7 +40,7 @@ class PartnerTimes {
 
   bool is_resting(Time now, PeerId partner) const;
 
-  /// Number of entries kept: at most one for each peer ever met, plus 15.
+  /// Number of entries kept: at most one for each peer ever met, plus `recent_max`.
   std::size_t held() const { return recent_.size() + resting_until_.size(); }
 
   friend class Fields;

@@ -20,9 +20,7 @@ double middle(std::vector<double> values) {
 }  // namespace
 
 void ModelReview::begin(Time now, const TransferId& id, std::span<const float> model,
-                        std::span<const float> own, std::uint64_t seed, Time meets_until) {
-  std::optional<double> our_norm;
-  if (!own.empty()) our_norm = norm_of(sketch_of(own, seed));
+                        std::optional<double> our_norm, std::uint64_t seed, Time meets_until) {
   review_ = Review{.request = {.id = id, .seed = seed, .layout_hash = options_.layout_hash},
                    .sketch = sketch_of(model, seed),
                    .our_norm = our_norm,

@@ -65,11 +65,11 @@ class ModelReview {
 
   explicit ModelReview(const Options& options) : options_(options) {}
 
-  /// Begins to review the model of the transfer `id`. `own` is our present model; empty: not known.
-  /// `seed` is random and unknown to all other peers. The review waits for witnesses until
-  /// `meets_until`.
+  /// Begins to review the model of the transfer `id`. `our_norm` is the norm of our present model;
+  /// empty: not known. `seed` is random and unknown to all other peers. The review waits for
+  /// witnesses until `meets_until`.
   void begin(Time now, const TransferId& id, std::span<const float> model,
-             std::span<const float> own, std::uint64_t seed, Time meets_until);
+             std::optional<double> our_norm, std::uint64_t seed, Time meets_until);
   /// Adds these peers as witnesses if they are new to the review. None of them may be the source.
   /// Orders them at random.
   void meet(const std::vector<PeerId>& witnesses, Effects& out);
@@ -90,10 +90,15 @@ class ModelReview {
   /// The verdict, once there is one. Taking it ends the review.
   std::optional<Verdict> take(Time now);
 
-  /// Number of witnesses kept.
+  /// Number of entries kept about witnesses.
   std::size_t held() const {
-    return review_ ? review_->unasked.size() + review_->not_ready.size() + review_->met.size() : 0;
+    if (!review_) return 0;
+    return review_->witnesses.size() + review_->unasked.size() + review_->not_ready.size() +
+           review_->met.size();
   }
+  /// The most that held() returns if the review met this many witnesses: all of them were met, and
+  /// each is at most one of asked, unasked and not ready.
+  static constexpr std::size_t held_max(std::size_t witnesses) { return 2 * witnesses; }
 
  private:
   struct Witness {

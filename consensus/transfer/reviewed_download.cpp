@@ -95,7 +95,7 @@ void ReviewedDownload::receive_block(Time now, PeerId from, const Block& block,
 void ReviewedDownload::review(Time now, std::span<const float> memory, Effects& out) {
   if (download_.take()) {
     review_.begin(now, reviews_.next_state(self_, options_.download.stage),
-                  memory.first(options_.compared), {}, draws_.next(), now);
+                  memory.first(options_.compared), std::nullopt, draws_.next(), now);
     std::vector<PeerId> witnesses = wanted_.holders;
     if (source_ != wanted_.source) witnesses.push_back(wanted_.source);
     std::erase(witnesses, source_);

@@ -82,11 +82,13 @@ class GossipMode final : public Mode {
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
   const Population& population() const { return population_; }
-  /// Entries kept for exchanges and downloads: at most 8 for each peer ever met, plus 39.
+  /// Entries kept for exchanges and downloads.
   std::size_t held() const {
     return exchange_.held() + fetch_.held() + server_.held() + review_.held() + sources_.size() +
            sketched_.size() + tried_.size() + (fetched_ ? 1 : 0);
   }
+  /// The most that held() returns if this many other peers were ever met.
+  static std::size_t held_max(std::size_t others);
 
  private:
   void collect();

@@ -1,7 +1,9 @@
 // Downloads of whole models in gossip: for newcomers, and for peers that fell behind.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "base/magnitude.hpp"
 #include "peer/modes/gossip.hpp"
 
 namespace gv {
@@ -54,6 +56,17 @@ bool GossipMode::is_fetching() const {
   return fetch_.is_waiting() || doubtful_.has_value() || fetched_.has_value();
 }
 
+std::size_t GossipMode::held_max(std::size_t others) {
+  // A download comes first, then the review of its model, for which the source is no witness, and
+  // then the model alone waits for a job. Each of them ends before the next download begins.
+  const std::size_t witnesses = others - std::min<std::size_t>(others, 1);
+  const std::size_t fetching = std::max({others, ModelReview::held_max(witnesses), std::size_t{1}});
+  // Each peer may be among the sources, have a sketch of our model, and have been tried.
+  constexpr std::size_t tables = 3;
+  return PairExchange::held_max(others) + StateServer::Options{}.served_max + fetching +
+         tables * others;
+}
+
 void GossipMode::give_up_download() {
   fetch_.stop();
   review_.stop();
@@ -82,8 +95,11 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
     // No witness can come if we and the source are the only peers that may take part.
     const Time until = members.admits_third(source) ? meets_until_ : now;
-    review_.begin(now, reviews_.next_state(self_), values, own->values, review_draws_.next(),
-                  until);
+    double norm = norm_of(own->values);
+    // A model that has made no step may be near zero, so it says little about trained ones. Its
+    // norm then counts as that of a model with weights of about 1.
+    if (step_ == 0) norm = std::max(norm, std::sqrt(static_cast<double>(values.size())));
+    review_.begin(now, reviews_.next_state(self_), values, norm, review_draws_.next(), until);
   }
   review_.meet(witnesses_of(source, members), out);
   review_.tick(now, out);

@@ -449,7 +449,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   at_most(node.membership().view().size(), n, "its view");
   at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
   if (const GossipMode* gossip = node.as<GossipMode>()) {
-    at_most(gossip->held(), 8 * (n - 1) + 39, "the memories of its exchanges");
+    at_most(gossip->held(), GossipMode::held_max(n - 1), "the memories of its exchanges");
   }
   if (const MixingMode* mixing = node.as<MixingMode>()) {
     at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");

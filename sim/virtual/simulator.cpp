@@ -216,6 +216,15 @@ void Simulator::World::time_job(PeerNumber number) {
   queue.push(now + left, Due{number, peers[number].incarnation, ++machine.jobs, true});
 }
 
+JobLeft Simulator::World::job_left(PeerNumber number) const {
+  const Machine& machine = machines[number];
+  if (!machine.job || peers[number].state != PeerState::up) return {};
+  const auto* steps = first_of<task::TakeSteps>(machine.job->tasks);
+  const Duration all = from_seconds(seconds(machine.job_work) / machine.job_cpu);
+  return {.steps = steps != nullptr && !steps->rests ? steps->count : 0,
+          .time = machine.job_booked + all + machine.job_write - now};
+}
+
 void Simulator::World::finish_job(PeerNumber number) {
   VirtualPeer& peer = peers[number];
   Machine& machine = machines[number];
@@ -417,6 +426,7 @@ std::size_t Simulator::longest_lane(PeerNumber number) const {
   return longest;
 }
 
+JobLeft Simulator::job_left(PeerNumber number) const { return world_->job_left(number); }
 bool Simulator::is_hostile(PeerNumber number) const { return world_->saboteurs.contains(number); }
 std::size_t Simulator::hostile_count() const { return world_->saboteurs.size(); }
 void Simulator::revoke(PeerNumber number) { world_->revoke(number); }

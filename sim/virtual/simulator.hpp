@@ -107,6 +107,12 @@ struct VirtualPeer {
   TimeSpent spent;
 };
 
+/// What is left of the job that a peer does now.
+struct JobLeft {
+  std::uint64_t steps = 0;  ///< Local steps of the whole job.
+  Duration time{};          ///< Until its end, if no fault changes the peer's pace.
+};
+
 /// Runs peers until nothing is left to do or the time is up. Everything is a function of the
 /// options: equal options give equal traces, bit by bit.
 class Simulator {
@@ -150,6 +156,8 @@ class Simulator {
   std::size_t hostile_count() const;
   /// Transfers waiting on the peer's fullest lane.
   std::size_t longest_lane(PeerNumber number) const;
+  /// Nothing, if the peer does no job or is not up.
+  JobLeft job_left(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
   /// True if peers may be in a mode with generations, at the start or after a switch.

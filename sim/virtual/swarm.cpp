@@ -115,6 +115,16 @@ NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& u
   return node;
 }
 
+/// The time until the end of the longest job of more than `steps` steps that a sound peer does now.
+Duration wait_for_jobs(const Simulator& world, std::uint64_t steps) {
+  Duration wait{};
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const JobLeft left = world.job_left(number);
+    if (!world.is_hostile(number) && left.steps > steps) wait = std::max(wait, left.time);
+  }
+  return wait;
+}
+
 /// How long a switch may have to wait for the slowest peer: its first job in gossip may take half a
 /// period. Zero if nobody switches.
 Duration wait_for_switch(const Simulator& world) {
@@ -125,7 +135,24 @@ Duration wait_for_switch(const Simulator& world) {
     slowest = std::min(slowest, world.peer(number).speed);
   }
   const auto steps = static_cast<double>(options.node.gossip.period_steps);
-  return from_seconds(steps * seconds(options.scenario.step) / slowest);
+  const Duration usual = from_seconds(steps * seconds(options.scenario.step) / slowest);
+  // A job of the mode that peers leave may take far longer. The others then begin the new mode
+  // without that peer, and their council tells it in intervals that grow to a minute meanwhile.
+  const Duration job = wait_for_jobs(world, 0);
+  return std::max(usual, job + std::min(job, last_part));
+}
+
+/// The time in which each of these peers must complete an exchange or an operation. A revision of
+/// the settings takes back no job under way. That job may have far more steps than an operation has
+/// now, and all that work in step wait for it, so the time then begins at its end.
+Duration time_for_progress(const Simulator& world, const std::vector<PeerNumber>& up,
+                           const NodeOptions& node) {
+  double slowest = 1;
+  for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
+  const std::uint64_t steps = operation_steps(node);
+  const double period =
+      seconds(world.options().scenario.step) / slowest * static_cast<double>(steps);
+  return std::max(last_part, from_seconds(last_periods * period)) + wait_for_jobs(world, steps);
 }
 
 /// "one mode": after a switch all peers that train are in one mode, by one switch.
@@ -299,13 +326,9 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
     by[number] = world.peer(number).node->switchable().present();
     training += trains(world, number) ? 1 : 0;
   }
-  double slowest = 1;
-  for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
   const NodeOptions node = options_now(world, up);
   const bool lockstep = node.mode != ModeKind::gossip;
-  const double period =
-      seconds(world.options().scenario.step) / slowest * static_cast<double>(operation_steps(node));
-  const Duration window = std::max(last_part, from_seconds(last_periods * period));
+  const Duration window = time_for_progress(world, up, node);
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
     if (!trains(world, number) || (training < 2 && !lockstep)) continue;

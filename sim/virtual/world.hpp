@@ -212,6 +212,7 @@ struct Simulator::World {
   void open_job(PeerNumber number, Job& job);
   void book_job(PeerNumber number);
   void time_job(PeerNumber number);
+  JobLeft job_left(PeerNumber number) const;
   void finish_job(PeerNumber number);
   void handle(Arrival& event);
   void handle(BlockArrival& event);

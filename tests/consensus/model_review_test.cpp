@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -38,7 +39,7 @@ Model trained() { return moved(Model(elements), 10, 1); }
 
 struct Judged {
   explicit Judged(const Model& model, const std::vector<PeerId>& witnesses = {near, other}) {
-    review.begin(Time{}, id, model, trained(), seed, Time{} + std::chrono::seconds(2));
+    review.begin(Time{}, id, model, 10, seed, Time{} + std::chrono::seconds(2));
     review.meet(witnesses, out);
   }
 
@@ -278,6 +279,25 @@ TEST_CASE("a single witness that has only just begun is asked again until it has
   CHECK(judged.out.messages[0].to == near);
   judged.answer(near, trained(), 0.1F);
   CHECK(judged.problem(Time{} + std::chrono::seconds(1)) == Reason::doubtful);
+}
+
+TEST_CASE("a review keeps two entries for each witness that it met, however often they refuse",
+          "[unit]") {
+  std::vector<PeerId> witnesses;
+  for (std::uint64_t number = 10; number < 30; ++number) witnesses.push_back(PeerId{number});
+  Judged judged(trained(), witnesses);
+  std::size_t asked = 0;
+  for (auto now = Time{}; now < Time{} + std::chrono::seconds(10);
+       now += std::chrono::milliseconds(500)) {
+    judged.review.tick(now, judged.out);
+    for (const Outgoing& out : std::exchange(judged.out, {}).messages) {
+      ++asked;
+      judged.review.receive(out.to, Refuse{judged.id, Reason::not_ready});
+    }
+    judged.review.meet(witnesses, judged.out);
+    REQUIRE(judged.review.held() == ModelReview::held_max(witnesses.size()));
+  }
+  CHECK(asked > witnesses.size());
 }
 
 }  // namespace gv

@@ -36,8 +36,10 @@ Member trains(PeerId peer, std::uint64_t step) {
 
 struct Newcomer {
   explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps, const SwarmWorkOptions& work = {},
-                    std::vector<PeerId> authorized = {self, hostile, honest, honest_too})
-      : mode(self, 7, {.steps = 100000, .work = work, .layout_hash = layout, .elements = elements},
+                    std::vector<PeerId> authorized = {self, hostile, honest, honest_too},
+                    float own_weights = 1)
+      : own(own_weights),
+        mode(self, 7, {.steps = 100000, .work = work, .layout_hash = layout, .elements = elements},
              {}, signer_of(self), Rng(1)),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
                 std::move(authorized), {}, signer_of(self), Rng(1)) {
@@ -63,7 +65,7 @@ struct Newcomer {
     if (jobs.front().tasks.size() > 1) return;
     JobDone done{.job = std::move(jobs.front())};
     jobs.clear();
-    first_of<task::TakeSnapshot>(done.job.tasks)->snapshot->values.assign(elements, 1);
+    first_of<task::TakeSnapshot>(done.job.tasks)->snapshot->values.assign(elements, own);
     mode.complete(now, std::move(done), members, out);
     tick();
   }
@@ -108,6 +110,7 @@ struct Newcomer {
     tick();
   }
 
+  float own;  ///< Each weight of the model that the newcomer begins with.
   Time now{};
   GossipMode mode;
   Membership members;
@@ -173,6 +176,18 @@ TEST_CASE("a newcomer waits for no witness if it and the source are all that may
   // The bound on the length of such a model is the same as after a wait.
   Newcomer careful({{hostile, 900}}, {}, {self, hostile});
   careful.serve(hostile, model_of(50), 900);
+  CHECK(careful.adopted() == nullptr);
+  CHECK(count_of<ModelRefused>(careful.out.facts, Reason::norm_exceeded) == 1);
+}
+
+TEST_CASE(
+    "a newcomer whose own model is zero takes one of ordinary weights from its only partner") {
+  Newcomer newcomer({{honest, 900}}, {}, {self, honest}, 0);
+  newcomer.serve(honest, model_of(9), 900);
+  REQUIRE(newcomer.adopted() != nullptr);
+  CHECK(newcomer.adopted()->values == model_of(9));
+  Newcomer careful({{hostile, 900}}, {}, {self, hostile}, 0);
+  careful.serve(hostile, model_of(11), 900);
   CHECK(careful.adopted() == nullptr);
   CHECK(count_of<ModelRefused>(careful.out.facts, Reason::norm_exceeded) == 1);
 }
