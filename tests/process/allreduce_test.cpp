@@ -117,7 +117,7 @@ std::string figures(const std::string& name, std::vector<double> all) {
 }  // namespace
 
 TEST_CASE("when one in lockstep is killed the others go on within seconds and end with equal bits",
-          "[process]") {
+          "[process][waits]") {
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
   Swarm swarm(4, lockstep(3000));
   swarm.start_all();
@@ -208,7 +208,7 @@ TEST_CASE("one in lockstep that stands still is left out and takes part again wh
 
 TEST_CASE(
     "when one that makes local steps is killed the others end with one model and one momentum",
-    "[process]") {
+    "[process][waits]") {
   Swarm swarm(3, lockstep(6004, "[allreduce]\nperiod = 8\nouter = \"nesterov\"\n"));
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2}, 200));
@@ -240,7 +240,8 @@ TEST_CASE(
   CHECK(state_of(broken, 0) == state_of(whole, 0));
 }
 
-TEST_CASE("a launched run in lockstep names the peer it lost and goes on without it", "[process]") {
+TEST_CASE("a launched run in lockstep names the peer it lost and goes on without it",
+          "[process][waits]") {
   const TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
   std::ofstream(file("run.toml")) << lockstep(20000);

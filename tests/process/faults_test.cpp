@@ -56,7 +56,7 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
 }
 
 TEST_CASE("a peer stopped for a minute is declared dead and refutes and catches up when it wakes",
-          "[process]") {
+          "[process][waits]") {
   Swarm swarm(3, endless_config());
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));

@@ -123,7 +123,7 @@ TEST_CASE("real peers stop together, also a slow one, and write the same bytes",
 }
 
 TEST_CASE("real peers end with one model after one is killed and another started again",
-          "[process]") {
+          "[process][waits]") {
   Swarm swarm(4, together);
   swarm.start_all();
   REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
@@ -135,7 +135,7 @@ TEST_CASE("real peers end with one model after one is killed and another started
   CHECK(final_model(swarm, 1).empty());
 }
 
-TEST_CASE("in rounds and in lockstep real peers end with one model as well", "[process]") {
+TEST_CASE("in rounds and in lockstep real peers end with one model as well", "[process][waits]") {
   const std::string mode = GENERATE(as<std::string>(), "mixing", "allreduce");
   INFO(mode);
   Swarm swarm(4, together_in(mode));
@@ -145,7 +145,7 @@ TEST_CASE("in rounds and in lockstep real peers end with one model as well", "[p
   CHECK(end_with_one_model(swarm, {0, 2, 3}));
 }
 
-TEST_CASE("real peers train what one had taken that is killed", "[process]") {
+TEST_CASE("real peers train what one had taken that is killed", "[process][waits]") {
   std::string leased = together;
   leased.insert(leased.find("[data.generated]"), "partition = \"leased\"\n");
   Swarm swarm(4, leased);

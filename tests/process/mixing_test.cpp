@@ -54,7 +54,7 @@ double mean_accuracy(const std::string& output) {
 
 }  // namespace
 
-TEST_CASE("a launched run in rounds trains by the algorithm that it names", "[process]") {
+TEST_CASE("a launched run in rounds trains by the algorithm that it names", "[process][waits]") {
   const auto* algorithm = GENERATE("d_psgd", "sgp", "osgp", "choco", "deep_squeeze", "relay_sgd",
                                    "gradient_tracking", "noloco", "async", "qg_dsgdm");
   std::string output;
