@@ -40,6 +40,14 @@ void StateDownload::want(Time now, std::vector<PeerId> sources,
   ask_next(now, out);
 }
 
+void StateDownload::add(Time now, const std::vector<PeerId>& sources, Effects& out) {
+  if (!wanted_ || sources.empty()) return;
+  const bool is_pausing = !wanted_->source;
+  if (is_pausing) wanted_->next = wanted_->sources.size();
+  wanted_->sources.insert(wanted_->sources.end(), sources.begin(), sources.end());
+  if (is_pausing) ask_next(now, out);
+}
+
 void StateDownload::stop() {
   drop_unproved();
   wanted_.reset();

@@ -64,6 +64,9 @@ class StateDownload {
   /// under way.
   void want(Time now, std::vector<PeerId> sources, const std::optional<ModelVersion>& version,
             Effects& out);
+  /// Adds sources to the download under way, which are tried after the others. Between two rounds
+  /// the first of them is asked at once. None of them may be a source already.
+  void add(Time now, const std::vector<PeerId>& sources, Effects& out);
   /// Gives up the download without a message because its session is over. Keeps the bytes of a
   /// known version.
   void stop();

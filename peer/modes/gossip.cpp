@@ -192,6 +192,7 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
   review_.peer_gone(peer);
   sketched_.erase(peer);
   tried_.erase(peer);
+  std::erase(sources_, peer);
   collect();
 }
 
@@ -390,6 +391,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     return;
   }
   server_.tick(now);
+  add_sources(now, members, out);
   fetch_.tick(now, out);
   collect();
   review_download(now, members, out);
@@ -404,7 +406,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     });
     if (somebody_trains || course_.is_barrier_open(now, view.size())) {
       if (should_fetch(members)) {
-        begin_fetch(now, members, out);
+        fetch_from(now, take_candidates(members), out);
       } else {
         tried_.clear();
         finale_.work().train(now);

@@ -127,7 +127,8 @@ class GossipMode final : public Mode {
   std::optional<PeerId> uniform_choice(const View& view, Rng& draws) const;
   void tell_if_topology_fits(const View& view, Effects& out);
   bool should_fetch(const Membership& members) const;
-  void begin_fetch(Time now, Membership& members, Effects& out);
+  std::vector<PeerId> take_candidates(const Membership& members);
+  void add_sources(Time now, const Membership& members, Effects& out);
   float alpha() const;
   std::uint64_t period() const;
   std::uint64_t job_steps(Time now);

@@ -155,7 +155,9 @@ bool GossipMode::should_fetch(const Membership& members) const {
   });
 }
 
-void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
+/// Peers that have made more steps than we and have not been sources yet, the most steps first.
+/// From now on they count as sources.
+std::vector<PeerId> GossipMode::take_candidates(const Membership& members) {
   std::vector<const Member*> ahead;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
@@ -169,7 +171,17 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
   std::vector<PeerId> candidates;
   for (const Member* member : ahead) candidates.push_back(member->id);
   tried_.insert(candidates.begin(), candidates.end());
-  fetch_from(now, std::move(candidates), out);
+  return candidates;
+}
+
+/// A newcomer begins its download with the first peer that it meets, which may be dead by then. So
+/// those that it meets meanwhile become sources, too.
+void GossipMode::add_sources(Time now, const Membership& members, Effects& out) {
+  if (course_.phase() != Phase::joining || !fetch_.is_waiting()) return;
+  std::vector<PeerId> met = take_candidates(members);
+  std::erase_if(met, [&](PeerId peer) { return exchange_.is_quarantined(now, peer); });
+  sources_.insert(sources_.end(), met.begin(), met.end());
+  fetch_.add(now, met, out);
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
@@ -183,7 +195,7 @@ void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   tried_.clear();
   if (!should_fetch(members)) return;
   out.tell(CatchingUp{.step = step_});
-  begin_fetch(now, members, out);
+  fetch_from(now, take_candidates(members), out);
 }
 
 /// True if a finished download may be taken over now.

@@ -244,7 +244,10 @@ def churned(binary, mode, end, draw):
             now = time.monotonic()
             for i in [i for i, until in away.items() if now >= until]:
                 del away[i]
-                threads[i] = starting(swarm, i, *["--resume"] * swarm[i].folder.exists())
+                # The only contact might go before the newcomer has met anybody else, and would come back elsewhere.
+                contacts = [peer.address for j, peer in enumerate(swarm.peers)
+                            if j != i and j not in away and j not in threads]
+                threads[i] = starting(swarm, i, *["--resume"] * swarm[i].folder.exists(), "--join", *contacts)
             threads = {i: thread for i, thread in threads.items() if thread.is_alive()}
             if due <= now < end and len(away) + len(threads) < 3:
                 i = draw.choice([i for i in range(8) if i not in away and i not in threads])

@@ -153,6 +153,29 @@ TEST_CASE("without any source the download fails after a bounded number of round
   CHECK(network.at(2).fetch.deadline() == never);
 }
 
+TEST_CASE("sources that are added are tried after the others and at once in a pause") {
+  Asking asking;
+  const auto asked = [&] {
+    for (auto sent = asking.out.messages.rbegin(); sent != asking.out.messages.rend(); ++sent) {
+      if (std::holds_alternative<StateRequest>(sent->message)) return sent->to;
+    }
+    return PeerId{};
+  };
+  Time now{};
+  asking.fetch.want(now, {peer(1)}, asking.out);
+  asking.fetch.download.add(now, {peer(2)}, asking.out);
+  CHECK(asked() == peer(1));
+  now = asking.fetch.deadline();
+  asking.fetch.tick(now, asking.out);
+  CHECK(asked() == peer(2));
+  now = asking.fetch.deadline();
+  asking.fetch.tick(now, asking.out);
+  REQUIRE_FALSE(asking.fetch.download.source());  // It pauses before the next round.
+  asking.fetch.download.add(now, {peer(3)}, asking.out);
+  CHECK(asked() == peer(3));
+  CHECK(asking.fetch.download.held() == 3);
+}
+
 TEST_CASE("a broken lane goes on at the byte where it broke") {
   ExchangeNetwork network = network_of(2);
   network.load(0, constant(3));

@@ -180,6 +180,21 @@ TEST_CASE("a newcomer waits for no witness if it and the source are all that may
   CHECK(count_of<ModelRefused>(careful.out.facts, Reason::norm_exceeded) == 1);
 }
 
+TEST_CASE("a newcomer whose first source does not answer asks those that it has met since") {
+  Newcomer newcomer({{hostile, 900}});
+  REQUIRE(newcomer.sent<StateRequest>(hostile));
+  newcomer.meet(honest, 800);
+  CHECK_FALSE(newcomer.sent<StateRequest>(honest));
+  newcomer.now += std::chrono::seconds(2);
+  newcomer.tick();
+  CHECK(newcomer.sent<StateRequest>(honest));
+  // One that is met in the pause before the next round is asked at once.
+  newcomer.now += std::chrono::seconds(2);
+  newcomer.tick();
+  newcomer.meet(honest_too, 700);
+  CHECK(newcomer.sent<StateRequest>(honest_too));
+}
+
 TEST_CASE(
     "a newcomer whose own model is zero takes one of ordinary weights from its only partner") {
   Newcomer newcomer({{honest, 900}}, {}, {self, honest}, 0);
