@@ -96,8 +96,8 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
     // No witness can come if we and the source are the only peers that may take part.
     const Time until = members.admits_third(source) ? meets_until_ : now;
     double norm = norm_of(own->values);
-    // A model that has made no step may be near zero, so it says little about trained ones. Its
-    // norm then counts as that of a model with weights of about 1.
+    // A model that has made no step may be near zero, so it says little about trained ones. It
+    // then counts as one whose weights are about 1.
     if (step_ == 0) norm = std::max(norm, std::sqrt(static_cast<double>(values.size())));
     review_.begin(now, reviews_.next_state(self_), values, norm, review_draws_.next(), until);
   }
@@ -155,8 +155,8 @@ bool GossipMode::should_fetch(const Membership& members) const {
   });
 }
 
-/// Peers that have made more steps than we and have not been sources yet, the most steps first.
-/// From now on they count as sources.
+/// Peers that have made more steps than we and have not been asked for their model, the most steps
+/// first. From now on they count as asked.
 std::vector<PeerId> GossipMode::take_candidates(const Membership& members) {
   std::vector<const Member*> ahead;
   for (const PeerId peer : members.view().peers()) {
