@@ -12,6 +12,9 @@ namespace gv {
 namespace {
 
 constexpr auto self_test_patience = std::chrono::seconds(10);
+/// Strangers can cause any number of reports about connections. Each on its own would wake the
+/// loop.
+constexpr auto monitor_rest = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -28,7 +31,7 @@ void ControlLinks::Impl::listen() {
   AllowList::protect(socket, curve_keys(options.identity));
   const int reported = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED |
-                       ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
+                       ZMQ_EVENT_ACCEPTED;
   zmq_socket_monitor(socket.handle(), "inproc://monitor.router", reported);
   const auto colon = options.listen.rfind(':');
   const std::string host = options.listen.substr(0, colon);
@@ -46,6 +49,7 @@ void ControlLinks::Impl::listen() {
   const std::string bound = socket.get(zmq::sockopt::last_endpoint);
   const std::string real_port = bound.substr(bound.rfind(':') + 1);
   listening = host + ":" + real_port;
+  connections.listens_at(static_cast<std::uint16_t>(std::stoi(real_port)));
   advertised = options.advertise.empty() ? listening : options.advertise;
   if (advertised.ends_with(":0")) {
     advertised = advertised.substr(0, advertised.size() - 1) + real_port;
@@ -56,8 +60,8 @@ void ControlLinks::Impl::listen() {
   events.connect("inproc://monitor.router");
   router =
       std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { read_router(); });
-  monitor = std::make_shared<SocketWatch>(io, std::move(events),
-                                          [this](SocketWatch&) { read_monitor(); });
+  monitor = std::make_shared<SocketWatch>(
+      io, std::move(events), [this](SocketWatch&) { read_monitor(); }, monitor_rest);
   router->start();
   monitor->start();
 }
@@ -292,10 +296,6 @@ void ControlLinks::Impl::read_monitor() {
                 sizeof descriptor);
     if (what == ZMQ_EVENT_ACCEPTED) {
       connections.opened(descriptor, steady_time());
-      continue;
-    }
-    if (what == ZMQ_EVENT_DISCONNECTED) {
-      connections.closed(descriptor);
       continue;
     }
     if (std::exchange(own_knock, false)) continue;

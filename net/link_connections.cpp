@@ -12,16 +12,13 @@
 namespace gv {
 namespace {
 
-/// Returns both ends of the connection with that descriptor, as bytes; empty if there is none.
-std::string ends_of(int descriptor) {
-  std::string ends;
-  for (const auto ask : {&::getsockname, &::getpeername}) {
-    ::sockaddr_storage address{};
-    ::socklen_t length = sizeof address;
-    if (ask(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) return {};
-    ends.append(reinterpret_cast<const char*>(&address), length);
-  }
-  return ends;
+/// Returns the number that the system gives to the socket with that descriptor and to no other; 0
+/// if there is none.
+std::uint64_t identity_of(int descriptor) {
+  std::uint64_t identity = 0;
+  ::socklen_t length = sizeof identity;
+  const int failed = ::getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &identity, &length);
+  return failed == 0 ? identity : 0;
 }
 
 /// Returns the bytes that a TCP connection has received; nullopt if it is not one.
@@ -36,6 +33,20 @@ int descriptor_of(const zmq::message_t& message) {
   return ::zmq_msg_get(message.handle(), ZMQ_SRCFD);
 }
 
+/// Returns the port of this machine that a connection uses; 0 if there is no connection.
+std::uint16_t port_of(int descriptor) {
+  ::sockaddr_storage address{};
+  ::socklen_t length = sizeof address;
+  if (::getsockname(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) return 0;
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const ::sockaddr_in&>(address).sin_port);
+  }
+  if (address.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const ::sockaddr_in6&>(address).sin6_port);
+  }
+  return 0;
+}
+
 /// The address that a connection comes from, without its port.
 std::string source_of_descriptor(int descriptor) {
   ::sockaddr_storage address{};
@@ -48,37 +59,36 @@ std::string source_of_descriptor(int descriptor) {
 
 /// Ends a connection, unless it has ended already and another has its descriptor.
 void LinkConnections::hang_up_on(const Connections::value_type& entry) {
-  const std::string ends = ends_of(entry.first);
-  if (!ends.empty() && ends == entry.second.ends) ::shutdown(entry.first, SHUT_RDWR);
+  const std::uint64_t identity = identity_of(entry.first);
+  if (identity != 0 && identity == entry.second.identity) ::shutdown(entry.first, SHUT_RDWR);
 }
 
 void LinkConnections::opened(int descriptor, Time now) {
-  const std::string ends = ends_of(descriptor);
+  // A connection that has ended may have left its descriptor to another socket, such as a lane's.
+  if (port_of(descriptor) != port_) return;
+  const std::uint64_t identity = identity_of(descriptor);
   const auto known = connections_.find(descriptor);
   // The first message may be seen before the report that the connection was accepted.
-  if (known != connections_.end() && known->second.ends == ends && known->second.peer) return;
-  connections_[descriptor] = {.ends = ends};
+  if (known != connections_.end() && known->second.identity == identity && known->second.peer) {
+    return;
+  }
+  connections_[descriptor] = {.identity = identity};
   const auto id = static_cast<ProvingPlaces::Id>(descriptor);
-  places_.leave(id);
   const auto gone = places_.enter(now, id, source_of_descriptor(descriptor));
   if (!gone) return;
   const auto found = connections_.find(static_cast<int>(*gone));
   if (found != connections_.end()) hang_up_on(*found);
 }
 
-void LinkConnections::closed(int descriptor) {
-  connections_.erase(descriptor);
-  places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
-}
-
 void LinkConnections::heard(const zmq::message_t& message, PeerId peer) {
   const int descriptor = descriptor_of(message);
   if (descriptor < 0) return;
-  auto found = connections_.find(descriptor);
-  if (found == connections_.end()) {
-    found = connections_.emplace(descriptor, Connection{.ends = ends_of(descriptor)}).first;
+  Connection& connection = connections_[descriptor];
+  // An earlier connection may have had the descriptor. To look at every message would cost a call.
+  if (!connection.was_heard) {
+    const std::uint64_t identity = identity_of(descriptor);
+    if (connection.identity != identity) connection = {.identity = identity};
   }
-  Connection& connection = found->second;
   connection.was_heard = true;
   connection.heard_at = ++messages_;
   if (connection.peer == peer) return;
@@ -125,7 +135,7 @@ std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
     auto& [descriptor, connection] = *entry;
     const std::optional<std::uint64_t> received = received_on(descriptor);
     // Another connection may have this descriptor by now.
-    if (!received || ends_of(descriptor) != connection.ends) {
+    if (!received || identity_of(descriptor) != connection.identity) {
       places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
       entry = connections_.erase(entry);
       continue;
@@ -143,10 +153,8 @@ std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
     if (bytes <= options_.bytes_max && in_all <= options_.bytes_max_in_all) break;
     in_all -= bytes;
     const auto found = connections_.find(descriptor);
-    if (ends_of(descriptor) == found->second.ends) {
-      ::shutdown(descriptor, SHUT_RDWR);
-      peers.push_back(found->second.peer);
-    }
+    hang_up_on(*found);
+    peers.push_back(found->second.peer);
     connections_.erase(found);
   }
   return peers;

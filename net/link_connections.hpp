@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 #include <zmq.hpp>
 
@@ -35,10 +34,11 @@ class LinkConnections {
 
   explicit LinkConnections(Options options) : options_(options), places_(options.places) {}
 
-  /// A connection was accepted; `descriptor` is ZeroMQ's.
+  /// Connections are accepted at this port. Call before opened().
+  void listens_at(std::uint16_t port) { port_ = port; }
+  /// A connection was accepted; `descriptor` is ZeroMQ's. The call may come late: no effect if the
+  /// connection has ended.
   void opened(int descriptor, Time now);
-  /// The connection with that descriptor has ended.
-  void closed(int descriptor);
   /// A whole message of `peer` has arrived.
   void heard(const zmq::message_t& message, PeerId peer);
   /// Ends the connection on which a message came.
@@ -53,7 +53,7 @@ class LinkConnections {
 
  private:
   struct Connection {
-    std::string ends;  ///< Both addresses, because another connection may get the descriptor.
+    std::uint64_t identity = 0;  ///< Another connection may get the descriptor, but not this.
     std::optional<PeerId> peer;
     std::uint64_t received_before = 0;  ///< All bytes up to the last message or soon after.
     std::uint64_t unfinished = 0;       ///< Bytes since that message.
@@ -69,6 +69,7 @@ class LinkConnections {
   Options options_;
   Connections connections_;
   ProvingPlaces places_;
+  std::uint16_t port_ = 0;
   std::uint64_t messages_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -15,46 +16,55 @@ ProvingPlaces::ProvingPlaces(Options options) : options_(options), rng_(options.
 }
 
 std::optional<ProvingPlaces::Id> ProvingPlaces::enter(Time now, Id id, const std::string& source) {
-  strangers_[id] = {.since = now, .source = source};
+  leave(id);
+  const auto own = sources_.try_emplace(source).first;
+  ++own->second;
+  strangers_[id] = {.since = now, .source = own};
   if (strangers_.size() <= options_.places) return std::nullopt;
-  std::map<std::string, std::size_t> held;
   std::size_t most = 0;
-  for (const auto& [each, stranger] : strangers_) most = std::max(most, ++held[stranger.source]);
-  std::vector<Id> candidates;
-  std::optional<Id> oldest;
+  for (const auto& [each, held] : sources_) most = std::max(most, held);
   // Connections of this moment have not been read yet. They are closed only if no other can be.
-  for (const bool spares_newest : {true, false}) {
-    if (!candidates.empty()) break;
-    for (const auto& [each, stranger] : strangers_) {
-      if (each == id || held[stranger.source] < most) continue;
-      if (spares_newest && stranger.since == now) continue;
-      candidates.push_back(each);
-      if (!oldest || stranger.since < strangers_.at(*oldest).since) oldest = each;
-    }
+  std::vector<Id> candidates;
+  std::vector<Id> newest;
+  std::optional<std::pair<Time, Id>> oldest;
+  for (const auto& [each, stranger] : strangers_) {
+    if (each == id || stranger.source->second < most) continue;
+    (stranger.since == now ? newest : candidates).push_back(each);
+    if (!oldest || stranger.since < oldest->first) oldest = {stranger.since, each};
   }
-  const bool has_had_its_time = now - strangers_.at(*oldest).since >= options_.grace;
-  const Id gone = has_had_its_time ? *oldest : candidates[rng_.below(candidates.size())];
-  strangers_.erase(gone);
+  if (candidates.empty()) candidates = std::move(newest);
+  const bool has_had_its_time = now - oldest->first >= options_.grace;
+  const Id gone = has_had_its_time ? oldest->second : candidates[rng_.below(candidates.size())];
+  leave(gone);
   return gone;
 }
 
 void ProvingPlaces::keep(Id id) {
-  if (kept_.size() >= options_.kept_max) return;
   const auto found = strangers_.find(id);
-  if (found != strangers_.end()) kept_.insert(strangers_.extract(found));
+  if (found == strangers_.end() || kept_.size() >= options_.kept_max) return;
+  kept_.emplace(id, found->second.since);
+  forget(found);
 }
 
 void ProvingPlaces::leave(Id id) {
-  strangers_.erase(id);
+  const auto found = strangers_.find(id);
+  if (found != strangers_.end()) forget(found);
   kept_.erase(id);
+}
+
+void ProvingPlaces::forget(std::map<Id, Stranger>::iterator stranger) {
+  const auto source = stranger->second.source;
+  if (--source->second == 0) sources_.erase(source);
+  strangers_.erase(stranger);
 }
 
 std::vector<ProvingPlaces::Id> ProvingPlaces::older_than(Time time) const {
   std::vector<Id> old;
-  for (const auto* group : {&strangers_, &kept_}) {
-    for (const auto& [id, stranger] : *group) {
-      if (stranger.since < time) old.push_back(id);
-    }
+  for (const auto& [id, stranger] : strangers_) {
+    if (stranger.since < time) old.push_back(id);
+  }
+  for (const auto& [id, since] : kept_) {
+    if (since < time) old.push_back(id);
   }
   return old;
 }

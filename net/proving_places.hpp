@@ -50,15 +50,19 @@ class ProvingPlaces {
   std::size_t size() const { return strangers_.size() + kept_.size(); }
 
  private:
+  using Sources = std::map<std::string, std::size_t>;  ///< The number of strangers of each source.
   struct Stranger {
     Time since{};
-    std::string source;
+    Sources::iterator source;
   };
+
+  void forget(std::map<Id, Stranger>::iterator stranger);
 
   Options options_;
   Rng rng_;
+  Sources sources_;
   std::map<Id, Stranger> strangers_;
-  std::map<Id, Stranger> kept_;
+  std::map<Id, Time> kept_;  ///< The time at which each came.
 };
 
 /// Options for a listener: at most an eighth of the descriptors that the process may open.

@@ -9,11 +9,13 @@
 namespace gv {
 
 SocketWatch::SocketWatch(asio::io_context& io, zmq::socket_t socket,
-                         std::function<void(SocketWatch&)> readable)
+                         std::function<void(SocketWatch&)> readable, Duration rest)
     : io_(io),
       socket_(std::move(socket)),
       readable_(std::move(readable)),
-      descriptor_(io, socket_.get(zmq::sockopt::fd)) {}
+      descriptor_(io, socket_.get(zmq::sockopt::fd)),
+      timer_(io),
+      rest_(rest) {}
 
 SocketWatch::~SocketWatch() {
   // The descriptor is ZeroMQ's: it must not be closed here.
@@ -50,9 +52,22 @@ void SocketWatch::wait() {
                          [weak = weak_from_this()](asio::error_code error) {
                            const auto self = weak.lock();
                            if (!self || error) return;
-                           self->serve();
-                           self->wait();
+                           if (self->serve() && self->rest_ > Duration{}) {
+                             self->rest();
+                           } else {
+                             self->wait();
+                           }
                          });
+}
+
+void SocketWatch::rest() {
+  timer_.expires_after(rest_);
+  timer_.async_wait([weak = weak_from_this()](asio::error_code error) {
+    const auto self = weak.lock();
+    if (!self || error) return;
+    self->serve();
+    self->wait();
+  });
 }
 
 void SocketWatch::poke() {
@@ -66,11 +81,12 @@ void SocketWatch::poke() {
   });
 }
 
-void SocketWatch::serve() {
-  if (!has_input()) return;
+bool SocketWatch::serve() {
+  if (!has_input()) return false;
   readable_(*this);
   // Input that came during the call has raised no new edge.
   if (has_input()) poke();
+  return true;
 }
 
 bool await_input(std::vector<zmq::pollitem_t> items, std::chrono::steady_clock::time_point until) {

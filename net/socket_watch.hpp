@@ -3,11 +3,14 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
 #include <zmq.hpp>
+
+#include "base/time.hpp"
 
 namespace gv {
 
@@ -17,8 +20,11 @@ namespace gv {
 /// after the watch is gone.
 class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
  public:
+  /// After input that came unasked, the socket is not looked at for `rest`, unless it is poked. So
+  /// input that is frequent and not urgent is read in batches: each call takes several system
+  /// calls.
   SocketWatch(asio::io_context& io, zmq::socket_t socket,
-              std::function<void(SocketWatch&)> readable);
+              std::function<void(SocketWatch&)> readable, Duration rest = {});
   ~SocketWatch();
 
   /// Begins watching.
@@ -35,12 +41,15 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
 
  private:
   void wait();
-  void serve();
+  void rest();
+  bool serve();  ///< Returns true if there was input.
 
   asio::io_context& io_;
   zmq::socket_t socket_;
   std::function<void(SocketWatch&)> readable_;
   asio::posix::stream_descriptor descriptor_;
+  asio::steady_timer timer_;
+  Duration rest_;
   bool poked_ = false;
 };
 

@@ -117,6 +117,11 @@ struct Watched : Pair {
     return descriptor;
   }
 
+  std::uint16_t port() {
+    const std::string endpoint = router.get(zmq::sockopt::last_endpoint);
+    return static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
+  }
+
   /// Sends on a connection of open(), and receives the message at the router.
   zmq::message_t pass_on(std::size_t number) {
     others[number].send(zmq::buffer("hello", 5), zmq::send_flags::none);
@@ -135,6 +140,7 @@ struct Watched : Pair {
 TEST_CASE("of connections that have said nothing only as many stay as there are places") {
   Watched watched;
   LinkConnections connections({.places = {.places = 4}});
+  connections.listens_at(watched.port());
   for (int i = 0; i < 12; ++i) connections.opened(watched.open(), Time{});
   CHECK(eventually([&] {
     connections.tick(Time{});
@@ -147,9 +153,21 @@ TEST_CASE("of connections that have said nothing only as many stay as there are 
   }));
 }
 
+TEST_CASE("a socket that has the descriptor of a connection that has ended is left alone") {
+  Watched watched;
+  Watched lane;
+  LinkConnections connections({});
+  connections.listens_at(watched.port());
+  connections.opened(lane.open(), Time{});
+  CHECK(connections.size() == 0);
+  connections.opened(watched.open(), Time{});
+  CHECK(connections.size() == 1);
+}
+
 TEST_CASE("a key has a few connections and loses the one that was heard longest ago") {
   Watched watched;
   LinkConnections connections({.per_peer_max = 3});
+  connections.listens_at(watched.port());
   std::vector<int> descriptors;
   for (std::size_t i = 0; i < 5; ++i) {
     descriptors.push_back(watched.open());
