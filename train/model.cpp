@@ -10,6 +10,7 @@
 #include "base/check.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/loss.hpp"
+#include "train/layers/subnormals_flushed.hpp"
 
 namespace gv {
 namespace {
@@ -40,6 +41,7 @@ Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& 
   const std::size_t predictions = classifies ? batch.labels.size() : batch.size;
   check(predictions > 0 && outputs.size() % predictions == 0,
         "outputs are as many for each prediction");
+  const SubnormalsFlushed flushed;
   const std::size_t each = outputs.size() / predictions;
   LossSum sum;
   switch (loss) {

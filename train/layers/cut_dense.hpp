@@ -28,7 +28,7 @@ enum class GroupExchange {
 
 /// One member's part of a dense layer. A pass ends where members have to exchange data, and the
 /// caller carries out the exchange, so that it may compute something else meanwhile. Signals must
-/// be held during its passes (SignalsHeld). T is float or double.
+/// be held during its passes (ComputeScope). T is float or double.
 ///
 /// A member with outputs [a, z) holds weights (z - a, inputs) and z - a biases. A member with
 /// inputs [a, z) holds weights (outputs, z - a). In that case every member has the biases and adds

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "train/layers/compute_scope.hpp"
 #include "train/layers/cut_rows.hpp"
-#include "train/layers/signals_held.hpp"
 
 namespace gv {
 namespace {
@@ -143,7 +143,7 @@ void GroupNetwork<T>::add_biases(std::size_t i) {
 
 template <class T>
 std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
-  const SignalsHeld held;
+  const ComputeScope scope;
   for (std::size_t i = step; i < steps_.size(); ++i) {
     if (is_summed_now(i)) return summand_of(i);
     compute_here(i);
@@ -231,7 +231,7 @@ std::span<const T> GroupNetwork<T>::go_on_back(std::span<const T> sum) {
 
 template <class T>
 std::span<const T> GroupNetwork<T>::backward_from(std::size_t end) {
-  const SignalsHeld held;
+  const ComputeScope scope;
   for (std::size_t i = end; i-- > (wants_d_inputs_ ? 0 : first_trained_);) {
     const bool is_wanted = wants_d_inputs_ || i > first_trained_;
     if (is_summed(steps_[i].kind, true)) {
@@ -290,7 +290,7 @@ void GroupNetwork<T>::go_back_here(std::size_t i, bool is_wanted) {
 
 template <class T>
 void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
-  const SignalsHeld held;
+  const ComputeScope scope;
   const bool is_first = place_.is_first();
   if (has_rows_ && !is_first) std::ranges::fill(gradient, T(0));
   // Backward from the end: a layer that shares its table adds to the gradient that a later layer

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "train/layers/branch.hpp"
+#include "train/layers/compute_scope.hpp"
 #include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/onednn_steps.hpp"
-#include "train/layers/signals_held.hpp"
 
 namespace gv {
 namespace {
@@ -191,7 +191,7 @@ class OnednnNetwork final : public Network<float> {
 
   std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,
                                  bool training, Rng& rng) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     use_one_thread();
     set_values(*tensors_.front(), inputs.data());
     for (const auto& step : steps_) step->forward(parameters.data(), training, rng);
@@ -202,7 +202,7 @@ class OnednnNetwork final : public Network<float> {
   std::span<const float> backward(std::span<const float> parameters,
                                   std::span<const float> d_outputs, std::span<float> gradient,
                                   const ReadyRange& ready, bool want_d_inputs) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     use_one_thread();
     std::size_t done = gradient.size();
     std::ranges::copy(d_outputs, gradient_of(*tensors_.back()));
@@ -217,7 +217,7 @@ class OnednnNetwork final : public Network<float> {
   std::span<const float> backward_input(std::span<const float> parameters,
                                         std::span<const float> d_outputs,
                                         bool want_d_inputs) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     use_one_thread();
     std::ranges::copy(d_outputs, gradient_of(*tensors_.back()));
     for (std::size_t i = steps_.size(); i-- > first_needed(want_d_inputs);) {
@@ -229,7 +229,7 @@ class OnednnNetwork final : public Network<float> {
 
   void backward_weight(std::span<const float> parameters, std::span<float> gradient,
                        const ReadyRange& ready) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     use_one_thread();
     std::size_t done = gradient.size();
     for (std::size_t i = steps_.size(); i-- > first_trained_;) {

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "train/layers/compute_scope.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
-#include "train/layers/signals_held.hpp"
 
 namespace gv {
 namespace {
@@ -36,7 +36,7 @@ class PlainNetwork final : public Network<T> {
 
   std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                              bool training, Rng& rng) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     inputs_ = inputs;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       layers_[i]->forward(parameters.data(), input(i), outputs_[i].data(), batch_, training, rng);
@@ -47,7 +47,7 @@ class PlainNetwork final : public Network<T> {
   std::span<const T> backward(std::span<const T> parameters, std::span<const T> d_outputs,
                               std::span<T> gradient, const ReadyRange& ready,
                               bool want_d_inputs) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     std::size_t done = gradient.size();
     std::ranges::copy(d_outputs, gradients_.back().begin());
     for (std::size_t i = layers_.size(); i-- > first_needed(want_d_inputs);) {
@@ -59,7 +59,7 @@ class PlainNetwork final : public Network<T> {
 
   std::span<const T> backward_input(std::span<const T> parameters, std::span<const T> d_outputs,
                                     bool want_d_inputs) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     std::ranges::copy(d_outputs, gradients_.back().begin());
     for (std::size_t i = layers_.size(); i-- > first_needed(want_d_inputs);) {
       input_part(i, parameters, want_d_inputs);
@@ -69,7 +69,7 @@ class PlainNetwork final : public Network<T> {
 
   void backward_weight(std::span<const T> parameters, std::span<T> gradient,
                        const ReadyRange& ready) override {
-    const SignalsHeld held;
+    const ComputeScope scope;
     std::size_t done = gradient.size();
     for (std::size_t i = layers_.size(); i-- > first_trained_;) {
       weight_part(i, parameters, gradient, ready, done);

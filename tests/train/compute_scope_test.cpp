@@ -1,12 +1,15 @@
-// Signals that arrive while a network computes change nothing: not the result, not the heap.
+// While a network computes, signals change nothing, and results that are subnormal are zero.
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <csignal>
 #include <vector>
 
 #include "train/layers/plan.hpp"
+#include "train/layers/subnormals_flushed.hpp"
 #include "train/model.hpp"
 
 namespace gv {
@@ -76,6 +79,50 @@ TEST_CASE("a storm of signals changes no bit of what a network computes") {
   }
   CHECK(handled > before);
   CHECK(stormy == quiet);
+}
+
+#ifdef __SSE__
+TEST_CASE("a model that is sure of its answers computes no subnormal numbers") {
+  constexpr std::size_t batch_size = 4;
+  Model model(mlp({8}, 10), {16, 1, 1}, batch_size);
+  Rng rng(5);
+  std::vector<float> parameters(model.layout().size());
+  model.initialise(parameters, rng);
+  std::vector<float> inputs(batch_size * 16);
+  for (float& value : inputs) value = static_cast<float>(rng.normal());
+  const std::vector<std::int32_t> labels(batch_size, 3);
+  const Batch batch{.inputs = inputs, .labels = labels, .targets = {}, .size = batch_size};
+  std::vector<float> gradient(parameters.size());
+  int subnormal_probabilities = 0;
+  for (int growth = 0; growth < 60; ++growth) {
+    for (float& value : parameters) value *= 1.05F;
+    const std::span<const float> logits = model.predict(parameters, batch);
+    for (std::size_t row = 0; row < batch_size; ++row) {
+      const std::span<const float> own = logits.subspan(row * 10, 10);
+      const float largest = *std::ranges::max_element(own);
+      // Between the logarithms of the smallest normal and of the smallest subnormal number.
+      subnormal_probabilities += static_cast<int>(std::ranges::count_if(
+          own, [&](float logit) { return logit - largest < -87.4F && logit - largest > -103; }));
+    }
+    model.gradient(parameters, batch, gradient, rng);
+    CHECK(std::ranges::none_of(gradient,
+                               [](float value) { return std::fpclassify(value) == FP_SUBNORMAL; }));
+  }
+  CHECK(subnormal_probabilities > 10);
+}
+#endif
+
+TEST_CASE("subnormal numbers are flushed within a scope only") {
+  volatile float small = 1e-30F;
+  const auto product = [&] { return small * 1e-10F; };
+  REQUIRE(std::fpclassify(product()) == FP_SUBNORMAL);
+#ifdef __SSE__
+  {
+    const SubnormalsFlushed flushed;
+    CHECK(product() == 0);
+  }
+#endif
+  CHECK(std::fpclassify(product()) == FP_SUBNORMAL);
 }
 
 }  // namespace gv

@@ -1,0 +1,30 @@
+// What holds on a thread while a network computes on it.
+#pragma once
+
+#include <csignal>
+
+#include "train/layers/subnormals_flushed.hpp"
+
+namespace gv {
+
+/// During its lifetime signals are blocked on this thread, and subnormal results are zero. Signals
+/// that arrive are delivered afterwards: some of oneDNN's kernels use the stack pointer for other
+/// data, so a signal handler's frame would be written to a random place, such as the heap or the
+/// model.
+class ComputeScope {
+ public:
+  ComputeScope() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &signals_before_);
+  }
+  ~ComputeScope() { ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr); }
+  ComputeScope(const ComputeScope&) = delete;
+  ComputeScope& operator=(const ComputeScope&) = delete;
+
+ private:
+  SubnormalsFlushed flushed_;
+  sigset_t signals_before_{};
+};
+
+}  // namespace gv
