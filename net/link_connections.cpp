@@ -84,11 +84,9 @@ void LinkConnections::heard(const zmq::message_t& message, PeerId peer) {
   const int descriptor = descriptor_of(message);
   if (descriptor < 0) return;
   Connection& connection = connections_[descriptor];
-  // An earlier connection may have had the descriptor. To look at every message would cost a call.
-  if (!connection.was_heard) {
-    const std::uint64_t identity = identity_of(descriptor);
-    if (connection.identity != identity) connection = {.identity = identity};
-  }
+  // An earlier connection may have had the descriptor.
+  const std::uint64_t identity = identity_of(descriptor);
+  if (connection.identity != identity) connection = {.identity = identity};
   connection.was_heard = true;
   connection.heard_at = ++messages_;
   if (connection.peer == peer) return;
@@ -114,9 +112,13 @@ void LinkConnections::limit(PeerId peer) {
 }
 
 void LinkConnections::hang_up(const zmq::message_t& message) {
-  // The message may have been sent before its connection ended.
-  const auto found = connections_.find(descriptor_of(message));
-  if (found != connections_.end()) hang_up_on(*found);
+  const int descriptor = descriptor_of(message);
+  const auto known = connections_.find(descriptor);
+  // The message may have been sent before its connection ended. But it may also be seen before the
+  // report that its connection was accepted.
+  const bool is_known =
+      known != connections_.end() && known->second.identity == identity_of(descriptor);
+  if (is_known || port_of(descriptor) == port_) ::shutdown(descriptor, SHUT_RDWR);
 }
 
 std::vector<std::optional<PeerId>> LinkConnections::tick(Time now) {
@@ -155,6 +157,7 @@ std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
     const auto found = connections_.find(descriptor);
     hang_up_on(*found);
     peers.push_back(found->second.peer);
+    places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
     connections_.erase(found);
   }
   return peers;

@@ -31,6 +31,8 @@ class ProvingPlaces {
   };
 
   explicit ProvingPlaces(Options options);
+  ProvingPlaces(const ProvingPlaces&) = delete;
+  ProvingPlaces& operator=(const ProvingPlaces&) = delete;
 
   /// Gives a new connection a place. Returns the connection that loses its place: never the new
   /// one, and one that came at the same moment only if there is no other. So a partner's first

@@ -52,21 +52,17 @@ void SocketWatch::wait() {
                          [weak = weak_from_this()](asio::error_code error) {
                            const auto self = weak.lock();
                            if (!self || error) return;
-                           if (self->serve() && self->rest_ > Duration{}) {
-                             self->rest();
-                           } else {
-                             self->wait();
-                           }
+                           self->go_on(self->serve());
                          });
 }
 
-void SocketWatch::rest() {
+void SocketWatch::go_on(bool had_input) {
+  if (!had_input || rest_ == Duration{}) return wait();
   timer_.expires_after(rest_);
   timer_.async_wait([weak = weak_from_this()](asio::error_code error) {
     const auto self = weak.lock();
     if (!self || error) return;
-    self->serve();
-    self->wait();
+    self->go_on(self->serve());
   });
 }
 

@@ -41,7 +41,7 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
 
  private:
   void wait();
-  void rest();
+  void go_on(bool had_input);
   bool serve();  ///< Returns true if there was input.
 
   asio::io_context& io_;

@@ -1,6 +1,8 @@
 // Messages without an end, over real ZeroMQ sockets.
 #include "net/link_connections.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
@@ -9,6 +11,8 @@
 #include <string>
 #include <vector>
 #include <zmq.hpp>
+
+#include "net/descriptor.hpp"
 
 namespace gv {
 namespace {
@@ -162,6 +166,44 @@ TEST_CASE("a socket that has the descriptor of a connection that has ended is le
   CHECK(connections.size() == 0);
   connections.opened(watched.open(), Time{});
   CHECK(connections.size() == 1);
+}
+
+TEST_CASE("a message counts for its connection where an earlier one had the same descriptor") {
+  Watched watched;
+  Watched other;
+  LinkConnections connections({});
+  connections.listens_at(other.port());
+  const int descriptor = watched.open();
+  const zmq::message_t message = watched.pass_on(0);
+  connections.heard(message, sender);
+  const Descriptor first(::dup(descriptor));
+  REQUIRE(::dup2(other.open(), descriptor) == descriptor);
+  connections.heard(message, sender);
+  connections.tick(Time{});
+  CHECK(connections.size() == 1);
+  // It is no stranger any more when the report that it was accepted comes late.
+  connections.opened(descriptor, Time{});
+  connections.tick(Time{11s});
+  connections.tick(Time{11s});
+  CHECK(connections.size() == 1);
+  REQUIRE(::dup2(first.get(), descriptor) == descriptor);  // ZeroMQ closes its own.
+}
+
+TEST_CASE("a connection whose report is late is ended where that is asked for") {
+  Watched watched;
+  LinkConnections connections({});
+  connections.listens_at(watched.port());
+  watched.open();
+  const zmq::message_t message = watched.pass_on(0);
+  zmq_socket_monitor(watched.others[0].handle(), "inproc://ended", ZMQ_EVENT_DISCONNECTED);
+  zmq::socket_t ended(watched.context, zmq::socket_type::pair);
+  ended.set(zmq::sockopt::linger, 0);
+  ended.set(zmq::sockopt::rcvtimeo, 10000);
+  ended.connect("inproc://ended");
+  connections.hang_up(message);
+  zmq::message_t event;
+  CHECK(ended.recv(event));
+  zmq_socket_monitor(watched.others[0].handle(), nullptr, 0);
 }
 
 TEST_CASE("a key has a few connections and loses the one that was heard longest ago") {

@@ -63,6 +63,7 @@ TEST_CASE("a socket without rest is read as soon as there is input") {
 TEST_CASE("a socket rests after input and then is read in one call") {
   Watched watched(20ms);
   watched.turn();
+  const auto began = std::chrono::steady_clock::now();
   watched.send("one");
   watched.turn();
   CHECK(watched.read == std::vector<std::string>{"one"});
@@ -74,6 +75,7 @@ TEST_CASE("a socket rests after input and then is read in one call") {
   }
   CHECK(watched.read == std::vector<std::string>{"one", "two", "three"});
   CHECK(watched.calls == calls + 1);
+  CHECK(std::chrono::steady_clock::now() - began >= 20ms);
 }
 
 TEST_CASE("a socket at rest is read when it is poked") {

@@ -7,10 +7,10 @@
 
 namespace gv {
 
-/// During its lifetime signals are blocked on this thread, and subnormal results are zero. Signals
-/// that arrive are delivered afterwards: some of oneDNN's kernels use the stack pointer for other
-/// data, so a signal handler's frame would be written to a random place, such as the heap or the
-/// model.
+/// During its lifetime signals are blocked on this thread, and subnormal numbers count as zero.
+/// Signals that arrive are delivered afterwards: some of oneDNN's kernels use the stack pointer for
+/// other data, so a signal handler's frame would be written to a random place, such as the heap or
+/// the model.
 class ComputeScope {
  public:
   ComputeScope() {

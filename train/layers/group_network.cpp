@@ -117,6 +117,7 @@ std::span<const T> GroupNetwork<T>::begin(std::span<const T> parameters, std::sp
 
 template <class T>
 std::span<const T> GroupNetwork<T>::go_on(std::span<const T> sum) {
+  const SubnormalsFlushed flushed;
   check(sum.size() == summand_.size(), "a sum is as long as its summands");
   if (steps_[at_].kind == Kind::edges) {
     edges_[at_]->take(input(at_), sum.data(), outputs_[at_].data(), batch_);
@@ -217,6 +218,7 @@ std::span<const T> GroupNetwork<T>::begin_back(std::span<const T> d_outputs) {
 
 template <class T>
 std::span<const T> GroupNetwork<T>::go_on_back(std::span<const T> sum) {
+  const SubnormalsFlushed flushed;
   check(sum.size() == summand_.size(), "a sum is as long as its summands");
   if (steps_[at_].kind == Kind::edges) {
     edges_[at_]->take_back(gradients_[at_ + 1].data(), sum.data(), gradients_[at_].data(), batch_);

@@ -1,17 +1,18 @@
-// Makes results that are subnormal numbers zero.
+// Makes subnormal numbers zero.
 #pragma once
 
 namespace gv {
 
-/// On x86, results of this thread below 2^-126 (subnormal numbers) become 0 during its lifetime,
-/// because such a number takes the processor about a hundred times as long as others. A model that
-/// is sure of its answers has many of them: the probabilities of the other answers, and all
-/// gradients that follow. No effect on other processors. So whatever must have the same bits on all
-/// machines may not be computed meanwhile.
+/// On x86, subnormal numbers count as 0 on this thread during its lifetime, as operands and as
+/// results, because they take the processor about a hundred times as long as others. In float these
+/// are numbers below 2^-126. A model that is sure of its answers has many of them: the gradients of
+/// the loss for the other answers, and all gradients that follow. No effect on other processors. So
+/// whatever must have the same bits on all machines, such as decode_fp16(), may not be computed
+/// meanwhile.
 class SubnormalsFlushed {
  public:
 #ifdef __SSE__
-  SubnormalsFlushed() { __builtin_ia32_ldmxcsr(before_ | flush_to_zero); }
+  SubnormalsFlushed() { __builtin_ia32_ldmxcsr(before_ | zeros); }
   ~SubnormalsFlushed() { __builtin_ia32_ldmxcsr(before_); }
 #else
   SubnormalsFlushed() {}
@@ -21,7 +22,8 @@ class SubnormalsFlushed {
 
 #ifdef __SSE__
  private:
-  static constexpr unsigned flush_to_zero = 0x8000;  ///< A bit of the register MXCSR.
+  /// Two bits of the register MXCSR: flush to zero (results) and denormals are zeros (operands).
+  static constexpr unsigned zeros = 0x8040;
   unsigned before_ = __builtin_ia32_stmxcsr();
 #endif
 };
