@@ -33,18 +33,20 @@ int descriptor_of(const zmq::message_t& message) {
   return ::zmq_msg_get(message.handle(), ZMQ_SRCFD);
 }
 
-/// Returns the port of this machine that a connection uses; 0 if there is no connection.
-std::uint16_t port_of(int descriptor) {
+/// Returns the port of this machine that a TCP connection uses; nullopt if it is not one.
+std::optional<std::uint16_t> port_of(int descriptor) {
   ::sockaddr_storage address{};
   ::socklen_t length = sizeof address;
-  if (::getsockname(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) return 0;
+  if (::getsockname(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) {
+    return std::nullopt;
+  }
   if (address.ss_family == AF_INET) {
     return ntohs(reinterpret_cast<const ::sockaddr_in&>(address).sin_port);
   }
   if (address.ss_family == AF_INET6) {
     return ntohs(reinterpret_cast<const ::sockaddr_in6&>(address).sin6_port);
   }
-  return 0;
+  return std::nullopt;
 }
 
 /// The address that a connection comes from, without its port.
@@ -57,10 +59,15 @@ std::string source_of_descriptor(int descriptor) {
 
 }  // namespace
 
-/// Ends a connection, unless it has ended already and another has its descriptor.
-void LinkConnections::hang_up_on(const Connections::value_type& entry) {
-  const std::uint64_t identity = identity_of(entry.first);
-  if (identity != 0 && identity == entry.second.identity) ::shutdown(entry.first, SHUT_RDWR);
+/// False if the connection has ended, even if another one has its descriptor.
+bool LinkConnections::is_open(int descriptor) const {
+  const auto found = connections_.find(descriptor);
+  const std::uint64_t identity = identity_of(descriptor);
+  return found != connections_.end() && identity != 0 && identity == found->second.identity;
+}
+
+void LinkConnections::hang_up_on(int descriptor) const {
+  if (is_open(descriptor)) ::shutdown(descriptor, SHUT_RDWR);
 }
 
 void LinkConnections::opened(int descriptor, Time now) {
@@ -75,9 +82,7 @@ void LinkConnections::opened(int descriptor, Time now) {
   connections_[descriptor] = {.identity = identity};
   const auto id = static_cast<ProvingPlaces::Id>(descriptor);
   const auto gone = places_.enter(now, id, source_of_descriptor(descriptor));
-  if (!gone) return;
-  const auto found = connections_.find(static_cast<int>(*gone));
-  if (found != connections_.end()) hang_up_on(*found);
+  if (gone) hang_up_on(static_cast<int>(*gone));
 }
 
 void LinkConnections::heard(const zmq::message_t& message, PeerId peer) {
@@ -107,24 +112,19 @@ void LinkConnections::limit(PeerId peer) {
     }
   }
   if (count <= options_.per_peer_max) return;
-  hang_up_on(*longest_ago);
+  hang_up_on(longest_ago->first);
   connections_.erase(longest_ago->first);
 }
 
 void LinkConnections::hang_up(const zmq::message_t& message) {
   const int descriptor = descriptor_of(message);
-  const auto known = connections_.find(descriptor);
-  // The message may have been sent before its connection ended. But it may also be seen before the
-  // report that its connection was accepted.
-  const bool is_known =
-      known != connections_.end() && known->second.identity == identity_of(descriptor);
-  if (is_known || port_of(descriptor) == port_) ::shutdown(descriptor, SHUT_RDWR);
+  // The message may be seen before the report that its connection was accepted.
+  if (is_open(descriptor) || port_of(descriptor) == port_) ::shutdown(descriptor, SHUT_RDWR);
 }
 
 std::vector<std::optional<PeerId>> LinkConnections::tick(Time now) {
   for (const ProvingPlaces::Id id : places_.older_than(now - options_.silence_max)) {
-    const auto found = connections_.find(static_cast<int>(id));
-    if (found != connections_.end()) hang_up_on(*found);
+    hang_up_on(static_cast<int>(id));
     places_.leave(id);
   }
   return hang_up_on_endless();
@@ -155,7 +155,7 @@ std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
     if (bytes <= options_.bytes_max && in_all <= options_.bytes_max_in_all) break;
     in_all -= bytes;
     const auto found = connections_.find(descriptor);
-    hang_up_on(*found);
+    hang_up_on(descriptor);
     peers.push_back(found->second.peer);
     places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
     connections_.erase(found);

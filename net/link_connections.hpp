@@ -62,7 +62,8 @@ class LinkConnections {
   };
   using Connections = std::map<int, Connection>;
 
-  static void hang_up_on(const Connections::value_type& entry);
+  bool is_open(int descriptor) const;
+  void hang_up_on(int descriptor) const;
   void limit(PeerId peer);
   std::vector<std::optional<PeerId>> hang_up_on_endless();
 

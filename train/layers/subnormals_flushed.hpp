@@ -4,8 +4,8 @@
 namespace gv {
 
 /// On x86, subnormal numbers count as 0 on this thread during its lifetime, as operands and as
-/// results, because they take the processor about a hundred times as long as others. In float these
-/// are numbers below 2^-126. A model that is sure of its answers has many of them: the gradients of
+/// results, because they take the processor dozens of times as long as others. In float these are
+/// numbers below 2^-126. A model that is sure of its answers has many of them: the gradients of
 /// the loss for the other answers, and all gradients that follow. No effect on other processors. So
 /// whatever must have the same bits on all machines, such as decode_fp16(), may not be computed
 /// meanwhile.
