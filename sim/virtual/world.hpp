@@ -285,11 +285,15 @@ struct Simulator::World {
     const PeerState state = peers[number].state;
     return state == PeerState::up || state == PeerState::stopped;
   }
+  /// True if the peer has ended or been revoked. A revoked one may not know it yet.
+  bool has_ended(PeerNumber number) const {
+    return peers[number].state == PeerState::ended || revoked_by.contains(id_of(number));
+  }
   void set_state(PeerNumber number, PeerState state);
   void account(PeerNumber number);
   void account_joining(PeerNumber number);
   void start(PeerNumber number);
-  std::vector<PeerNumber> first_contact(PeerNumber number) const;
+  std::optional<PeerNumber> first_contact(PeerNumber number) const;
   void end(PeerNumber number, PeerState state);
   void stop(PeerNumber number);
   void wake(PeerNumber number);

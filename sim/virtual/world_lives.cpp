@@ -82,9 +82,12 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
-  // A restarted peer joins the peers that it knew; any other peer joins one that it is given.
-  std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
-  if (join.empty()) join = first_contact(number);
+  // A restarted peer joins the peers that it knew. A peer that knows none, or only peers that
+  // have ended or been revoked, is given one.
+  std::set<PeerNumber> join = machine.known;
+  if (std::ranges::all_of(join, [this](PeerNumber other) { return has_ended(other); })) {
+    if (const auto contact = first_contact(number)) join.insert(*contact);
+  }
   for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.incarnation, 0});
   mix_event(7, number, peer.incarnation);
   feed(number, {.kind = Input::Kind::start, .peer = number},
@@ -94,18 +97,19 @@ void Simulator::World::start(PeerNumber number) {
        });
 }
 
-/// Returns the peer that a newcomer joins: the first running peer or, if none runs, the first of
+/// Returns the peer that a newcomer joins: the first running member or, if none runs, the first of
 /// all, which may still start. At the start peer 0 joins none, so that the others find a peer that
 /// waits for them.
-std::vector<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
+std::optional<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
   std::vector<PeerNumber> others;
   for (const PeerId id : allow_lists[number]) {
     if (number_of(id) != number) others.push_back(number_of(id));
   }
-  if (others.empty() || (now == Time{} && number == 0)) return {};
-  const auto running_one = std::ranges::find_if(
-      others, [this](PeerNumber other) { return now > Time{} && is_reachable(other); });
-  return {running_one == others.end() ? others.front() : *running_one};
+  if (others.empty() || (now == Time{} && number == 0)) return std::nullopt;
+  const auto running_one = std::ranges::find_if(others, [this](PeerNumber other) {
+    return now > Time{} && is_reachable(other) && !has_ended(other);
+  });
+  return running_one == others.end() ? others.front() : *running_one;
 }
 
 void Simulator::World::end(PeerNumber number, PeerState state) {
@@ -228,8 +232,8 @@ void Simulator::World::revoke(PeerNumber number) {
          [&](Node& node, Time t, NodeEffects& out) { node.authorize(t, allowed, out); });
     // If the peer knew no other peer, it is given one.
     if (peers[other].node->membership().view().size() > 1) continue;
-    for (const PeerNumber contact : first_contact(other)) {
-      queue.push(now, Dial{other, contact, peers[other].incarnation, 0});
+    if (const auto contact = first_contact(other)) {
+      queue.push(now, Dial{other, *contact, peers[other].incarnation, 0});
     }
   }
 }
