@@ -29,6 +29,14 @@ constexpr Size block_size = 4096;
 /// The fraction of running statistics that one step forgets.
 constexpr float statistics_rate = 0.1F;
 
+/// Zero for a subnormal value. Rounding keeps the smallest values from decaying any further, so a
+/// state without new gradients would stay subnormal for ever, and processors compute many times
+/// slower with such values. The bits are equal on all machines, unlike with a processor's own
+/// setting for subnormal values.
+inline float decayed(float value) {
+  return std::abs(value) < std::numeric_limits<float>::min() ? 0.0F : value;
+}
+
 GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float rate, float decay) {
   for (Size i = 0; i < n; ++i) x[i] -= rate * (g[i] + decay * x[i]);
 }
@@ -36,7 +44,7 @@ GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float r
 GV_WIDE void momentum(float* __restrict x, const float* __restrict g, float* __restrict v, Size n,
                       float rate, float decay, float mu) {
   for (Size i = 0; i < n; ++i) {
-    v[i] = mu * v[i] + (g[i] + decay * x[i]);
+    v[i] = decayed(mu * v[i] + (g[i] + decay * x[i]));
     x[i] -= rate * v[i];
   }
 }
@@ -45,7 +53,7 @@ GV_WIDE void nesterov(float* __restrict x, const float* __restrict g, float* __r
                       float rate, float decay, float mu) {
   for (Size i = 0; i < n; ++i) {
     const float slope = g[i] + decay * x[i];
-    v[i] = mu * v[i] + slope;
+    v[i] = decayed(mu * v[i] + slope);
     x[i] -= rate * (slope + mu * v[i]);
   }
 }
@@ -54,7 +62,7 @@ GV_WIDE void adagrad(float* __restrict x, const float* __restrict g, float* __re
                      float rate, float decay, float epsilon) {
   for (Size i = 0; i < n; ++i) {
     const float slope = g[i] + decay * x[i];
-    s[i] += slope * slope;
+    s[i] = decayed(s[i] + slope * slope);
     x[i] -= rate * slope / (std::sqrt(s[i]) + epsilon);
   }
 }
@@ -63,7 +71,7 @@ GV_WIDE void rmsprop(float* __restrict x, const float* __restrict g, float* __re
                      float rate, float decay, float keep, float epsilon) {
   for (Size i = 0; i < n; ++i) {
     const float slope = g[i] + decay * x[i];
-    s[i] = keep * s[i] + (1 - keep) * slope * slope;
+    s[i] = decayed(keep * s[i] + (1 - keep) * slope * slope);
     x[i] -= rate * slope / (std::sqrt(s[i]) + epsilon);
   }
 }
@@ -80,8 +88,8 @@ GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restr
                   float* __restrict s, Size n, Moments c) {
   for (Size i = 0; i < n; ++i) {
     const float slope = g[i] + c.coupled * x[i];
-    m[i] = c.beta1 * m[i] + (1 - c.beta1) * slope;
-    s[i] = c.beta2 * s[i] + (1 - c.beta2) * slope * slope;
+    m[i] = decayed(c.beta1 * m[i] + (1 - c.beta1) * slope);
+    s[i] = decayed(c.beta2 * s[i] + (1 - c.beta2) * slope * slope);
     x[i] = c.shrink * x[i] - c.rate * m[i] / (std::sqrt(s[i]) * c.unbias + c.epsilon);
   }
 }
@@ -116,7 +124,7 @@ double length(const float* x, Size n) {
 GV_WIDE void lars(float* __restrict x, const float* __restrict g, float* __restrict v, Size n,
                   float rate, float decay, float mu, float local) {
   for (Size i = 0; i < n; ++i) {
-    v[i] = mu * v[i] + local * (g[i] + decay * x[i]);
+    v[i] = decayed(mu * v[i] + local * (g[i] + decay * x[i]));
     x[i] -= rate * v[i];
   }
 }
@@ -126,8 +134,8 @@ GV_WIDE void lamb_direction(const float* __restrict x, const float* __restrict g
                             float* __restrict m, float* __restrict s, float* __restrict out, Size n,
                             Moments c) {
   for (Size i = 0; i < n; ++i) {
-    m[i] = c.beta1 * m[i] + (1 - c.beta1) * g[i];
-    s[i] = c.beta2 * s[i] + (1 - c.beta2) * g[i] * g[i];
+    m[i] = decayed(c.beta1 * m[i] + (1 - c.beta1) * g[i]);
+    s[i] = decayed(c.beta2 * s[i] + (1 - c.beta2) * g[i] * g[i]);
     out[i] = c.rate * m[i] / (std::sqrt(s[i]) * c.unbias + c.epsilon) + c.shrink * x[i];
   }
 }
