@@ -1,5 +1,4 @@
 // Incoming control links: a router that listens and tests its own allow-list.
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -7,6 +6,8 @@
 #include <utility>
 
 #include "net/control_links_impl.hpp"
+#include "net/host_address.hpp"
+#include "net/tcp_port.hpp"
 
 namespace gv {
 namespace {
@@ -33,23 +34,17 @@ void ControlLinks::Impl::listen() {
                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED |
                        ZMQ_EVENT_ACCEPTED;
   zmq_socket_monitor(socket.handle(), "inproc://monitor.router", reported);
-  const auto colon = options.listen.rfind(':');
-  const std::string host = options.listen.substr(0, colon);
-  const std::string port = options.listen.substr(colon + 1);
-  try {
-    socket.bind(endpoint(host + ":" + (port == "0" ? "*" : port)));
-  } catch (const zmq::error_t& error) {
-    const std::string problem =
-        "--listen " + options.listen + ": cannot listen there (" + error.what() +
-        "); give an address of this machine and a port that is free, or port 0 "
-        "for any free one";
-    if (error.num() == EADDRINUSE) throw PortTaken(problem);
-    throw std::runtime_error(problem);
-  }
-  const std::string bound = socket.get(zmq::sockopt::last_endpoint);
-  const std::string real_port = bound.substr(bound.rfind(':') + 1);
+  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  const std::string wanted = options.listen.substr(host.size() + 1);
+  asio::ip::tcp::acceptor port = open_tcp_port(
+      io, host_of(options.listen), static_cast<std::uint16_t>(std::stoi(wanted)),
+      "--listen " + options.listen,
+      "give an address of this machine and a port that is free, or port 0 for any free one");
+  connections.listens_at(port.local_endpoint().port());
+  const std::string real_port = std::to_string(port.local_endpoint().port());
   listening = host + ":" + real_port;
-  connections.listens_at(static_cast<std::uint16_t>(std::stoi(real_port)));
+  socket.set(zmq::sockopt::use_fd, port.release());
+  socket.bind(endpoint(listening));
   advertised = options.advertise.empty() ? listening : options.advertise;
   if (advertised.ends_with(":0")) {
     advertised = advertised.substr(0, advertised.size() - 1) + real_port;

@@ -1,9 +1,7 @@
 // Listens for lanes, and authenticates the peers that connect.
 #include "net/lane_handshake.hpp"
 
-#include <netinet/tcp.h>
 #include <sodium.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 
 #include "net/host_address.hpp"
 #include "net/lane_handshake_impl.hpp"
+#include "net/tcp_port.hpp"
 
 namespace gv {
 namespace {
@@ -39,13 +38,6 @@ std::uint64_t host_tag() {
   std::uint64_t tag = 0;
   std::memcpy(&tag, digest.data(), sizeof tag);
   return tag;
-}
-
-/// The descriptor of a listening socket.
-template <class Acceptor>
-Descriptor listening_descriptor(Acceptor& acceptor) {
-  acceptor.non_blocking(true);
-  return Descriptor(acceptor.release());
 }
 
 }  // namespace
@@ -84,46 +76,19 @@ void LaneHandshake::Impl::choose_source() {
 }
 
 void LaneHandshake::Impl::listen_tcp() {
-  // As for the control port, which ZeroMQ opens: the resolver would take it for a name of ::1.
-  if (options.listen_host == "*") options.listen_host = "0.0.0.0";
-  asio::error_code error;
-  const auto address = asio::ip::make_address(options.listen_host, error);
-  tcp::endpoint endpoint(address, options.port);
-  if (error) {
-    tcp::resolver resolver(io);
-    const auto found = resolver.resolve(options.listen_host, "0", error);
-    if (error || found.empty()) {
-      throw std::runtime_error("--listen " + options.listen_host +
-                               ": no such address here; give a numeric address of this machine");
-    }
-    endpoint = {found.begin()->endpoint().address(), options.port};
-  }
-  tcp::acceptor acceptor(io);
-  acceptor.open(endpoint.protocol());
-  // Makes a fixed port usable as soon as the peer that had it before is gone.
-  acceptor.set_option(asio::socket_base::reuse_address(true));
+  tcp::acceptor acceptor = open_tcp_port(
+      io, options.listen_host, options.port, "--lane-port " + std::to_string(options.port),
+      "give a port that is free, or leave it out for any free one");
   begin_unpaced(acceptor.native_handle());  // Accepted sockets inherit it.
-  // The dialler sends first, so the system holds back silent connections for a second.
-  constexpr int silent_s = 1;
-  ::setsockopt(acceptor.native_handle(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
-  acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
-    const std::string problem = "--lane-port " + std::to_string(options.port) +
-                                ": cannot listen there (" + error.message() +
-                                "); give a port that is free, or leave it out for any free one";
-    if (error == asio::error::address_in_use) throw PortTaken(problem);
-    throw std::runtime_error(problem);
-  }
   const std::string port = std::to_string(acceptor.local_endpoint().port());
   const auto with_port = [&](const std::string& name) {
     return (name.find(':') == std::string::npos ? name : "[" + name + "]") + ":" + port;
   };
-  listening = with_port(options.listen_host);
-  advertised =
-      with_port(options.advertise_host.empty() ? options.listen_host : options.advertise_host);
+  const std::string address = acceptor.local_endpoint().address().to_string();
+  listening = with_port(address);
+  advertised = with_port(options.advertise_host.empty() ? address : options.advertise_host);
   tcp_listener.emplace(
-      io, listening_descriptor(acceptor), LaneListener::Options{.places = usual_places()},
+      io, Descriptor(acceptor.release()), LaneListener::Options{.places = usual_places()},
       [this](const ConnectionPtr& connection) { welcome(*tcp_listener, connection, false); });
 }
 
@@ -146,13 +111,14 @@ void LaneHandshake::Impl::listen_unix() {
   acceptor.open(stream_protocol(), failed);
   if (!failed) acceptor.bind(stream_protocol::endpoint(unix_path.string()), failed);
   if (!failed) acceptor.listen(asio::socket_base::max_listen_connections, failed);
+  if (!failed) acceptor.non_blocking(true, failed);
   if (failed) {
     callbacks.fact(LaneListenFailed{.why = failed.message()});
     unix_path.clear();
     return;
   }
   unix_listener.emplace(
-      io, listening_descriptor(acceptor), LaneListener::Options{.places = usual_places()},
+      io, Descriptor(acceptor.release()), LaneListener::Options{.places = usual_places()},
       [this](const ConnectionPtr& connection) { welcome(*unix_listener, connection, true); });
 }
 

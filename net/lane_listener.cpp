@@ -43,6 +43,13 @@ void reset(LaneConnection& connection) {
   connection.close();
 }
 
+/// True if the other end has closed the connection without having sent anything. The system, which
+/// holds silent connections back, hands such a one over when it closes.
+bool has_ended_silently(const Descriptor& connection) {
+  char byte = 0;
+  return ::recv(connection.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 }  // namespace
 
 LaneListener::LaneListener(asio::io_context& io, Descriptor listening, Options options,
@@ -92,7 +99,9 @@ void LaneListener::accept_some() {
     socklen_t length = sizeof from;
     Descriptor accepted(::accept4(listening_.native_handle(), reinterpret_cast<sockaddr*>(&from),
                                   &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (accepted) {
+    if (accepted && has_ended_silently(accepted)) {
+      ++refused_;
+    } else if (accepted) {
       enter(now, std::move(accepted), source_of(from), from.ss_family);
     } else if (errno == EAGAIN) {
       if (is_expecting_) {
