@@ -43,8 +43,9 @@ void ControlLinks::Impl::listen() {
   connections.listens_at(port.local_endpoint().port());
   const std::string real_port = std::to_string(port.local_endpoint().port());
   listening = host + ":" + real_port;
-  socket.set(zmq::sockopt::use_fd, port.release());
+  socket.set(zmq::sockopt::use_fd, port.native_handle());
   socket.bind(endpoint(listening));
+  port.release();  // ZeroMQ closes it.
   advertised = options.advertise.empty() ? listening : options.advertise;
   if (advertised.ends_with(":0")) {
     advertised = advertised.substr(0, advertised.size() - 1) + real_port;

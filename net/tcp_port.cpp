@@ -1,8 +1,10 @@
-// The order of options matters: connections inherit what is set before they are accepted.
+// Options are set before the socket listens, because connections inherit them when they begin.
 #include "net/tcp_port.hpp"
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
 
+#include <asio/ip/v6_only.hpp>
 #include <stdexcept>
 
 #include "net/host_address.hpp"
@@ -15,13 +17,13 @@ using asio::ip::tcp;
 constexpr int silent_s = 1;
 
 tcp::endpoint endpoint_at(asio::io_context& io, const std::string& host, std::uint16_t port) {
-  // The resolver would take it for a name of ::1.
+  // The resolver would take "*" for a name of ::1, and names count as IPv4 where they are dialled.
   const std::string numeric = host == "*" ? "0.0.0.0" : host;
   asio::error_code error;
   const auto address = asio::ip::make_address(numeric, error);
   if (!error) return {address, port};
   tcp::resolver resolver(io);
-  const auto found = resolver.resolve(numeric, "0", error);
+  const auto found = resolver.resolve(tcp::v4(), numeric, "0", error);
   if (error || found.empty()) {
     throw std::runtime_error("--listen " + host +
                              ": no such address here; give a numeric address of this machine");
@@ -39,7 +41,11 @@ tcp::acceptor open_tcp_port(asio::io_context& io, const std::string& host, std::
   acceptor.open(endpoint.protocol(), error);
   // Makes a fixed port usable as soon as the peer that had it before is gone.
   if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error && endpoint.protocol() == tcp::v6()) {
+    acceptor.set_option(asio::ip::v6_only(false), error);
+  }
   if (!error) {
+    ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
     ::setsockopt(acceptor.native_handle(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s,
                  sizeof silent_s);
     acceptor.bind(endpoint, error);

@@ -88,8 +88,14 @@ int connect_within(int socket, const ::addrinfo& where) {
   return error;
 }
 
-bool receives_signature(int socket) {
-  std::array<unsigned char, signature_bytes> bytes{};
+/// True if the other end greets as ZeroMQ does. Whoever dials greets first: the system of the other
+/// end holds silent connections back.
+bool exchanges_signatures(int socket) {
+  std::array<unsigned char, signature_bytes> bytes{0xff};
+  bytes.back() = 0x7f;
+  if (::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) != ::ssize_t{signature_bytes}) {
+    return false;
+  }
   std::size_t have = 0;
   while (have < bytes.size() && is_ready(socket, POLLIN, greeting_patience_ms)) {
     const ::ssize_t n = ::recv(socket, bytes.data() + have, bytes.size() - have, 0);
@@ -257,7 +263,7 @@ Connection probe_connection(const std::string& address, bool awaits_greeting) {
   if (::getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0) {
     connection.round_trip = std::chrono::microseconds(info.tcpi_rtt);
   }
-  connection.greets = awaits_greeting && receives_signature(socket.get());
+  connection.greets = awaits_greeting && exchanges_signatures(socket.get());
   return connection;
 }
 

@@ -82,10 +82,11 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
-  // A restarted peer joins the peers that it knew. A peer that knows none, or only peers that
-  // have ended or been revoked, is given one.
+  // A restarted peer joins the peers that it knew. A peer that knows none, or has joined by a
+  // ticket and knows only peers that have ended or been revoked, is given one.
   std::set<PeerNumber> join = machine.known;
-  if (std::ranges::all_of(join, [this](PeerNumber other) { return has_ended(other); })) {
+  const auto is_of_no_use = [&](PeerNumber other) { return tickets && has_ended(other); };
+  if (std::ranges::all_of(join, is_of_no_use)) {
     if (const auto contact = first_contact(number)) join.insert(*contact);
   }
   for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.incarnation, 0});
@@ -97,9 +98,9 @@ void Simulator::World::start(PeerNumber number) {
        });
 }
 
-/// Returns the peer that a newcomer joins: the first running member or, if none runs, the first of
-/// all, which may still start. At the start peer 0 joins none, so that the others find a peer that
-/// waits for them.
+/// Returns the peer that a newcomer joins: the first that runs and has not been revoked or, if
+/// there is none, the first of all, which may still start. At the start peer 0 joins none, so that
+/// the others find a peer that waits for them.
 std::optional<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
   std::vector<PeerNumber> others;
   for (const PeerId id : allow_lists[number]) {

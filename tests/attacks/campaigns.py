@@ -3,9 +3,13 @@
 
 It returns whether its promise held, and figures; those that are numbers add up over slices.
 """
+import collections
 import concurrent.futures
 import contextlib
+import errno
 import hashlib
+import heapq
+import itertools
 import json
 import multiprocessing
 import os
@@ -354,36 +358,42 @@ def detection(binary, seconds, _):
 
 
 RATE, IDLE = 1000, 5000
-SETTLE_S, FLOOD_S = 1.5, 3.5
+HELD_S, SETTLE_S, FLOOD_S = 2, 2, 4
 
 
 def attack_ports(targets, orders, told):
-    """Holds idle connections to all targets and opens RATE others each second to the one that was ordered last, each
-    of which it closes after a second."""
+    """Opens RATE connections each second to the target that was ordered last, and holds each for up to HELD_S. Besides
+    it holds idle connections, at first to all targets, and opens as many anew in each minute, because peers end them.
+    For each order it tells how many connections a second it opened since the last one."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    is_opened = {0, errno.EINPROGRESS}
 
-    def opened(addresses, number):
+    def opened(target, number):
         link = socket.socket()
         link.setblocking(False)
-        with contextlib.suppress(OSError):
-            link.connect(addresses[number % len(addresses)])
-        return link
+        return link, link.connect_ex(targets[target][number % len(targets[target])]) in is_opened
 
-    idle = [opened(addresses, i) for addresses in targets.values() for i in range(IDLE)]
+    idle = collections.deque(opened(target, i)[0] for target in targets for i in range(IDLE))
     told.send("begun")
-    began, made, held, target = time.monotonic(), 0, [], orders.recv()
-    while target:
-        now = time.monotonic()
-        while made < (now - began) * RATE:
-            held.append((now, opened(targets[target], made)))
-            made += 1
-        while held and held[0][0] < now - 1:
-            held.pop(0)[1].close()
-        time.sleep(0.005)
-        target = orders.recv() if orders.poll() else target
-    told.send(made / (time.monotonic() - began))
-    for link in idle:
-        link.close()
+    numbers, held, target = itertools.count(), [], orders.recv()
+    starter = os.getppid()
+    while target and os.getppid() == starter:
+        began, tried, made = time.monotonic(), 0, 0
+        while not orders.poll() and os.getppid() == starter:
+            now = time.monotonic()
+            while tried < (now - began) * RATE:
+                number, tried = next(numbers), tried + 1
+                link, is_open = opened(target, number)
+                made += is_open
+                heapq.heappush(held, (now + random.uniform(0, HELD_S), number, link))
+                if number % (60 * RATE // IDLE) == 0:
+                    idle.append(opened(target, number)[0])
+                    idle.popleft().close()
+            while held and held[0][0] < now:
+                heapq.heappop(held)[2].close()
+            time.sleep(0.005)
+        told.send(made / (time.monotonic() - began))
+        target = orders.recv()
 
 
 def accept_only(ports, told):
@@ -409,36 +419,52 @@ def begun(target, *arguments):
     return process, told
 
 
+@contextlib.contextmanager
+def attacker_of(targets):
+    """A function that turns the flood to another target, and returns the connections a second since it did so last."""
+    heard, orders = multiprocessing.Pipe(duplex=False)
+    process, said = begun(attack_ports, targets, heard)
+    said.recv()
+    aims = []
+
+    def aim_at(target):
+        orders.send(target)
+        aims.append(target)
+        return said.recv() if len(aims) > 1 else RATE
+
+    try:
+        yield aim_at
+    finally:
+        process.kill()
+        process.join()
+
+
 def flood(binary, seconds, _):
     """1,000 connections a second beside 5,000 idle ones at the ports of four peers, and in turn at ports that only
     accept and close. The speed of a machine changes by more than what a flood costs, so only windows of a few seconds
     that follow each other are compared, and every second pair begins with the harmless ports."""
     held, figures = True, {"flood s": 0}
+    harmless, told = begun(accept_only, 8)
+    free = told.recv()
     for mode, end in shares(seconds, ["gossip", "allreduce"]):
         with Swarm(binary, mode=mode, options=("--lane", "tls")).start_all() as swarm:
-            work = Work(swarm, mode)
-            harmless, told = begun(accept_only, 8)
-            ports = {"harmless": told.recv(), "own": [at() for peer in swarm.peers for at in (peer.port, peer.lanes)]}
-            heard, orders = multiprocessing.Pipe(duplex=False)
-            attacker, said = begun(attack_ports, ports, heard)
-            said.recv()
-            kept = []
-            while not kept or time.monotonic() < end:
-                paces = {}
-                for target in ("own", "harmless") if len(kept) % 2 else ("harmless", "own"):
-                    orders.send(target)
-                    time.sleep(SETTLE_S)  # The last target's connections end only now.
-                    paces[target] = work.over(FLOOD_S)
-                kept.append(paces["own"] / paces["harmless"])
-            orders.send(None)
-            rate, alive = said.recv(), swarm.alive()
-            attacker.join()
-            harmless.kill()
+            work, kept, rates = Work(swarm, mode), [], []
+            own = [at() for peer in swarm.peers for at in (peer.port, peer.lanes)]
+            with attacker_of({"harmless": free, "own": own}) as aim_at:
+                while not kept or time.monotonic() < end:
+                    paces = {}
+                    for target in ("own", "harmless") if len(kept) % 2 else ("harmless", "own"):
+                        rates.append(aim_at(target))
+                        time.sleep(SETTLE_S)  # The last target's connections end only now.
+                        paces[target] = work.over(FLOOD_S)
+                    kept.append(paces["own"] / max(paces["harmless"], 1e-9))
             low, median, high = statistics.quantiles(kept, n=4, method="inclusive") if len(kept) > 1 else 3 * kept
-            held = held and median >= 0.95 and alive == 4 and rate >= 0.9 * RATE
+            alive = swarm.alive()
+            held = held and median >= 0.95 and alive == 4 and min(rates) >= 0.9 * RATE
             figures |= {f"{mode} kept": f"{median:.2f} ({low:.2f} to {high:.2f}, {len(kept)} pairs)",
-                        f"{mode} connections/s": round(rate), f"{mode} alive": alive,
-                        "flood s": figures["flood s"] + round((SETTLE_S + FLOOD_S) * len(kept))}
+                        f"{mode} connections/s": round(min(rates)), f"{mode} alive": alive,
+                        "flood s": figures["flood s"] + (SETTLE_S + FLOOD_S) * len(kept)}
+    harmless.kill()
     return held, figures
 
 
